@@ -1,0 +1,88 @@
+# doi-proxy: needs python3 (3.11 or later), pip, make and git; everything else is set up in .tools/ and .venv/.
+#
+#   make run     set up, then serve on http://127.0.0.1:8000
+#   make test    set up, then run all tests
+#   make check   set up, then lint, type check, import rule, dead code, dependency declarations
+#   make bench   set up, then run the benchmarks
+#   make lock    rebuild requirements/*.lock (LOCK_FLAGS=--upgrade takes newer versions)
+#   make setup   set up only
+#   make clean   remove what set-up and checks made (not var/)
+
+PYTHON ?= python3
+HOST ?= 127.0.0.1
+PORT ?= 8000
+TEST_FLAGS ?= -n 2 --dist loadfile
+LOCK_FLAGS ?=
+
+# uv trusts the system's certificates and takes the Python that is here; it fetches none.
+export UV_SYSTEM_CERTS := 1
+export UV_PYTHON_DOWNLOADS := never
+
+UV := .tools/bin/uv
+BIN := .venv/bin
+
+# uv does not read pip's configuration; an index set there is handed on.
+PIP_INDEX = $(PYTHON) -m pip config get global.index-url 2>/dev/null
+USE_PIP_INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PIP_INDEX))}}"; \
+	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi
+
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-annotate --custom-compile-command 'make lock' $(LOCK_FLAGS)
+
+# One line for a check that passes, with its seconds; its whole output, and the end, for one that fails.
+define step
+@printf '%-14s' '$(1)'; began=$$(date +%s%N); status=0; output=$$($(2) 2>&1) || status=$$?; \
+	printf '%-6s' "$$([ $$status -eq 0 ] && echo ok || echo FAILED)"; \
+	awk "BEGIN { printf \"%5.1f s\\n\", ($$(date +%s%N) - $$began) / 1e9 }"; \
+	[ $$status -eq 0 ] || { printf '%s\n' "$$output"; exit 1; }
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test check bench lock clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: .venv/.locked
+	@:
+
+.tools/.locked: requirements/uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "doi-proxy needs Python 3.11 or later; set PYTHON=")'
+	@rm -rf .tools
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --require-hashes --target .tools -r requirements/uv.lock
+	@touch $@
+
+.venv/.locked: requirements/dev.lock pyproject.toml .tools/.locked
+	$(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" .venv
+	@$(USE_PIP_INDEX); set -x; $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup
+	@exec $(BIN)/doi-proxy serve --host $(HOST) --port $(PORT) --seed config/seed.ndjson
+
+test: setup
+	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)
+
+check: setup
+	$(call step,lint,$(BIN)/ruff check --quiet --output-format concise .)
+	$(call step,format,$(BIN)/ruff format --check --quiet .)
+	$(call step,types,$(BIN)/mypy)
+	$(call step,import rule,$(BIN)/python -m pytest -q tests/test_architecture.py)
+	$(call step,dead code,$(BIN)/vulture)
+	$(call step,dependencies,$(BIN)/deptry app)
+	@echo 'All checks passed.'
+
+bench: setup
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: .tools/.locked
+	@$(USE_PIP_INDEX); set -e; \
+	echo 'uv>=0.13' | $(COMPILE) --output-file requirements/uv.lock -; \
+	$(COMPILE) --output-file requirements/runtime.lock pyproject.toml; \
+	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
+	$(COMPILE) --group dev --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
+
+clean:
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
