@@ -1,0 +1,66 @@
+"""Unicode code points as names hold them (The Unicode Standard, section 2.4, table 2-3, types of code points)."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+_KINDS: Final = {
+    "Cc": "a control character",
+    "Cs": "a surrogate",
+    "Cf": "a formatting character",
+    "Zl": "a formatting character",
+    "Zp": "a formatting character",
+    "Co": "a private-use character",
+    "Cn": "an unassigned code point",
+}
+#: Neither graphic nor forbidden in a request: formatting, private use, unassigned.
+_QUESTIONABLE: Final = frozenset({"Cf", "Zl", "Zp", "Co", "Cn"})
+
+
+@dataclass(frozen=True, slots=True)
+class CodePoint:
+    """One character of a name; `place` is its position counted in characters from 1."""
+
+    character: str
+    place: int
+
+    @property
+    def notation(self) -> str:
+        """The usual notation, at least four hexadecimal digits: U+00AD."""
+        return f"U+{ord(self.character):04X}"
+
+    @property
+    def name(self) -> str | None:
+        """The Unicode name, where the code point has one."""
+        return unicodedata.name(self.character, None)
+
+    @property
+    def category(self) -> str:
+        """The general category, two letters: Cf."""
+        return unicodedata.category(self.character)
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words, with an article."""
+        return _KINDS.get(self.category, "a graphic character")
+
+    def __str__(self) -> str:
+        named = f"{self.notation} {self.name}" if self.name else self.notation
+        return f"{named} at character {self.place}"
+
+
+def first_not_graphic(text: str) -> CodePoint | None:
+    """The first code point that is not graphic: general categories L, M, N, P, S and Zs are (ISO 26324, DOI syntax)."""
+    # str.isprintable: nothing of the categories C and Z but the ASCII space.
+    if text.isprintable():
+        return None
+    return next((CodePoint(c, place) for place, c in enumerate(text, 1) if unicodedata.category(c) in _KINDS), None)
+
+
+def questionable(text: str) -> tuple[CodePoint, ...]:
+    """The formatting, private-use and unassigned code points of `text`, as this Python's Unicode tables know them."""
+    if text.isprintable():
+        return ()
+    return tuple(CodePoint(c, place) for place, c in enumerate(text, 1) if unicodedata.category(c) in _QUESTIONABLE)

@@ -1,0 +1,160 @@
+"""DOI names and handles: what a name is, when two are the same, and what none may hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from string import ascii_lowercase, ascii_uppercase
+from typing import Final, Self
+
+from app.doi.code_point import CodePoint, first_not_graphic, questionable
+from app.errors import EmptyName, ForbiddenCodePoint, NameTooLong, NotADOI
+
+#: The longest name accepted, in bytes of UTF-8. ISO 26324 sets no limit; no request line holds more than about this.
+MAX_NAME_BYTES: Final = 8192
+
+_FOLD: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
+_MAX_UTF8_BYTES_A_CHARACTER: Final = 4
+#: "10", then at least one element of the registrant code after its dot (DOI Handbook, section 2.2.2).
+_DOI_PREFIX: Final = re.compile(r"10(?:\.[^\s./]+)+")
+#: A prefix alone is told from any other word by its registrant code, which holds letters, digits and hyphens.
+_PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
+_DOI: Final = re.compile(_DOI_PREFIX.pattern + "/.", re.DOTALL)
+_SHORT#: A prefix alone is told from any other word by its registrant code, which holds letters, digits and hyphens.
+_PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
+_DOI: Final = re.compile(r"10/[0-9A-Za-z]+")
+#: General categories Cc and Cs, whose ranges are fixed for ever (Unicode stability policy).
+_FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def fold(text: str) -> str:
+    """`text` with the letters a-z in upper case and all else untouched, ASCII only (DOI Handbook, section 2.4)."""
+    return text.upper() if text.isascii() else text.translate(_FOLD)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandleName:
+    """A name that can be asked for: a DOI name, a shortDOI, a prefix or another handle.
+
+    `text` is the caller's spelling; `key` is what names are compared, hashed and cached by. Nothing is normalised.
+    A registered name may be ill-formed, so that only controls and surrogates are refused.
+
+    Raises EmptyName, NameTooLong, and ForbiddenCodePoint with the code point and its place.
+    """
+
+    text: str
+    key: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_length(self.text)
+        if not self.text.isprintable() and (found := _FORBIDDEN.search(self.text)):
+            raise _forbidden(CodePoint(found[0], found.start() + 1))
+        object.__setattr__(self, "key", fold(self.text))
+
+    @classmethod
+    def asked(cls, text: str) -> Self:
+        """The name that a request asks for, exactly `text`; see the class for the errors."""
+        return cls(text)
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, HandleName) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the first slash; the whole name where there is none."""
+        return self.text.partition("/")[0]
+
+    @property
+    def suffix(self) -> str | None:
+        """What stands behind the first slash, None where there is none."""
+        _, slash, suffix = self.text.partition("/")
+        return suffix if slash else None
+
+    @property
+    def is_doi(self) -> bool:
+        """Whether it has the form of a DOI name: "10.", a registrant code, a slash, a suffix that is not empty."""
+        return _DOI.match(self.text) is not None
+
+    @property
+    def is_short_doi(self) -> bool:
+        """Whether it is a shortDOI, such as 10/abcde (shortDOI service of the DOI Foundation)."""
+        return _SHORT_DOI.fullmatch(self.text) is not None
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether it is a DOI prefix alone, such as 10.1000."""
+        return _PREFIX_ALONE.fullmatch(self.text) is not None
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the suffix begins with one character and a slash, which ANSI/NISO Z39.84-2005 reserves."""
+        suffix = self.suffix
+        return suffix is not None and suffix[1:2] == "/"
+
+    def questionable(self) -> tuple[CodePoint, ...]:
+        """The formatting, private-use and unassigned code points: asked for as typed, likely a copying error."""
+        return questionable(self.text)
+
+    def cleaned(self) -> HandleName:
+        """The name without its questionable code points. Raises EmptyName where nothing is left."""
+        dropped = {point.character for point in self.questionable()}
+        return HandleName("".join(c for c in self.text if c not in dropped)) if dropped else self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DOIName(HandleName):
+    """A DOI name in the strict sense of ISO 26324; equal to a HandleName with the same key.
+
+    Raises EmptyName, NameTooLong, NotADOI, and ForbiddenCodePoint for anything that is no graphic code point.
+    """
+
+    def __post_init__(self) -> None:
+        _check_length(self.text)
+        if found := first_not_graphic(self.text):
+            raise _forbidden(found)
+        if not self.is_doi:
+            raise NotADOI(_why_no_doi(self.text))
+        object.__setattr__(self, "key", fold(self.text))
+
+    @classmethod
+    def parse(cls, text: str) -> DOIName:
+        """The DOI name that `text` is, with nothing trimmed, stripped or decoded; see the class for the errors."""
+        return cls(text)
+
+    @property
+    def registrant_code(self) -> str:
+        """The prefix without its "10.": elements separated by dots, such as 1000.10."""
+        return self.prefix[3:]
+
+
+def _check_length(text: str) -> None:
+    if not text:
+        raise EmptyName()
+    characters = len(text)
+    if characters * _MAX_UTF8_BYTES_A_CHARACTER <= MAX_NAME_BYTES:
+        return
+    if characters > MAX_NAME_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+        raise NameTooLong(f"The name is longer than {MAX_NAME_BYTES} bytes of UTF-8.")
+
+
+def _forbidden(point: CodePoint) -> ForbiddenCodePoint:
+    return ForbiddenCodePoint(f"The name holds {point}, {point.kind}, which no DOI name may hold.")
+
+
+def _why_no_doi(text: str) -> str:
+    prefix, slash, _ = text.partition("/")
+    if blank := re.search(r"\s", prefix):
+        return f"A DOI prefix holds no white space: {CodePoint(blank[0], blank.start() + 1)}."
+    if not prefix.startswith("10."):
+        return 'A DOI name begins with "10." at character 1.'
+    if empty := re.search(r"\.(?=\.|\Z)", prefix):
+        return f"The DOI prefix holds an empty element after the dot at character {empty.start() + 1}."
+    if not slash:
+        return f"A DOI name has a slash after its prefix, at character {len(prefix) + 1}."
+    return f"A DOI name has a suffix after its slash, from character {len(prefix) + 2}."

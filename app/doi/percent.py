@@ -1,0 +1,45 @@
+"""Percent-encoding over UTF-8 (RFC 3986, section 2.1): decoded once and strictly, encoded with upper-case digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from app.errors import MalformedEscape, NotUTF8
+
+_MALFORMED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
+def decode(raw: bytes | str) -> str:
+    """Decode every escape once; "+" stays "+". Raises MalformedEscape and NotUTF8, each with the character's place."""
+    # A lone surrogate becomes bytes that are not UTF-8 and is refused below.
+    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
+    if b"%" in data:
+        if broken := _MALFORMED.search(data):
+            raise _malformed(data, broken.start())
+        data = unquote_to_bytes(data)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = len(data[: error.start].decode("utf-8")) + 1
+        raise NotUTF8(f"The byte 0x{data[error.start]:02X} at character {place} is not UTF-8.") from error
+
+
+def encode(text: str, literal: Iterable[int] = b"") -> str:
+    """Encode the UTF-8 bytes of `text` but for the unreserved characters (RFC 3986, section 2.3) and `literal`.
+
+    `literal` holds ASCII bytes. Raises NotUTF8 for a lone surrogate.
+    """
+    try:
+        return quote(text, safe=literal)
+    except UnicodeEncodeError as error:
+        raise NotUTF8(f"The surrogate at character {error.start + 1} cannot be written in UTF-8.") from error
+
+
+def _malformed(data: bytes, start: int) -> MalformedEscape:
+    place = len(data[:start].decode("utf-8", "replace")) + 1
+    return MalformedEscape(
+        f'The "%" at character {place} is not followed by two hexadecimal digits; write a literal "%" as "%25".'
+    )

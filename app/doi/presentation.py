@@ -1,0 +1,118 @@
+"""The forms in which people write DOI names: labels, URNs, URLs, mangled URLs; and what they may have meant."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from app.doi.name import DOIName, HandleName
+from app.doi.percent import decode
+from app.doi.repair import REPAIRS
+from app.errors import InvalidName
+
+#: What is trimmed at both ends; among it blanks that Python's strip() leaves, such as ZWSP and the byte order mark.
+BLANKS: Final = "".join(
+    chr(code)
+    for first, last in (
+        (0x00, 0x20), (0x7F, 0xA0), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200D), (0x2028, 0x2029),
+        (0x202F, 0x202F), (0x205F, 0x2060), (0x3000, 0x3000), (0xFEFF, 0xFEFF), (0xFFFE, 0xFFFF),
+    )
+    for code in range(first, last + 1)
+)  # fmt: skip
+#: How many suggestions are made at most.
+MOST_SUGGESTIONS: Final = 5
+#: How many repairs one suggestion may need.
+_MOST_REPAIRS: Final = 2
+
+_CASELESS: Final = re.IGNORECASE | re.ASCII
+_LABEL: Final = re.compile(r"(?:doi|hdl):|info:(?:doi|hdl)/|(urn:(?:doi|hdl|eidr):)", _CASELESS)
+#: A resolver's own host, or the same behind a library's rewriting proxy, with dots or hyphens:
+#: doi.org, doi-org.ezproxy.x.edu, 0-dx.doi.org.lib.y.edu.
+_URL: Final = re.compile(
+    r"""(?:https?:/+)?
+        (?: (?:(?:www|dx)\.)?doi\.org | hdl\.handle\.net
+          | (?:[0-9]{1,2}-)? (?: (?:(?:www|dx)[.-])?doi[.-]org | hdl[.-]handle[.-]net ) (?:\.[a-z0-9-]{1,63}){1,20}
+        )
+        (?: :[0-9]{1,5} )?
+        (?: /+ | \Z )""",
+    _CASELESS | re.VERBOSE,
+)
+_QUERY_OR_FRAGMENT: Final = re.compile(r"[?#].*", re.DOTALL)
+#: A path that is a DOI name already: printable ASCII, no escape, no blank.
+_PLAIN_PATH: Final = re.compile(rb"/(10\.[!-$&-~]+)")
+
+
+def read(text: str) -> HandleName:
+    """The name in `text`, which is percent-decoded: blanks, one URL form and one label are taken off, each once.
+
+    Raises EmptyName, NameTooLong and ForbiddenCodePoint.
+    """
+    trimmed = text.strip(BLANKS)
+    rest = _without_url(trimmed)
+    bare = _without_label(rest)
+    if rest is trimmed and bare is not rest:
+        # "doi: https://doi.org/10.1000/182": the other order of the two.
+        bare = _without_url(bare)
+    return HandleName.asked(bare)
+
+
+def read_path(raw: bytes) -> HandleName:
+    """The name in a raw request path without its query: decoded once, leading slashes removed, then read.
+
+    Raises MalformedEscape and NotUTF8 besides the errors of read.
+    """
+    if plain := _PLAIN_PATH.fullmatch(raw):
+        return HandleName.asked(plain[1].decode("ascii"))
+    return read(decode(raw).lstrip("/"))
+
+
+def read_typed(text: str) -> HandleName:
+    """The name in what a person typed or pasted, raw or percent-encoded; "%" always begins an escape.
+
+    The query or fragment of a pasted URL is no part of the name; in a bare name "?" and "#" are. Raises as read_path.
+    """
+    typed = text.strip(BLANKS)
+    if _URL.match(typed) or _URL.match(_without_label(typed)):
+        typed = _QUERY_OR_FRAGMENT.sub("", typed)
+    return read(decode(typed).lstrip("/"))
+
+
+def suggestions(name: HandleName) -> tuple[DOIName, ...]:
+    """The DOI names that may have been meant by a name that does not exist: at most five, the likeliest first."""
+    found: dict[str, DOIName] = {}
+    texts = [name.text]
+    _collect(texts, name, found)
+    for _ in range(_MOST_REPAIRS):
+        texts = [better for text in texts for repair in REPAIRS if (better := repair(text)) != text]
+        _collect(texts, name, found)
+        if len(found) >= MOST_SUGGESTIONS:
+            break
+    return tuple(found.values())[:MOST_SUGGESTIONS]
+
+
+def _collect(texts: list[str], name: HandleName, found: dict[str, DOIName]) -> None:
+    for text in texts:
+        try:
+            candidate = DOIName.parse(read(text).text)
+        except InvalidName:
+            continue
+        if candidate != name:
+            found.setdefault(candidate.key, candidate)
+
+
+def _without_url(text: str) -> str:
+    found = _URL.match(text)
+    return text[found.end() :].strip(BLANKS) if found else text
+
+
+def _without_label(text: str) -> str:
+    label = _LABEL.match(text)
+    if not label:
+        return text
+    rest = text[label.end() :].strip(BLANKS)
+    if label[1]:
+        # DOI Handbook, DOI Name Encoding Rules for URL Presentation: in a URN a colon stands for the first slash.
+        head, colon, tail = rest.partition(":")
+        if colon and "/" not in head:
+            return f"{head}/{tail}"
+    return rest

@@ -1,0 +1,95 @@
+"""A DOI name as a "doi" URI, as the path of a URL, and inside the templates of 10320/loc."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from app.doi.name import DOIName, HandleName
+from app.doi.percent import decode, encode
+from app.errors import NotADOI
+
+#: RFC 3986, appendix A: what a path segment may hold literally besides the unreserved characters.
+_SEGMENT: Final = b"!$&'()*+,;=:@"
+#: What the handbook neither demands nor recommends to encode in a URL; "+" is among the recommended.
+_URL_PATH: Final = b"/!$&'()*,;=:@"
+_WHICH_RA: Final = _URL_PATH.replace(b",", b"")
+_TEMPLATE_PATH: Final = b"/:@!$()*,;="
+
+_SCHEME: Final = re.compile("doi:", re.IGNORECASE | re.ASCII)
+_NOT_IN_A_PATH: Final = re.compile(r"[^A-Za-z0-9\-._~%!$&'()*+,;=:@/]")
+_DOT_SEGMENT: Final = re.compile(r"(?<=/)(\.\.?)/")
+_LAST_DOT_SEGMENT: Final = re.compile(r"/(\.\.?)\Z")
+
+
+def to_uri(name: HandleName) -> str:
+    """The "doi" URI of a DOI name ("doi" URI scheme, Syntax). Raises NotADOI for a name without the form of one."""
+    if not name.is_doi:
+        raise NotADOI(f"Only a DOI name has a doi URI, and this is none: {name.text[:100]}")
+    return "doi:" + scheme_path(name)
+
+
+def from_uri(text: str) -> DOIName:
+    """The DOI name of a "doi" URI; escapes beyond need and literal slashes in the suffix decode to the same name.
+
+    Raises NotADOI where `text` is no such URI or has a query or fragment, and InvalidName for what it decodes to.
+    """
+    if not (scheme := _SCHEME.match(text)):
+        raise NotADOI('A doi URI begins with "doi:".')
+    path = text[scheme.end() :]
+    if wrong := _NOT_IN_A_PATH.search(path):
+        place = scheme.end() + wrong.start() + 1
+        if wrong[0] in "?#":
+            raise NotADOI(
+                f'A doi URI has neither query nor fragment: write the "{wrong[0]}" at character {place} '
+                f"as {encode(wrong[0])}."
+            )
+        raise NotADOI(f"A doi URI holds U+{ord(wrong[0]):04X} at character {place} percent-encoded only.")
+    return DOIName.parse(decode(path))
+
+
+def equivalent(one: str, other: str) -> bool:
+    """Whether two "doi" URIs name the same DOI name, decoded ("doi" URI scheme, Equivalence). Raises InvalidName."""
+    return from_uri(one) == from_uri(other)
+
+
+def scheme_path(name: HandleName | str) -> str:
+    """A name as the "doi" URI scheme writes it behind "doi:": every slash but the first is %2F.
+
+    The handle API takes this form too ("doi" URI scheme, DOI Name Resolution). A suffix of one or two dots stays.
+    """
+    prefix, slash, suffix = str(name).partition("/")
+    return encode(prefix, _SEGMENT) + slash + encode(suffix, _SEGMENT)
+
+
+def url_path(name: HandleName | str) -> str:
+    """A name as the path of a URL, without a leading slash; one slash beside a dot segment is %2F, so that it survives.
+
+    All mandatory and recommended encodings (DOI Handbook, DOI Name Encoding Rules for URL Presentation) are applied.
+    """
+    return _keep_dot_segments(encode(str(name), _URL_PATH))
+
+
+def to_url(name: HandleName | str, base: str = "https://doi.org/") -> str:
+    """The URL of a name at a resolver; `base` with or without its last slash."""
+    return base.removesuffix("/") + "/" + url_path(name)
+
+
+def which_ra_path(name: HandleName | str) -> str:
+    """As url_path, with "," encoded too, because Which RA separates names by commas (DOI Handbook, ibid.)."""
+    return _keep_dot_segments(encode(str(name), _WHICH_RA))
+
+
+def component(name: HandleName | str) -> str:
+    """A name as one URL component: all but the unreserved is encoded; {hdl} in a 10320/loc template."""
+    return encode(str(name))
+
+
+def template_path(name: HandleName | str) -> str:
+    """A name as {hdl:path} in a 10320/loc template: "/ : @ ! $ ( ) * , ; =" stay as well."""
+    return encode(str(name), _TEMPLATE_PATH)
+
+
+def _keep_dot_segments(path: str) -> str:
+    # RFC 3986, section 5.2.4: clients remove "." and ".." segments, also at the end.
+    return _LAST_DOT_SEGMENT.sub(r"%2F\1", _DOT_SEGMENT.sub(r"\1%2F", path)) if "/." in path else path

@@ -1,0 +1,177 @@
+"""Everything that can go wrong, in one tree.
+
+    DoiProxyError
+    ├── InvalidRequest                 what the caller sent cannot be answered
+    │   ├── InvalidName                  the name cannot be a handle or DOI name
+    │   │   ├── MalformedEscape            a "%" without two hexadecimal digits
+    │   │   ├── NotUTF8                    bytes that are no UTF-8
+    │   │   ├── ForbiddenCodePoint         a control, a surrogate (strict parsing: any non-graphic)
+    │   │   ├── NameTooLong
+    │   │   ├── EmptyName
+    │   │   └── NotADOI                    a handle, or nothing like one
+    │   ├── InvalidParameter             a query parameter that the REST API refuses
+    │   └── RequestTooLarge
+    ├── NotAnswerable                  the answer is known and is "no"
+    │   └── AliasChainTooLong
+    ├── CouldNotVerify                 nobody knows: the upstream could not be asked
+    │   ├── UpstreamTimeout
+    │   ├── UpstreamUnreachable
+    │   ├── UpstreamRefused              403, 429, 5xx or responseCode 2
+    │   ├── InvalidAnswer                200 or 404 with something that is no answer
+    │   ├── BreakerOpen
+    │   ├── BudgetSpent
+    │   └── NotInBundle                  sealed mode: never asked
+    ├── StoreError                     the store failed; always a miss, never an answer
+    └── ConfigurationError             the program cannot start so; exit status 2
+
+The docstring of a class is its message; an instance may carry a more exact one. `status` is a hint for
+the HTTP face: nothing below `web` knows HTTP exceptions.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DoiProxyError(Exception):
+    """Something went wrong."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+
+    @property
+    def message(self) -> str:
+        """One sentence for a person: what, where, and what to do."""
+        return str(self.args[0])
+
+
+class InvalidRequest(DoiProxyError):
+    """The request cannot be answered as it was sent."""
+
+    status = 400
+
+
+class InvalidName(InvalidRequest):
+    """The name cannot be a DOI name."""
+
+
+class MalformedEscape(InvalidName):
+    """A "%" must be followed by two hexadecimal digits; write a literal percent sign as "%25"."""
+
+
+class NotUTF8(InvalidName):
+    """The name's bytes are not UTF-8."""
+
+
+class ForbiddenCodePoint(InvalidName):
+    """The name holds a code point that no DOI name may hold."""
+
+
+class NameTooLong(InvalidName):
+    """The name is longer than this resolver accepts."""
+
+    status = 414
+
+
+class EmptyName(InvalidName):
+    """No name was given."""
+
+
+class NotADOI(InvalidName):
+    """The name is not a DOI name."""
+
+
+class InvalidParameter(InvalidRequest):
+    """A parameter has a value that cannot be read."""
+
+
+class RequestTooLarge(InvalidRequest):
+    """The request is larger than this resolver accepts."""
+
+    status = 413
+
+
+class NotAnswerable(DoiProxyError):
+    """The handle system has no answer to this question."""
+
+    status = 404
+
+
+class AliasChainTooLong(NotAnswerable):
+    """The aliases of this name form a loop, or a chain longer than is followed."""
+
+
+class CouldNotVerify(DoiProxyError):
+    """The upstream could not be asked, so nobody knows whether this name is registered."""
+
+    status = 502
+    #: The error type of RFC 9209, section 2.3, for the `Proxy-Status` header.
+    proxy_error: ClassVar[str] = "proxy_internal_error"
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        #: Seconds after which asking again makes sense, where that is known.
+        self.retry_after = retry_after
+
+
+class UpstreamTimeout(CouldNotVerify):
+    """The upstream did not answer in time."""
+
+    status = 504
+    proxy_error = "http_response_timeout"
+
+
+class UpstreamUnreachable(CouldNotVerify):
+    """The upstream could not be reached."""
+
+    proxy_error = "destination_unavailable"
+
+
+class UpstreamRefused(CouldNotVerify):
+    """The upstream refused or failed to answer."""
+
+    proxy_error = "http_protocol_error"
+
+    def __init__(
+        self, message: str | None = None, *, upstream_status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        #: The HTTP status that the upstream sent, if it sent one.
+        self.upstream_status = upstream_status
+
+
+class InvalidAnswer(CouldNotVerify):
+    """The upstream's answer is not a valid answer of the handle API."""
+
+    proxy_error = "http_protocol_error"
+
+
+class BreakerOpen(CouldNotVerify):
+    """The upstream failed repeatedly and is not being asked for a moment."""
+
+    status = 503
+    proxy_error = "destination_unavailable"
+
+
+class BudgetSpent(CouldNotVerify):
+    """This resolver's budget of upstream questions is spent for the moment."""
+
+    status = 503
+    proxy_error = "connection_limit_reached"
+
+
+class NotInBundle(CouldNotVerify):
+    """This resolver runs sealed, and the name is not in its bundle."""
+
+    status = 504
+    proxy_error = "destination_unavailable"
+
+
+class StoreError(DoiProxyError):
+    """The store could not be read or written."""
+
+
+class ConfigurationError(DoiProxyError):
+    """The configuration cannot be used."""
