@@ -1,0 +1,148 @@
+"""10320/loc: several locations under one name (technical manual, chapter 12; DOI Handbook, section "Resolution").
+
+A value is XML: a root with settings as attributes, and children `location` (or the older `loc_template`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lxml import etree
+
+#: Longer values are not read: real ones are below 10 kB.
+MAX_XML_BYTES: Final = 65_536
+#: Locations of one name after this many are not looked at.
+MAX_LOCATIONS: Final = 2_000
+#: Status codes that a location may ask for; anything else is 302.
+REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
+_LOCATION_TAGS: Final = frozenset({"location", "loc_template"})
+
+
+class MalformedLocations(Exception):
+    """The value is no XML that we read; it counts as if it were not there. Its message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One location: its attributes in their order. Any attribute can be matched by `locatt`."""
+
+    attributes: tuple[tuple[str, str], ...]
+
+    def get(self, name: str) -> str | None:
+        """The value of an attribute, None where it is absent."""
+        return next((value for key, value in self.attributes if key == name), None)
+
+    @property
+    def weight(self) -> float:
+        """The weight, 1 where it is absent or no number; negative weights count as 0."""
+        return max(0.0, number(self.get("weight"), 1.0))
+
+    @property
+    def score(self) -> float:
+        """The score, 0 where it is absent or no number."""
+        return number(self.get("score"), 0.0)
+
+    def href(self, hdl: str, hdl_path: str) -> str | None:
+        """The address: `href`, else `href_template` with {hdl} and {hdl:path} filled in by the encoded name."""
+        given = self.get("href")
+        if given is not None:
+            return given
+        template = self.get("href_template")
+        return None if template is None else template.replace("{hdl:path}", hdl_path).replace("{hdl}", hdl)
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """Locations and the settings of their root elements, of which the first found wins."""
+
+    items: tuple[Location, ...] = ()
+    settings: Mapping[str, str] | None = None
+    #: Handles whose own 10320/loc values are to be read as well.
+    includes: tuple[str, ...] = ()
+
+    def setting(self, name: str) -> str | None:
+        """A setting of the root element, None where it is absent."""
+        return None if self.settings is None else self.settings.get(name)
+
+    def is_set(self, name: str) -> bool:
+        """Whether a setting says true."""
+        return (self.setting(name) or "").strip().lower() in ("true", "yes", "1")
+
+    def __add__(self, other: Locations) -> Locations:
+        """Both, in this order."""
+        return Locations(
+            (self.items + other.items)[:MAX_LOCATIONS],
+            {**(other.settings or {}), **(self.settings or {})},
+            self.includes + other.includes,
+        )
+
+
+NO_LOCATIONS: Final = Locations()
+
+
+def number(text: str | None, default: float) -> float:
+    """A number in an attribute; `default` where there is none."""
+    try:
+        value = float(text) if text is not None else default
+    except ValueError:
+        return default
+    return value if value == value and abs(value) != float("inf") else default
+
+
+def parse_xml(xml: str) -> etree._Element:
+    """The root of a small XML document without a DOCTYPE. Raises MalformedLocations."""
+    data = xml.strip().encode("utf-8", "replace")
+    if len(data) > MAX_XML_BYTES:
+        raise MalformedLocations(f"longer than {MAX_XML_BYTES} bytes")
+    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        raise MalformedLocations("a DOCTYPE is not read")
+    # No entities, no network, no DTD, libxml2's own limits on depth and size (OWASP, XML external entities).
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise MalformedLocations(str(error)) from error
+    if root is None:
+        raise MalformedLocations("no element")
+    return root
+
+
+def read_locations(xml: str) -> Locations:
+    """Read one 10320/loc value. Raises MalformedLocations."""
+    root = parse_xml(xml)
+    items, includes = [], handles(root.get("include"))
+    for child in root:
+        tag = local_name(child)
+        if tag in _LOCATION_TAGS and len(items) < MAX_LOCATIONS:
+            items.append(Location(tuple((str(key), str(value)) for key, value in child.attrib.items())))
+        elif tag == "include":
+            includes += handles(child.text)
+    return Locations(tuple(items), {str(key): str(value) for key, value in root.attrib.items()}, includes)
+
+
+def local_name(element: etree._Element) -> str:
+    """The name of an element without its namespace; "" for what is no element."""
+    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+
+
+def handles(text: str | None) -> tuple[str, ...]:
+    """The handles in a setting, separated by white space."""
+    return tuple((text or "").split())
+
+
+def merged(several: Iterable[Locations]) -> Locations:
+    """Several values of one record, in their order."""
+    total = NO_LOCATIONS
+    for one in several:
+        total = total + one
+    return total

@@ -1,0 +1,56 @@
+"""HS_NAMESPACE: what a prefix record says of all names under the prefix (technical manual, chapter 11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.handle.location import MalformedLocations, handles, local_name, parse_xml
+from app.handle.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The part of a prefix record that a proxy uses."""
+
+    #: Handles whose 10320/loc values hold for every name under the prefix: the agency's service handle.
+    locs: tuple[str, ...] = ()
+    #: Service handles that HS_SERV values name; where `locs` is empty they still tell the agency.
+    services: tuple[str, ...] = ()
+    #: Whether the locations of the parent prefix are not inherited.
+    no_nslocs: bool = False
+    contact: str | None = None
+    status: str | None = None
+    status_message: str | None = None
+
+    @property
+    def is_inactive(self) -> bool:
+        """Whether the names under the prefix are out of use."""
+        return (self.status or "").strip().lower() == "inactive"
+
+
+def read_namespace(record: Record) -> Namespace:
+    """Read a prefix record; a malformed HS_NAMESPACE value counts as if it were not there."""
+    found = Namespace()
+    for value in record.of_type("HS_NAMESPACE"):
+        try:
+            found = _read(value.text or "")
+            break
+        except MalformedLocations:
+            continue
+    services = tuple(v.text.strip() for v in record.of_type("HS_SERV") if v.text and v.text.strip())
+    contact = found.contact or next((v.text for v in record.of_type("EMAIL") if v.text), None)
+    return replace(found, services=services, contact=contact)
+
+
+def _read(xml: str) -> Namespace:
+    locs: tuple[str, ...] = ()
+    no_nslocs = False
+    texts: dict[str, str] = {}
+    for child in parse_xml(xml):
+        name, text = local_name(child), "".join(child.itertext()).strip()
+        if name == "locs":
+            locs += handles(text)
+            no_nslocs = no_nslocs or (child.get("no_nslocs") or "").lower() in ("true", "yes", "1")
+        elif name and text:
+            texts.setdefault(name, text)
+    return Namespace(locs, (), no_nslocs, texts.get("contact"), texts.get("status"), texts.get("statusmsg"))

@@ -1,0 +1,52 @@
+"""A handle record: what the upstream knows under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from app.errors import InvalidAnswer
+from app.handle.ttl import earliest_end
+from app.handle.value import HandleValue, read_value
+
+_array: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The values of one name, in the upstream's order, which is the order that decides (not the index)."""
+
+    values: tuple[HandleValue, ...]
+
+    def select(self, types: Collection[str] = (), indexes: Collection[int] = ()) -> Record:
+        """The values whose type or index was asked for (a union); all of them where nothing was."""
+        if not types and not indexes:
+            return self
+        return Record(
+            tuple(v for v in self.values if v.index in indexes or any(v.has_type(wanted) for wanted in types))
+        )
+
+    def of_type(self, wanted: str) -> tuple[HandleValue, ...]:
+        """The values of one type; see HandleValue.has_type."""
+        return tuple(value for value in self.values if value.has_type(wanted))
+
+    def ends_at(self, fetched_at: float) -> float:
+        """When the first of the values ends, in seconds since the epoch."""
+        return earliest_end((value.ttl for value in self.values), fetched_at)
+
+
+def read_values(values: bytes) -> Record:
+    """Read a record from the JSON array of its values. Raises InvalidAnswer."""
+    try:
+        items: Iterable[msgspec.Raw] = _array.decode(values)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise InvalidAnswer(f"The values of the upstream's answer are no list: {error}.") from error
+    return Record(tuple(read_value(bytes(item)) for item in items))
+
+
+def write_values(record: Record) -> bytes:
+    """The JSON array of a record's values, each exactly as it came."""
+    return b"[" + b",".join(value.raw for value in record.values) + b"]"

@@ -1,0 +1,49 @@
+"""TTLs: relative seconds or an absolute time (RFC 3651, section 3.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import InvalidAnswer
+from app.handle.ttl import DEFAULT_TTL, Ttl, earliest_end, read_ttl
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (86400, Ttl(86400)),
+        (0, Ttl(0)),
+        (-1, Ttl(-1)),
+        (12.5, Ttl(12.5)),
+        ("2030-01-01T00:00:00Z", Ttl(1893456000, absolute=True)),
+        ("2030-01-01T02:00:00+02:00", Ttl(1893456000, absolute=True)),
+        ("2030-01-01T00:00:00", Ttl(1893456000, absolute=True)),
+    ],
+)
+def test_a_ttl_is_seconds_or_an_iso_time_in_utc(given: int | float | str, expected: Ttl) -> None:
+    assert read_ttl(given) == expected
+
+
+@pytest.mark.parametrize("given", ["", "soon", "86400s", "2030-13-01T00:00:00Z", float("nan")])
+def test_anything_else_is_no_valid_answer(given: float | str) -> None:
+    with pytest.raises(InvalidAnswer):
+        read_ttl(given)
+
+
+def test_a_ttl_beyond_all_calendars_is_bounded() -> None:
+    assert read_ttl(10**40).seconds == 100 * 365 * 86400
+
+
+def test_a_record_ends_with_the_first_of_its_values() -> None:
+    assert earliest_end([Ttl(7200), Ttl(30), Ttl(86400)], NOW) == NOW + 30
+
+
+def test_an_absolute_time_is_compared_as_a_time() -> None:
+    assert earliest_end([Ttl(86400), Ttl(NOW + 10, absolute=True)], NOW) == NOW + 10
+
+
+def test_without_values_the_default_of_24_hours_holds() -> None:
+    assert earliest_end([], NOW) == NOW + 86400
+    assert Ttl(86400) == DEFAULT_TTL

@@ -1,0 +1,72 @@
+"""Handle values: every data format, old bare strings, types and their subtypes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.handle.record import read_values
+from app.handle.value import Data, HandleValue, read_value
+
+
+def value(**members: object) -> HandleValue:
+    return read_value(json.dumps({"index": 1, "type": "URL", "data": "x", **members}).encode())
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"format": "string", "value": "http://example.org/"}, Data("string", "http://example.org/")),
+        ("2014-03-25 08:35:11.0", Data("string", "2014-03-25 08:35:11.0")),  # servers before version 8
+        ({"format": "base64", "value": "AAEC"}, Data("base64", "AAEC")),
+        ({"format": "hex", "value": "000102"}, Data("hex", "000102")),
+        ({"format": "admin", "value": {"handle": "0.NA/10.1000", "index": 200}}, Data("admin", {"handle": "0.NA/10.1000", "index": 200})),
+        ({"format": "vlist", "value": [{"handle": "10.1000/a", "index": 300}]}, Data("vlist", [{"handle": "10.1000/a", "index": 300}])),
+        ({"format": "key", "value": {"kty": "RSA"}}, Data("key", {"kty": "RSA"})),
+        ({"format": "string", "value": 7}, Data("unknown", 7)),
+        (None, Data("unknown", None)),
+        (["a"], Data("unknown", ["a"])),
+    ],
+)
+def test_every_format_of_data_is_read(data: object, expected: Data) -> None:
+    assert value(data=data).data == expected
+
+
+def test_only_a_string_is_text() -> None:
+    assert value(data="http://example.org/").text == "http://example.org/"
+    assert value(data={"format": "base64", "value": "AAEC"}).text is None
+
+
+@pytest.mark.parametrize(
+    ("type_", "wanted", "expected"),
+    [
+        ("URL", "URL", True),
+        ("url", "URL", True),
+        ("URL.x", "URL", False),
+        ("URL", "URL.", True),
+        ("Url.x", "URL.", True),
+        ("URLX", "URL.", False),
+        ("10320/loc", "10320/LOC", True),
+        ("STRASSE", "STRAßE", False),
+    ],
+)
+def test_a_type_matches_letters_of_either_case_and_a_dot_takes_subtypes(type_: str, wanted: str, expected: bool) -> None:
+    assert value(type=type_).has_type(wanted) is expected
+
+
+def test_a_big_integer_in_a_string_stays_a_string() -> None:
+    assert value(type="700050", data={"format": "string", "value": "2020100503563800217"}).text == "2020100503563800217"
+
+
+def test_references_permissions_and_timestamp_are_read() -> None:
+    read = value(references=[{"handle": "10.1000/a", "index": 3}], permissions="1111", timestamp="2020-01-01T00:00:00Z")
+    assert (read.references, read.permissions, read.timestamp) == ((("10.1000/a", 3),), "1111", "2020-01-01T00:00:00Z")
+
+
+def test_select_is_a_union_in_record_order() -> None:
+    raw = [{"index": 100, "type": "HS_ADMIN"}, {"index": 1, "type": "URL"}, {"index": 2, "type": "Url.x"}, {"index": 3, "type": "DESC"}]
+    record = read_values(json.dumps(raw).encode())
+    assert [v.index for v in record.select(["url."], [100]).values] == [100, 1, 2]
+    assert [v.index for v in record.select([], []).values] == [100, 1, 2, 3]
+    assert record.select(["NOPE"]).values == ()
