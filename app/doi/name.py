@@ -20,9 +20,7 @@ _DOI_PREFIX: Final = re.compile(r"10(?:\.[^\s./]+)+")
 #: A prefix alone is told from any other word by its registrant code, which holds letters, digits and hyphens.
 _PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
 _DOI: Final = re.compile(_DOI_PREFIX.pattern + "/.", re.DOTALL)
-_SHORT#: A prefix alone is told from any other word by its registrant code, which holds letters, digits and hyphens.
-_PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
-_DOI: Final = re.compile(r"10/[0-9A-Za-z]+")
+_SHORT_DOI: Final = re.compile(r"10/[0-9A-Za-z]+")
 #: General categories Cc and Cs, whose ranges are fixed for ever (Unicode stability policy).
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
