@@ -12,7 +12,8 @@
     │   ├── InvalidParameter             a query parameter that the REST API refuses
     │   └── RequestTooLarge
     ├── NotAnswerable                  the answer is known and is "no"
-    │   └── AliasChainTooLong
+    │   ├── AliasChainTooLong
+    │   └── PrefixInactive
     ├── CouldNotVerify                 nobody knows: the upstream could not be asked
     │   ├── UpstreamTimeout
     │   ├── UpstreamUnreachable
@@ -101,6 +102,21 @@ class NotAnswerable(DoiProxyError):
 
 class AliasChainTooLong(NotAnswerable):
     """The aliases of this name form a loop, or a chain longer than is followed."""
+
+    def __init__(self, message: str | None = None, *, reached: str) -> None:
+        super().__init__(message)
+        #: The name at which following ended.
+        self.reached = reached
+
+
+class PrefixInactive(NotAnswerable):
+    """The prefix of this name is out of use."""
+
+    def __init__(self, message: str | None = None, *, status_message: str | None, contact: str | None) -> None:
+        super().__init__(message)
+        #: What the prefix record says about it, and whom it names.
+        self.status_message = status_message
+        self.contact = contact
 
 
 class CouldNotVerify(DoiProxyError):

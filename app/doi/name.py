@@ -20,6 +20,8 @@ _DOI_PREFIX: Final = re.compile(r"10(?:\.[^\s./]+)+")
 #: A prefix alone is told from any other word by its registrant code, which holds letters, digits and hyphens.
 _PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
 _DOI: Final = re.compile(_DOI_PREFIX.pattern + "/.", re.DOTALL)
+#: What a shortDOI may look like without its "10/"; those in use have three to eight letters and digits.
+_BARE_SHORT_DOI: Final = re.compile(r"[0-9A-Za-z]{3,12}")
 _SHORT_DOI: Final = re.compile(r"10/[0-9A-Za-z]+")
 #: General categories Cc and Cs, whose ranges are fixed for ever (Unicode stability policy).
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -83,6 +85,10 @@ class HandleName:
     def is_short_doi(self) -> bool:
         """Whether it is a shortDOI, such as 10/abcde (shortDOI service of the DOI Foundation)."""
         return _SHORT_DOI.fullmatch(self.text) is not None
+
+    def expanded_short_doi(self) -> HandleName | None:
+        """The shortDOI that this may be the bare form of: abcde is 10/abcde; None where it cannot be one."""
+        return HandleName("10/" + self.text) if _BARE_SHORT_DOI.fullmatch(self.text) else None
 
     @property
     def is_prefix(self) -> bool:

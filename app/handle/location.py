@@ -120,7 +120,8 @@ def parse_xml(xml: str) -> etree._Element:
 def read_locations(xml: str) -> Locations:
     """Read one 10320/loc value. Raises MalformedLocations."""
     root = parse_xml(xml)
-    items, includes = [], handles(root.get("include"))
+    items: list[Location] = []
+    includes = handles(root.get("include"))
     for child in root:
         tag = local_name(child)
         if tag in _LOCATION_TAGS and len(items) < MAX_LOCATIONS:

@@ -1,0 +1,81 @@
+"""From the address of a store to the cache that uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from app.cache.memory import MemoryStore
+from app.cache.store import Store
+from app.cache.tiered import TieredStore, TierObserver
+from app.errors import ConfigurationError
+
+#: Default bounds, in bytes: 64 MiB hold about 35,000 records, 2 GiB about 1.4 million.
+MEMORY_BYTES: Final = 64 * 1024 * 1024
+STORE_BYTES: Final = 2 * 1024 * 1024 * 1024
+#: Default of the time that a shared store has for a connection, and for a command, in seconds.
+STORE_TIMEOUT: Final = 0.1
+
+_SERVER_SCHEMES: Final = frozenset({"redis", "rediss", "valkey", "valkeys"})
+
+
+def open_store(
+    url: str,
+    *,
+    clock: Callable[[], float],
+    memory_bytes: int = MEMORY_BYTES,
+    store_bytes: int = STORE_BYTES,
+    timeout: float = STORE_TIMEOUT,
+    observer: TierObserver | None = None,
+) -> TieredStore:
+    """The memory tier in front of the store at `url`.
+
+    `memory:` has no store; `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
+    absolute one; redis, rediss, valkey and valkeys name a server. `store_bytes` bounds a file, `timeout` a server.
+    Raises ConfigurationError for any other URL, StoreError where a file cannot be written.
+    """
+    store = _second_tier(url, clock, store_bytes, timeout)
+    return TieredStore(MemoryStore(memory_bytes, clock=clock), store, clock=clock, observer=observer)
+
+
+def _second_tier(url: str, clock: Callable[[], float], store_bytes: int, timeout: float) -> Store | None:
+    scheme, colon, rest = url.partition(":")
+    if scheme + colon == "memory:" and rest in ("", "//"):
+        return None
+    if scheme == "sqlite":
+        # Imported where it is wanted: the libraries take tens of milliseconds each.
+        from app.cache.sqlite import SqliteStore  # noqa: PLC0415
+
+        return SqliteStore(_file_path(rest), clock=clock, max_bytes=store_bytes)
+    if scheme in _SERVER_SCHEMES:
+        return _server(url, clock, timeout)
+    raise ConfigurationError(
+        f"The store URL scheme {scheme[:40]!r} is not known; use memory:, sqlite:///path, redis://host/0 or"
+        " valkey://host/0."
+    )
+
+
+def _file_path(rest: str) -> Path:
+    path = rest.removeprefix("///")
+    if path == rest or not path or path.endswith("/") or "\0" in path:
+        raise ConfigurationError("A SQLite store URL is sqlite:///relative/file or sqlite:////absolute/file.")
+    if path == ":memory:":
+        raise ConfigurationError('A store in memory is written "memory:".')
+    return Path(path)
+
+
+def _server(url: str, clock: Callable[[], float], timeout: float) -> Store:
+    from app.cache.valkey import ValkeyStore  # noqa: PLC0415
+
+    # The URL may hold a password, so that no message repeats it.
+    try:
+        parts = urlsplit(url)
+        if not parts.hostname or (parts.port is not None and parts.port == 0):
+            raise ValueError("it names no host and port")
+        if not parts.path.strip("/").isdigit() and parts.path.strip("/"):
+            raise ValueError("its path is no database number")
+        return ValkeyStore(url, clock=clock, timeout=timeout)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"The store URL cannot be read: {error}.") from error

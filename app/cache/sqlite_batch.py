@@ -1,0 +1,93 @@
+"""One transaction of the SQLite store: changes, announcements, use, and room for what comes next."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from app.cache.entry import Entry
+from app.cache.sqlite_file import ROW_OVERHEAD, counted_bytes
+from app.cache.sqlite_writer import Change
+from app.cache.store import MOST_ANNOUNCEMENTS
+from app.cache.wire import pack
+
+#: Rows of one INSERT. A step of SQLite gives the interpreter lock back and has to wait for it again, up to 5 ms in a
+#: busy process, so that few large steps are better than many small ones.
+_ROWS: Final = 64
+#: Rows past their hard expiry that leave in one transaction.
+_MOST_EXPIRED: Final = 1_000
+#: Least recently used rows looked at in one step of making room, and steps in one transaction.
+_OLDEST: Final = 256
+_MOST_STEPS: Final = 8
+
+
+def write_batch(
+    connection: sqlite3.Connection, changes: list[Change], used: dict[str, float], *, now: float, max_bytes: int
+) -> None:
+    """Write changes and when entries were used, and remove what is too much. Raises sqlite3.Error, nothing written."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _put(connection, [change.entry for change in changes if change.entry is not None], now)
+        _delete(connection, [change.key for change in changes if change.entry is None])
+        _announce(connection, [change.key for change in changes if change.announce])
+        connection.executemany(
+            "UPDATE entries SET last_used = ? WHERE key = ?", [(when, key) for key, when in used.items()]
+        )
+        _make_room(connection, now, max_bytes)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _put(connection: sqlite3.Connection, entries: list[Entry], now: float) -> None:
+    for at in range(0, len(entries), _ROWS):
+        part = entries[at : at + _ROWS]
+        values = [value for e in part for value in (e.key, e.stale_until, now, pack(e))]
+        connection.execute(_upsert(len(part)), values)
+
+
+@lru_cache(maxsize=_ROWS)
+def _upsert(rows: int) -> str:
+    places = ", ".join(["(?, ?, ?, ?)"] * rows)
+    return (
+        f"INSERT INTO entries (key, stale_until, last_used, data) VALUES {places}"  # noqa: S608 - placeholders alone
+        " ON CONFLICT (key) DO UPDATE"
+        " SET stale_until = excluded.stale_until, last_used = excluded.last_used, data = excluded.data"
+    )
+
+
+def _delete(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
+    connection.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in keys])
+
+
+def _announce(connection: sqlite3.Connection, keys: list[str]) -> None:
+    if not keys:
+        return
+    connection.executemany("INSERT INTO announcements (key) VALUES (?)", [(key,) for key in keys])
+    connection.execute(
+        "DELETE FROM announcements WHERE number <= (SELECT max(number) FROM announcements) - ?", (MOST_ANNOUNCEMENTS,)
+    )
+
+
+def _make_room(connection: sqlite3.Connection, now: float, max_bytes: int) -> None:
+    connection.execute(
+        "DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE stale_until <= ? LIMIT ?)", (now, _MOST_EXPIRED)
+    )
+    size = counted_bytes(*connection.execute("SELECT entries, bytes FROM totals").fetchone())
+    for _ in range(_MOST_STEPS):
+        if size <= max_bytes:
+            return
+        oldest = connection.execute(
+            "SELECT id, length(key) + length(data) FROM entries ORDER BY last_used, id LIMIT ?", (_OLDEST,)
+        ).fetchall()
+        leaving = []
+        for row, length in oldest:
+            if size <= max_bytes:
+                break
+            leaving.append((row,))
+            size -= length + ROW_OVERHEAD
+        connection.executemany("DELETE FROM entries WHERE id = ?", leaving)

@@ -1,0 +1,116 @@
+"""What the worker processes of one machine agree on: leases and token buckets, in a small SQLite file of their own.
+
+The file is beside the store's, so that no lease ever waits for a batch of records or for a checkpoint: a transaction
+here is one row. Nothing in it outlives its use, so it is neither synced to disk nor repaired: a damaged one is removed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from app.cache.bucket import Bucket, blocked, take_one
+from app.cache.sqlite_file import is_damage
+
+#: How long a worker waits for another one's transaction of some microseconds, in seconds.
+_BUSY_TIMEOUT: Final = 0.25
+#: Every so many releases, leases and buckets that nobody needs any more are removed.
+_TIDY_EVERY: Final = 256
+#: A bucket that was not used for so long is full again and forgotten, in seconds.
+_BUCKET_IDLE: Final = 86_400.0
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS leases (key TEXT PRIMARY KEY, owner TEXT NOT NULL, ends REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS buckets (
+    name TEXT PRIMARY KEY, tokens REAL NOT NULL, at REAL NOT NULL, blocked_until REAL NOT NULL
+);
+"""
+
+
+class Coordination:
+    """Leases and buckets shared by the processes that open the same file. Times are seconds since the epoch."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises sqlite3.Error. No two processes may be in here at once: see sqlite_file.alone."""
+        try:
+            self._connection = _open(path)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+                with suppress(OSError):
+                    name.unlink()
+            self._connection = _open(path)
+        self._releases = 0
+
+    def lease(self, key: str, owner: str, now: float, seconds: float) -> bool:
+        """Whether the lease was free, and is `owner`'s now."""
+        taken = self._connection.execute(
+            "INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
+            " SET owner = excluded.owner, ends = excluded.ends WHERE leases.ends <= ?",
+            (key, owner, now + seconds, now),
+        )
+        return taken.rowcount == 1
+
+    def release(self, key: str, owner: str, now: float) -> None:
+        """Give the lease back, if it is `owner`'s."""
+        self._connection.execute("DELETE FROM leases WHERE key = ? AND owner = ?", (key, owner))
+        self._releases += 1
+        if self._releases % _TIDY_EVERY == 0:
+            self._connection.execute("DELETE FROM leases WHERE ends <= ?", (now,))
+            self._connection.execute(
+                "DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - _BUCKET_IDLE, now)
+            )
+
+    def take(self, name: str, now: float, rate: float, burst: float) -> float:
+        """Take one token and return 0.0, or the seconds until there will be one."""
+        with _Transaction(self._connection):
+            bucket, wait = take_one(self._read(name), now, rate, burst)
+            self._write(name, bucket)
+        return wait
+
+    def back_off(self, name: str, now: float, seconds: float) -> None:
+        """Let no token be taken for `seconds`."""
+        with _Transaction(self._connection):
+            self._write(name, blocked(self._read(name), now, seconds))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _read(self, name: str) -> Bucket | None:
+        row = self._connection.execute(
+            "SELECT tokens, at, blocked_until FROM buckets WHERE name = ?", (name,)
+        ).fetchone()
+        return None if row is None else Bucket(*row)
+
+    def _write(self, name: str, bucket: Bucket) -> None:
+        values = (name, bucket.tokens, bucket.at, bucket.blocked_until)
+        self._connection.execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", values)
+
+
+class _Transaction:
+    """Holds the file's write lock."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executescript(_TABLES)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,95 @@
+"""`doi-proxy serve`: opens the port, then hands it to uvicorn."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import ssl
+from typing import Any
+
+import uvicorn
+
+from app.errors import ConfigurationError
+from app.main import create, prepare
+from app.settings import Settings
+
+#: Connections that may wait to be accepted.
+BACKLOG = 2048
+#: Seconds that requests under way get to finish at shutdown.
+GRACE = 8
+#: Longer than the idle time of common front proxies (nginx: 60 s), so that they close first.
+KEEP_ALIVE = 75
+
+
+def serve(settings: Settings) -> int:
+    """Serve until told to stop. Raises ConfigurationError for a port, certificate or store that cannot be used."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    _check_certificate(settings)
+    listening = listen(settings.host, settings.port)
+    try:
+        prepare(settings)
+        scheme = "https" if settings.tls_cert else "http"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        logging.getLogger(__name__).info("serving on %s://%s:%s", scheme, host, listening.getsockname()[1])
+        _run(settings, listening)
+    finally:
+        listening.close()
+    return 0
+
+
+def _run(settings: Settings, listening: socket.socket) -> None:
+    options: dict[str, Any] = {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": True,
+        "forwarded_allow_ips": settings.trusted_proxies,
+        "timeout_graceful_shutdown": GRACE,
+        "timeout_keep_alive": KEEP_ALIVE,
+        "ws": "none",
+        "backlog": BACKLOG,
+        "ssl_certfile": settings.tls_cert,
+        "ssl_keyfile": settings.tls_key,
+        "lifespan": "on",
+    }
+    if settings.workers == 1:
+        uvicorn.Server(uvicorn.Config(create(settings), **options)).run(sockets=[listening])
+        return
+    from uvicorn.supervisors import Multiprocess
+
+    # Worker processes are started anew and read their settings from the environment.
+    os.environ.update(settings.as_environment())
+    config = uvicorn.Config("app.main:create_from_environment", factory=True, workers=settings.workers, **options)
+    Multiprocess(config, sockets=[listening]).run()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConfigurationError that says what to do about a port in use or a bad address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
+    except OSError as error:
+        reason = {
+            errno.EADDRINUSE: "the port is in use: stop what uses it or choose another by --port",
+            errno.EACCES: "this user may not open the port: choose one above 1023",
+            errno.EADDRNOTAVAIL: "this machine has no such address",
+        }.get(error.errno or 0, str(error))
+        raise ConfigurationError(f"cannot listen on {host} port {port}: {reason}") from error
+
+
+def _check_certificate(settings: Settings) -> None:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise ConfigurationError("to serve HTTPS, give both --tls-cert and --tls-key")
+    if settings.tls_cert is None or settings.tls_key is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"--tls-cert {settings.tls_cert} and --tls-key {settings.tls_key} cannot be used: {error}"
+        ) from error

@@ -1,0 +1,63 @@
+"""What a caller asked about a name, apart from the name itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from ipaddress import IPv4Address, IPv6Address
+
+#: A location attribute that is asked for; without a value, any location that has the attribute.
+Locatt = tuple[str, str | None]
+
+
+class Action(Enum):
+    """What to do with the record; anything unknown is a redirect."""
+
+    REDIRECT = "redirect"
+    SHOW_VALUES = "showvalues"
+    SHOW_URLS = "showurls"
+    API = "api"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The parameters of a question about a name; without any, "where does this DOI lead?"."""
+
+    action: Action = Action.REDIRECT
+    types: tuple[str, ...] = ()
+    indexes: tuple[int, ...] = ()
+    authoritative: bool = False
+    certified: bool = False
+    ignore_aliases: bool = False
+    redirection_headers: bool = False
+    urlappend: str | None = None
+    locatts: tuple[Locatt, ...] = ()
+    country: str | None = None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether only some of the values were asked for."""
+        return bool(self.types or self.indexes)
+
+
+#: The plain question.
+PLAIN = Asked()
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiation:
+    """What a request's Accept and Accept-Language headers ask of a record with several locations."""
+
+    #: Whether something other than a page for people is wanted.
+    conneg: bool = False
+    locatts: tuple[Locatt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What is known of whoever asks, and the chance that decides between equals (0 <= chance < 1)."""
+
+    address: IPv4Address | IPv6Address | None = None
+    country: str | None = None
+    chance: float = 0.0
+    negotiation: Negotiation = field(default_factory=Negotiation)

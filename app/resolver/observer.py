@@ -1,0 +1,39 @@
+"""What a resolver tells to whoever counts."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.resolver.resolution import Resolution
+
+
+class Observer(Protocol):
+    """Told of each answer; must be quick and must not raise."""
+
+    def resolved(self, resolution: Resolution) -> None:
+        """A name was answered."""
+
+    def failed(self, kind: str) -> None:
+        """A name could not be answered; `kind` is the error class."""
+
+    def refreshed_ahead(self) -> None:
+        """A popular record is being renewed before its TTL ends."""
+
+    def not_found_confirmed(self, confirmed: bool) -> None:
+        """A known record was said to be gone; asked again, the upstream said the same (True) or not."""
+
+
+class NoObserver:
+    """Counts nothing."""
+
+    def resolved(self, resolution: Resolution) -> None:
+        """Nothing."""
+
+    def failed(self, kind: str) -> None:
+        """Nothing."""
+
+    def refreshed_ahead(self) -> None:
+        """Nothing."""
+
+    def not_found_confirmed(self, confirmed: bool) -> None:
+        """Nothing."""

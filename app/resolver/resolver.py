@@ -1,0 +1,225 @@
+"""The driver: takes a name to its answer by the decisions of `resolution`, the cache and the upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from app.cache.entry import Entry
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, UpstreamTimeout
+from app.resolver.alias import Chain, next_name
+from app.resolver.asked import Asked
+from app.resolver.observer import NoObserver, Observer
+from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step
+from app.resolver.single_flight import SingleFlight, shielded
+from app.resolver.ttl_policy import TtlPolicy
+from app.upstream.source import Priority, Question, Source
+
+log = logging.getLogger(__name__)
+
+#: Names whose last failure, or whose popularity, is remembered.
+_MOST_REMEMBERED: Final = 10_000
+#: Hits inside the refresh window after which a record counts as popular.
+_POPULAR_HITS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long things are waited for, in seconds."""
+
+    #: For the upstream, where a stale record could be answered instead (client timeouts are a few seconds).
+    upstream: float = 1.8
+    #: Until a name whose question failed is asked again, where a stale record is served meanwhile.
+    recheck: float = 30.0
+    #: A lease on one question; as long as a question may take.
+    lease: float = 20.0
+    #: Between looks for the answer to a question that another process is asking.
+    poll: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """How an answer is wanted."""
+
+    authoritative: bool = False
+    certified: bool = False
+    priority: Priority = Priority.PERSON
+
+    @property
+    def bypasses(self) -> bool:
+        """Whether what is cached must not be used (it is refreshed on the way back)."""
+        return self.authoritative or self.certified
+
+
+ORDINARY: Final = Demand()
+
+
+class Resolver:
+    """Answers names: from the cache where that is fresh, else from the upstream, else stale, and never with a guess."""
+
+    def __init__(
+        self,
+        *,
+        cache: TieredStore,
+        source: Source,
+        policy: TtlPolicy,
+        clock: Callable[[], float],
+        patience: Patience = Patience(),
+        owner: str | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        """`owner` names this process in leases; None where no other process shares the store."""
+        self._cache = cache
+        self._source = source
+        self._policy = policy
+        self._clock = clock
+        self._patience = patience
+        self._owner = owner
+        self._observer = observer or NoObserver()
+        self._flights: SingleFlight[Entry] = SingleFlight()
+        self._failures: OrderedDict[str, tuple[float, CouldNotVerify]] = OrderedDict()
+        self._hits: OrderedDict[str, int] = OrderedDict()
+
+    def peek(self, name: HandleName) -> Resolution | None:
+        """The answer if it is fresh, in memory and not due to be refreshed; without any waiting."""
+        entry = self._cache.peek(name.key)
+        now = self._clock()
+        if entry is None or not entry.is_fresh(now) or in_refresh_window(entry, now):
+            return None
+        return self._answered(Resolution(name, entry, Origin.HIT))
+
+    async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
+        """Answer a name. Raises CouldNotVerify where nothing is known and the upstream could not be asked."""
+        try:
+            if demand.bypasses:
+                return self._answered(await self._bypass(name, demand))
+            return self._answered(await self._ordinary(name, demand))
+        except CouldNotVerify as failure:
+            self._observer.failed(type(failure).__name__)
+            raise
+
+    async def follow(self, name: HandleName, asked: Asked, demand: Demand = ORDINARY) -> Chain:
+        """Answer a name and, while it is an alias, the name that it stands for. Raises AliasChainTooLong as well."""
+        first = None if demand.bypasses else self.peek(name)
+        chain = Chain((first or await self.resolve(name, demand),))
+        while (alias := next_name(chain, asked)) is not None:
+            chain = chain.then(await self.resolve(alias, demand))
+        return chain
+
+    async def close(self) -> None:
+        """End the questions that are in flight."""
+        await self._flights.close()
+
+    def _answered(self, resolution: Resolution) -> Resolution:
+        self._observer.resolved(resolution)
+        return resolution
+
+    async def _ordinary(self, name: HandleName, demand: Demand) -> Resolution:
+        entry = await self._cache.get(name.key)
+        now = self._clock()
+        failure = self._recent_failure(name.key, now)
+        popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
+        step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
+        if entry is not None and step in (Step.ANSWER, Step.ANSWER_AND_REFRESH):
+            if step is Step.ANSWER_AND_REFRESH and failure is None:
+                self._refresh_ahead(name, entry)
+            return Resolution(name, entry, Origin.HIT)
+        if entry is not None and step is Step.ANSWER_STALE:
+            return Resolution(name, entry, Origin.STALE, failure)
+        task, begun = self._flights.join(name.key, lambda: self._ask(name, demand, entry))
+        if entry is None or step is Step.ASK:
+            return Resolution(name, await shielded(task), Origin.ASKED if begun else Origin.JOINED)
+        return await self._ask_with_fallback(name, entry, task, begun)
+
+    async def _ask_with_fallback(
+        self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], begun: bool
+    ) -> Resolution:
+        try:
+            fresh = await shielded(task, self._patience.upstream)
+        except TimeoutError:
+            slow = UpstreamTimeout("The upstream is slow; the question goes on in the background.")
+            return Resolution(name, entry, Origin.STALE, slow)
+        except CouldNotVerify as failure:
+            return Resolution(name, entry, Origin.STALE, failure)
+        return Resolution(name, fresh, Origin.ASKED if begun else Origin.JOINED)
+
+    async def _bypass(self, name: HandleName, demand: Demand) -> Resolution:
+        kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
+        task, _ = self._flights.join(kind, lambda: self._question(name, demand))
+        return Resolution(name, await shielded(task), Origin.BYPASSED)
+
+    def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
+        background = Demand(priority=Priority.BACKGROUND)
+        _, begun = self._flights.join(name.key, lambda: self._ask(name, background, entry))
+        if begun:
+            self._hits.pop(name.key, None)
+            self._observer.refreshed_ahead()
+
+    async def _ask(self, name: HandleName, demand: Demand, seen: Entry | None) -> Entry:
+        """Ask the upstream, unless another process that shares the store is asking: then take its answer."""
+        if self._owner is None:
+            return await self._question(name, demand)
+        gives_up = self._clock() + self._patience.lease
+        while not await self._cache.lease(name.key, self._owner, self._patience.lease):
+            entry = await self._cache.reread(name.key)
+            if entry is not None and _is_news(entry, seen):
+                return entry
+            if self._clock() > gives_up:
+                break
+            await asyncio.sleep(self._patience.poll)
+        try:
+            # Between the look into the store and the lease, another process may have asked and released.
+            entry = await self._cache.reread(name.key)
+            if entry is not None and _is_news(entry, seen) and entry.is_fresh(self._clock()):
+                return entry
+            return await self._question(name, demand)
+        finally:
+            await self._cache.release(name.key, self._owner)
+
+    async def _question(self, name: HandleName, demand: Demand) -> Entry:
+        known = await self._cache.get(name.key)
+        try:
+            entry = await self._asked(name, demand)
+            if must_confirm(known, entry, self._clock()) and not demand.authoritative:
+                entry = await self._asked(name, Demand(authoritative=True, priority=demand.priority))
+                self._observer.not_found_confirmed(entry.answer.code == 100)
+        except CouldNotVerify as failure:
+            self._remember_failure(name.key, failure)
+            raise
+        self._failures.pop(name.key, None)
+        changed = known is not None and known.answer != entry.answer
+        await self._cache.put(entry, announce=changed)
+        return entry
+
+    async def _asked(self, name: HandleName, demand: Demand) -> Entry:
+        answer = await self._source.ask(Question(name, demand.authoritative, demand.certified, demand.priority))
+        return self._policy.entry(name.key, answer, self._clock())
+
+    def _recent_failure(self, key: str, now: float) -> CouldNotVerify | None:
+        at, failure = self._failures.get(key, (0.0, None))
+        return failure if now - at < self._patience.recheck else None
+
+    def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:
+        self._failures[key] = (self._clock(), failure)
+        self._failures.move_to_end(key)
+        while len(self._failures) > _MOST_REMEMBERED:
+            self._failures.popitem(last=False)
+
+    def _is_popular(self, entry: Entry, now: float) -> bool:
+        if not in_refresh_window(entry, now):
+            return False
+        hits = self._hits[entry.key] = self._hits.get(entry.key, 0) + 1
+        while len(self._hits) > _MOST_REMEMBERED:
+            self._hits.popitem(last=False)
+        return hits >= _POPULAR_HITS
+
+
+def _is_news(entry: Entry, seen: Entry | None) -> bool:
+    # Clocks of several hosts differ, so times are compared for equality only.
+    return seen is None or entry.fetched_at != seen.fetched_at

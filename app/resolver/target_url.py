@@ -1,0 +1,65 @@
+"""What may stand in a `Location` header: an address made safe, or nothing (RFC 9110, section 10.2.2; RFC 3986)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote
+
+import ada_url
+
+from app.errors import InvalidParameter
+
+#: Schemes a browser may be sent to. Everything else (javascript:, data:, irods:, …) shows the values page.
+SCHEMES: Final = frozenset({"http", "https", "ftp", "mailto"})
+#: Bytes that stay as they are; "%" because a target is a URL already and its escapes are its own.
+_LITERAL: Final = "-._~!$()*,:@/;=+&'?#[]%"
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+#: scheme://userinfo@host — the host, where it is not ASCII, goes to punycode.
+_HOST: Final = re.compile(r"((?:https?|ftp)://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", re.IGNORECASE)
+#: Longer targets are refused by browsers and front proxies alike.
+MAX_TARGET_BYTES: Final = 16_384
+
+
+def web_target(url: str, append: str | None = None) -> str | None:
+    """The URL as pure ASCII for `Location`, with `append` put behind it; None where nobody should be sent there.
+
+    Raises InvalidParameter where `append` would lead to another scheme or host than the record does.
+    """
+    plain = _encode(url.strip())
+    if plain is None or not append:
+        return plain
+    longer = _encode(url.strip() + append)
+    if longer is None or _origin(longer) != _origin(plain):
+        raise InvalidParameter(
+            "urlappend may add to the path, query or fragment of the target; here it would change the target's host."
+        )
+    return longer
+
+
+def _encode(url: str) -> str | None:
+    scheme = _SCHEME.match(url)
+    if scheme is None or scheme[1].lower() not in SCHEMES:
+        return None
+    if not url.isascii():
+        url = _HOST.sub(_punycode, url, count=1)
+    encoded = quote(url, safe=_LITERAL)
+    if len(encoded) > MAX_TARGET_BYTES or len(encoded) == scheme.end():
+        return None
+    return encoded
+
+
+def _punycode(found: re.Match[str]) -> str:
+    if found[2].isascii():
+        return found[0]
+    # A host that IDNA refuses comes back empty and is left to be percent-encoded, as a browser would show it.
+    return found[1] + (ada_url.idna_to_ascii(found[2].encode()).decode() or found[2])
+
+
+def _origin(url: str) -> tuple[str, str, str, str] | None:
+    """Where a browser would really go: WHATWG URL parsing, which is not RFC 3986."""
+    try:
+        parsed = ada_url.URL(url)
+    except ValueError:
+        return None
+    return parsed.protocol, parsed.username, parsed.password, parsed.host

@@ -1,0 +1,33 @@
+"""How long an answer is kept: the record's own TTLs, within the operator's bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.cache.entry import Entry
+from app.handle.answer import Answer, ResponseCode
+from app.handle.record import read_values
+
+
+@dataclass(frozen=True, slots=True)
+class TtlPolicy:
+    """Bounds, in seconds. `ceiling` wins over `floor`."""
+
+    floor: float = 0.0
+    ceiling: float = 86400.0
+    negative: float = 60.0
+    grace: float = 30 * 86400.0
+
+    def entry(self, key: str, answer: Answer, fetched_at: float) -> Entry:
+        """The cache entry of an answer that arrived at `fetched_at`, in seconds since the epoch.
+
+        A record is fresh until the first of its values ends and may be served stale for the grace after that.
+        "Not found" and "no values" are kept for the negative TTL and never served stale: saying that a DOI is
+        missing takes a live answer.
+        """
+        if answer.code is not ResponseCode.SUCCESS:
+            ends = fetched_at + self.negative
+            return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends)
+        lifetime = read_values(answer.values).ends_at(fetched_at) - fetched_at
+        ends = fetched_at + min(max(lifetime, self.floor, 0.0), self.ceiling)
+        return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends + self.grace)

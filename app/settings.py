@@ -1,0 +1,180 @@
+"""Every setting, its unit and its default: environment over TOML file over defaults; flags over all.
+
+`DOI_PROXY_UPSTREAM_URL=…` in the environment, `url` in the table `[upstream]` of the TOML file and
+`--upstream-url` on the command line are the same setting.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.errors import ConfigurationError
+
+ENV_PREFIX: Final = "DOI_PROXY_"
+#: Names the TOML file, if the flag --config does not.
+CONFIG_VARIABLE: Final = "DOI_PROXY_CONFIG"
+#: The tables of the TOML file; a setting `upstream_url` is `url` in `[upstream]`.
+TABLES: Final = ("server", "upstream", "cache", "store", "web")
+
+
+class Settings(BaseModel):
+    """The settings of one proxy."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field("127.0.0.1", description="Address to listen on; `::` serves IPv6 and IPv4.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    workers: int = Field(1, ge=1, le=64, description="Worker processes; they share one SQLite store or one Valkey.")
+    tls_cert: Path | None = Field(None, description="PEM file with the certificate chain, to serve HTTPS directly.")
+    tls_key: Path | None = Field(None, description="PEM file with the certificate's private key.")
+    trusted_proxies: str = Field(
+        "127.0.0.1",
+        description="Addresses of front proxies whose X-Forwarded-For and -Proto are believed, comma separated; "
+        "`*` for all.",
+    )
+    seed: Path | None = Field(
+        None, description="NDJSON file of records loaded at start as already expired; none unless given."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity logged.")
+
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^?#\s]+$",
+        description="This resolver's own URL as browsers see it, also with a sub-path; "
+        "without it, the scheme and Host of each request.",
+    )
+    resolve: Literal["doi", "any"] = Field(
+        "doi", description="What pages resolve: `doi` answers 400 to handles that are no DOIs, `any` resolves them."
+    )
+    country_database: Path | None = Field(
+        None,
+        description="MMDB file that tells the country of an address, for records that choose by it; none is shipped.",
+    )
+    web_max_age: float = Field(
+        300.0, ge=0, description="Greatest max-age sent to browsers, in seconds, so that a corrected target is seen."
+    )
+
+    upstream_url: str = Field(
+        "https://doi.org", pattern=r"^https?://[^?#\s]+$", description="Base URL of the upstream handle API."
+    )
+    upstream_contact: str | None = Field(
+        None, description="Contact in the User-Agent sent upstream: a URL or mailto: address of this institution."
+    )
+    upstream_literal_slashes: bool = Field(
+        False, description="Send slashes of a suffix as `/`, for servers or front proxies that refuse `%2F`."
+    )
+    upstream_http2: bool = Field(True, description="Use HTTP/2 where the upstream offers it.")
+    upstream_connect_timeout: float = Field(3.0, gt=0, description="Seconds to connect to the upstream.")
+    upstream_read_timeout: float = Field(8.0, gt=0, description="Seconds between two pieces of an upstream answer.")
+    upstream_timeout: float = Field(10.0, gt=0, description="Seconds for a whole upstream question.")
+    upstream_max_answer_bytes: int = Field(4 * 1024 * 1024, ge=1024, description="Greatest upstream answer, in bytes.")
+    upstream_patience: float = Field(
+        1.8, ge=0, description="Seconds to wait for the upstream before a stale record is answered instead."
+    )
+    upstream_recheck: float = Field(
+        30.0, ge=0, description="Seconds until a name whose question failed is asked again, while it is served stale."
+    )
+    upstream_rate: float = Field(10.0, gt=0, description="Upstream questions a second, for the whole institution.")
+    upstream_burst: float = Field(50.0, ge=1, description="Upstream questions that may go at once after a quiet time.")
+    upstream_max_concurrency: int = Field(16, ge=1, description="Upstream questions under way at the same time.")
+    upstream_reserved_share: float = Field(
+        0.5, ge=0, le=0.95, description="Share of the budget kept for people, before bulk and background questions."
+    )
+    upstream_queue_patience: float = Field(
+        5.0, ge=0, description="Seconds a person's question waits for the budget before it is answered 503."
+    )
+    upstream_breaker_failures: int = Field(
+        10, ge=1, description="Failures in a row after which the upstream is left alone for a while."
+    )
+    upstream_breaker_cooldown: float = Field(
+        15.0, gt=0, description="Seconds the upstream is left alone before one question tries it again."
+    )
+
+    cache_ttl_floor: float = Field(0.0, ge=0, description="Least time a record is fresh, in seconds.")
+    cache_ttl_ceiling: float = Field(86400.0, ge=0, description="Greatest time a record is fresh, in seconds.")
+    cache_negative_ttl: float = Field(60.0, ge=0, description='Seconds for which "not found" is kept.')
+    cache_grace: float = Field(
+        30 * 86400.0, ge=0, description="Seconds after its TTL for which a record may be served stale."
+    )
+    cache_memory_bytes: int = Field(256 * 1024 * 1024, ge=0, description="Size of the memory tier, in bytes.")
+
+    store_url: str = Field(
+        "sqlite:///var/doi-proxy.sqlite3",
+        description="Where records are kept: `memory:`, `sqlite:///path`, `redis://…` or `valkey://…`.",
+    )
+    store_timeout: float = Field(0.1, gt=0, description="Seconds a Valkey or Redis server has to answer.")
+    store_max_bytes: int = Field(
+        20 * 1024**3, ge=1024 * 1024, description="Size of the SQLite store after which records are evicted, in bytes."
+    )
+
+    def as_environment(self) -> dict[str, str]:
+        """The settings that differ from their defaults, as environment variables, for worker processes."""
+        changed = self.model_dump(mode="json", exclude_defaults=True)
+        return {variable(name): str(value) for name, value in changed.items() if value is not None}
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENV_PREFIX + name.upper()
+
+
+def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:
+    """The settings from flags, environment and TOML file. Raises ConfigurationError: which setting, from where, why."""
+    path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    given: dict[str, tuple[Any, str]] = {}
+    if path is not None:
+        given |= {name: (value, f"{path}: {name}") for name, value in _read_toml(path).items()}
+    given |= _read_environment(environment)
+    given |= {name: (value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None}
+    try:
+        return Settings(**{name: value for name, (value, _) in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else ""
+        value, source = given.get(name, (None, name))
+        raise ConfigurationError(f"{source}: {_reason(first)} (it is {value!r})") from error
+
+
+def _reason(error: Any) -> str:
+    return "there is no such setting" if error["type"] == "extra_forbidden" else str(error["msg"]).lower()
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    found = {}
+    for key, value in environment.items():
+        if not key.startswith(ENV_PREFIX) or key == CONFIG_VARIABLE:
+            continue
+        name = key.removeprefix(ENV_PREFIX).lower()
+        # NAME_FILE holds the path of a file with the value: for secrets that must not stand in the environment.
+        if name.endswith("_file") and name not in Settings.model_fields:
+            found[name.removesuffix("_file")] = (_read_secret(key, Path(value)), key)
+        else:
+            found[name] = (value, key)
+    return found
+
+
+def _read_secret(key: str, path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{key}: {path} cannot be read ({error})") from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path}: the settings file cannot be read ({error})") from error
+    flat: dict[str, Any] = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            flat |= {(name + "_" + key if name != "server" else key): inner for key, inner in value.items()}
+        else:
+            flat[name] = value
+    return flat

@@ -1,0 +1,42 @@
+"""Answers of the upstream's "Which RA?" service (DOI Handbook): which agency registered a name or prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from app.doi.name import fold
+from app.errors import InvalidAnswer
+
+
+class _Row(msgspec.Struct, gc=False):
+    DOI: str
+    RA: str | None = None
+    status: str | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(list[_Row])
+
+
+def read_agencies(body: bytes, asked: Sequence[str]) -> list[dict[str, str]]:
+    """One row for each name asked, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
+
+    Raises InvalidAnswer for everything else, rows about other names among them.
+    """
+    try:
+        rows = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise InvalidAnswer(f"The upstream's answer is not JSON of the Which RA service: {error}.") from error
+    if [fold(row.DOI) for row in rows] != [fold(name) for name in asked]:
+        raise InvalidAnswer("The upstream answered about other names than those asked for.")
+    return [_read(row) for row in rows]
+
+
+def _read(row: _Row) -> dict[str, str]:
+    if row.RA:
+        return {"DOI": row.DOI, "RA": row.RA}
+    if row.status:
+        return {"DOI": row.DOI, "status": row.status}
+    raise InvalidAnswer("The upstream's answer names neither a registration agency nor why there is none.")

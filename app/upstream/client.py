@@ -1,0 +1,263 @@
+"""The handle API of one upstream, asked with httpx; the only module that knows httpx.
+
+Every failure leaves here as a CouldNotVerify. httpx reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, and
+SSL_CERT_FILE or SSL_CERT_DIR, which replace the certificate authorities that are trusted otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Final
+
+import httpx
+
+from app.errors import (
+    ConfigurationError,
+    CouldNotVerify,
+    InvalidAnswer,
+    RequestTooLarge,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.handle.answer import Answer, read_answer
+from app.upstream.address import agency_url, handle_url
+from app.upstream.agencies import read_agencies
+from app.upstream.body import ACCEPT_ENCODING, BoundedBody
+from app.upstream.retry_after import read_retry_after
+from app.upstream.source import Question
+
+#: Redirects on the upstream's own origin that are followed for one question.
+MOST_REDIRECTS: Final = 3
+#: Names in one question about registration agencies; their URL must stay short enough for any server.
+MOST_AGENCY_NAMES: Final = 50
+#: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
+_KEEP_IDLE_SECONDS: Final = 30.0
+_REFUSALS: Final = (403, 429)
+_SERVER_ERRORS: Final = 500
+_SUCCESS: Final = 200
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+#: What a connection raises that the other side dropped, an HTTP/2 GOAWAY among it (then a local protocol error too).
+_DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
+_LONGEST_REASON: Final = 200
+#: These log the URL of each request, and with it who was interested in which name.
+_TALKATIVE_LOGGERS: Final = ("httpx", "httpcore", "hpack")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    body: bytes = b""
+    location: str | None = None
+    retry_after: float | None = None
+
+    @property
+    def is_refusal(self) -> bool:
+        return self.status in _REFUSALS or self.status >= _SERVER_ERRORS
+
+
+async def _always() -> bool:
+    return True
+
+
+class HandleApi:
+    """One upstream: a Source and an AgencySource.
+
+    `base_url` is http or https and may have a path; `contact`, a URL or mailto: address, goes into the User-Agent;
+    timeouts are in seconds, `total_timeout` holds for a whole question with its retry and redirects; `ca_file` adds
+    the certificates of a private authority (PEM) to those trusted; `clock` tells seconds since the epoch;
+    `may_ask_again` is awaited before each further request of one question, so that these are budgeted as well.
+    Raises ConfigurationError. There is no queue: whoever asks bounds how many questions are under way.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        user_agent: str,
+        contact: str | None = None,
+        connect_timeout: float = 3.0,
+        read_timeout: float = 8.0,
+        total_timeout: float = 10.0,
+        max_answer_bytes: int = 4 * 1024 * 1024,
+        literal_slashes: bool = False,
+        http2: bool = True,
+        ca_file: str | None = None,
+        clock: Callable[[], float] = time.time,
+        may_ask_again: Callable[[], Awaitable[bool]] = _always,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._base = base_url
+        self._origin = _origin_of(base_url)
+        self._total_timeout = total_timeout
+        self._max_answer_bytes = max_answer_bytes
+        self._literal_slashes = literal_slashes
+        self._clock = clock
+        self._may_ask_again = may_ask_again
+        for name in _TALKATIVE_LOGGERS:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        try:
+            self._client = httpx.AsyncClient(
+                headers=_headers(user_agent, contact),
+                # A jar that accepts from nobody: the upstream recognises this resolver by its name alone.
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+                timeout=httpx.Timeout(read_timeout, connect=connect_timeout, pool=None),
+                limits=httpx.Limits(
+                    max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_IDLE_SECONDS
+                ),
+                http2=http2,
+                verify=_trusted(ca_file) if self._origin[0] == "https" else False,
+                transport=transport,
+            )
+        except (ValueError, OSError, ImportError, httpx.InvalidURL) as error:
+            raise ConfigurationError(f"The upstream client cannot be set up: {error}.") from error
+
+    async def ask(self, question: Question) -> Answer:
+        """The upstream's answer about one name. Raises CouldNotVerify."""
+        reply = await self._get(
+            handle_url(
+                self._base,
+                question.name.text,
+                authoritative=question.authoritative,
+                certified=question.certified,
+                literal_slashes=self._literal_slashes,
+            )
+        )
+        try:
+            return read_answer(reply.body, question.name.text)
+        except UpstreamRefused as error:
+            raise UpstreamRefused(error.message, upstream_status=reply.status, retry_after=reply.retry_after) from error
+        except InvalidAnswer as error:
+            if reply.is_refusal:
+                raise _refused(reply) from error
+            raise InvalidAnswer(f"{error.message} The HTTP status was {reply.status}.") from error
+
+    async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:
+        """The upstream's Which RA service (at most MOST_AGENCY_NAMES names, else RequestTooLarge).
+
+        Raises CouldNotVerify.
+        """
+        if not names:
+            return []
+        if len(names) > MOST_AGENCY_NAMES:
+            raise RequestTooLarge(f"Ask for the registration agencies of at most {MOST_AGENCY_NAMES} names at once.")
+        reply = await self._get(agency_url(self._base, names, literal_slashes=self._literal_slashes))
+        if reply.is_refusal:
+            raise _refused(reply)
+        if reply.status != _SUCCESS:
+            raise InvalidAnswer(f"The upstream's Which RA service answered with HTTP status {reply.status}.")
+        return read_agencies(reply.body, names)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _get(self, url: str) -> _Reply:
+        try:
+            async with asyncio.timeout(self._total_timeout):
+                return await self._following(url)
+        except CouldNotVerify:
+            raise
+        except Exception as error:
+            # Whatever a library raises, known or not, the fact for our callers is that nobody could be asked.
+            raise translated(error) from error
+
+    async def _following(self, url: str) -> _Reply:
+        """Get a URL and follow redirects by hand, never off the upstream's own origin."""
+        for _ in range(MOST_REDIRECTS + 1):
+            reply = await self._persisting(url)
+            if reply.location is None:
+                return reply
+            target = httpx.URL(url).join(reply.location)
+            if _origin(target) != self._origin:
+                raise UpstreamRefused(
+                    f"The upstream redirects to another origin, {target.scheme}://{target.netloc.decode()[:100]}, "
+                    "which is not followed.",
+                    upstream_status=reply.status,
+                )
+            if not await self._may_ask_again():
+                break
+            url = str(target)
+        raise UpstreamRefused("The upstream redirects more often than is followed.", upstream_status=reply.status)
+
+    async def _persisting(self, url: str) -> _Reply:
+        """Get a URL; a connection that is dropped is tried once more, as GET is idempotent (RFC 9110, 9.2.2)."""
+        try:
+            return await self._exchange(url)
+        except _DROPPED:
+            if not await self._may_ask_again():
+                raise
+            return await self._exchange(url)
+
+    async def _exchange(self, url: str) -> _Reply:
+        async with self._client.stream("GET", url) as response:
+            headers = response.headers
+            if response.has_redirect_location:
+                return _Reply(response.status_code, location=headers["Location"])
+            asked_back = headers.get("Retry-After")
+            retry_after = None if asked_back is None else read_retry_after(asked_back, self._clock())
+            reply = _Reply(response.status_code, retry_after=retry_after)
+            try:
+                body = BoundedBody(headers.get("Content-Encoding", ""), self._max_answer_bytes)
+                async for chunk in response.aiter_raw():
+                    body.feed(chunk)
+                return _Reply(reply.status, body.finish(), retry_after=retry_after)
+            except InvalidAnswer:
+                if reply.is_refusal:
+                    return reply
+                raise
+
+
+def translated(error: Exception) -> CouldNotVerify:
+    """What an error of a library means for whoever asked."""
+    if isinstance(error, (httpx.TimeoutException, TimeoutError)):
+        return UpstreamTimeout()
+    if isinstance(error, httpx.DecodingError):
+        return InvalidAnswer()
+    reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON].rstrip(".: ")
+    return UpstreamUnreachable(f"The upstream could not be reached: {reason}.")
+
+
+def _refused(reply: _Reply) -> UpstreamRefused:
+    return UpstreamRefused(
+        f"The upstream refused to answer, with HTTP status {reply.status}.",
+        upstream_status=reply.status,
+        retry_after=reply.retry_after,
+    )
+
+
+def _headers(user_agent: str, contact: str | None) -> dict[str, str]:
+    identified = f"{user_agent} (+{contact})" if contact else user_agent
+    if not (identified.isascii() and identified.isprintable()):
+        raise ConfigurationError("The contact for the upstream's User-Agent must be printable ASCII: a URL or mailto:.")
+    return {"User-Agent": identified, "Accept": "application/json", "Accept-Encoding": ACCEPT_ENCODING}
+
+
+def _trusted(ca_file: str | None) -> ssl.SSLContext:
+    context = httpx.create_ssl_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:
+            raise ConfigurationError(f"The certificates in {ca_file!r} cannot be read: {error}.") from error
+    return context
+
+
+def _origin_of(base_url: str) -> tuple[str, str, int | None]:
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL as error:
+        raise ConfigurationError(f"The upstream URL {base_url!r} is not a URL: {error}.") from error
+    if url.scheme not in _DEFAULT_PORTS or not url.host or url.query or url.fragment:
+        raise ConfigurationError(f"The upstream URL {base_url!r} must be http(s)://host[:port][/path].")
+    return _origin(url)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port or _DEFAULT_PORTS.get(url.scheme)

@@ -1,0 +1,24 @@
+"""Without an upstream: a sealed resolver knows what is in its bundle and asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.errors import NotInBundle
+from app.handle.answer import Answer
+from app.upstream.source import Question
+
+
+class SealedSource:
+    """Never asks; every question that comes this far is about something that is not in the bundle."""
+
+    async def ask(self, question: Question) -> Answer:
+        """Raises NotInBundle."""
+        raise NotInBundle
+
+    async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:
+        """Raises NotInBundle."""
+        raise NotInBundle
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,31 @@
+"""When a refusing upstream wants to be asked again: the `Retry-After` field (RFC 9110, section 10.2.3)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+#: A longer wish is cut to one hour: a mistaken date must not silence this resolver for a year.
+MOST_SECONDS: Final = 3600.0
+_DELAY_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
+#: More digits than this are more than MOST_SECONDS anyway.
+_MOST_DIGITS: Final = 9
+_MOST_CHARACTERS: Final = 64
+
+
+def read_retry_after(value: str, now: float) -> float | None:
+    """Seconds to wait, 0 to MOST_SECONDS, from delay-seconds or an HTTP-date; None where it is neither.
+
+    `now` is in seconds since the epoch.
+    """
+    text = value.strip()
+    if _DELAY_SECONDS.fullmatch(text):
+        return MOST_SECONDS if len(text) > _MOST_DIGITS else min(float(text), MOST_SECONDS)
+    try:
+        when = parsedate_to_datetime(text[:_MOST_CHARACTERS])
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, min(seconds, MOST_SECONDS))

@@ -1,0 +1,147 @@
+"""`/api/handles/<handle>`: the handle system's JSON API (technical manual, chapter 14; behaviour of its proxy)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from app.doi.name import HandleName
+from app.doi.percent import decode
+from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName
+from app.handle.answer import ResponseCode
+from app.handle.record import write_values
+from app.resolver.asked import Asked
+from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolver import ORDINARY, Demand, Resolver
+from app.web.request import Request
+from app.web.request_path import Parameters, is_true, read_api_asked
+from app.web.responses import (
+    JAVASCRIPT,
+    JSON,
+    NO_STORE,
+    Header,
+    Reply,
+    cache_status,
+    failure_headers,
+    http_date,
+    lifetime,
+)
+
+#: Where the API begins, in lower case: any case is answered.
+PREFIX: Final = b"/api/"
+HANDLES: Final = b"handles/"
+#: Response codes of errors (technical manual, section 3.6).
+ERROR: Final = 2
+PROTOCOL_ERROR: Final = 4
+INVALID_HANDLE: Final = 102
+#: What a JavaScript name may hold; a digit not at its beginning.
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-9]")
+MAX_CALLBACK: Final = 256
+
+
+class HandleApi:
+    """Answers the JSON API from a resolver; aliases are data here and are never followed."""
+
+    def __init__(self, *, resolver: Resolver, clock: Callable[[], float], max_age: float) -> None:
+        self._resolver = resolver
+        self._clock = clock
+        self._max_age = max_age
+
+    async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
+        """Answer a request for `path`, which is raw and begins behind `/api/`."""
+        lower = path.lower()
+        if not (lower.startswith(HANDLES) or lower == HANDLES[:-1]):
+            said = f"Unknown HTTP API endpoint {request.method} /api/{path.decode('latin-1')}"
+            return self.failed(404, PROTOCOL_ERROR, said, parameters)
+        try:
+            name = HandleName.asked(decode(path[len(HANDLES) :]))
+            asked = read_api_asked(parameters)
+            resolution = await resolve(self._resolver, name, asked)
+        except CouldNotVerify as failure:
+            return self.could_not_verify(failure, name, parameters)
+        except DoiProxyError as error:
+            code = INVALID_HANDLE if isinstance(error, InvalidName) else PROTOCOL_ERROR
+            message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
+            return self.failed(error.status, code, message, parameters)
+        return self.found(request, resolution, asked, parameters)
+
+    def found(self, request: Request, resolution: Resolution, asked: Asked, parameters: Parameters) -> Reply:
+        """The answer about a name that the upstream, or the cache, knows something of."""
+        code, body = write_answer(resolution, asked)
+        now = self._clock()
+        headers = (*self._freshness(resolution, now), cache_status(resolution, now))
+        reply = _written(404 if code == ResponseCode.HANDLE_NOT_FOUND else 200, body, headers, parameters)
+        return _unless_known(request, reply)
+
+    def _freshness(self, resolution: Resolution, now: float) -> tuple[Header, ...]:
+        if resolution.origin is Origin.BYPASSED:
+            return (NO_STORE,)
+        until, max_age = lifetime(resolution, now, self._max_age)
+        age = max(0, int(resolution.entry.age(now)))
+        # max-age counts from when the upstream answered, as Age does (RFC 9111, section 4.2.3).
+        return (
+            (b"cache-control", f"public, max-age={age + int(max_age)}".encode()),
+            (b"expires", http_date(int(min(until, now + max_age)))),
+            (b"age", str(age).encode()),
+        )
+
+    def could_not_verify(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
+        """responseCode 2: never 100, which would say that the name does not exist."""
+        body = _object(ERROR, ("message", failure.message), ("handle", name.text))
+        return _written(failure.status, body, failure_headers(failure), parameters)
+
+    def failed(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
+        """An error of the caller's."""
+        return _written(status, _object(code, ("message", message)), (NO_STORE,), parameters)
+
+
+async def resolve(resolver: Resolver, name: HandleName, asked: Asked) -> Resolution:
+    """The resolution of a name; without a task switch where it is fresh in memory."""
+    if asked.authoritative or asked.certified:
+        return await resolver.resolve(name, Demand(authoritative=asked.authoritative, certified=asked.certified))
+    return resolver.peek(name) or await resolver.resolve(name, ORDINARY)
+
+
+def write_answer(resolution: Resolution, asked: Asked) -> tuple[ResponseCode, bytes]:
+    """The response code and the JSON object about a name, spelled as the caller spelled it."""
+    answer = resolution.entry.answer
+    handle = msgspec.json.encode(resolution.name.text)
+    if answer.code is ResponseCode.HANDLE_NOT_FOUND:
+        return answer.code, b'{"responseCode":100,"handle":' + handle + b"}"
+    values = answer.values
+    if asked.filtered and values != b"[]":
+        values = write_values(resolution.record.select(asked.types, asked.indexes))
+    if values == b"[]":
+        return ResponseCode.VALUES_NOT_FOUND, b'{"responseCode":200,"values":[],"handle":' + handle + b"}"
+    return ResponseCode.SUCCESS, b'{"responseCode":1,"handle":' + handle + b',"values":' + values + b"}"
+
+
+def _object(code: int, *members: tuple[str, str]) -> bytes:
+    return msgspec.json.encode({"responseCode": code, **dict(members)})
+
+
+def _written(status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters) -> Reply:
+    if parameters.pairs:
+        if is_true(parameters.first("pretty")):
+            body = msgspec.json.format(body, indent=2)
+        callback = parameters.first("callback")
+        if callback is not None:
+            name = _NO_NAME.sub("_", callback[:MAX_CALLBACK])
+            return Reply(status, (JAVASCRIPT, *headers), name.encode() + b"(" + body + b");")
+    return Reply(status, (JSON, *headers), body)
+
+
+def _unless_known(request: Request, reply: Reply) -> Reply:
+    """304 where the caller holds this very body (RFC 9110, section 13.1.2)."""
+    tag = f'"{crc32(reply.body):08x}{len(reply.body):x}"'
+    headers = (*reply.headers, (b"etag", tag.encode()))
+    known = request.header(b"if-none-match") if reply.status == 200 else None
+    if known is not None and (
+        known.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in known.split(",")]
+    ):
+        return Reply(304, headers)
+    return Reply(reply.status, headers, reply.body)

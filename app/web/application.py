@@ -1,0 +1,157 @@
+"""The HTTP face: one ASGI application that takes a request to the part that answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import ASGIApp
+
+from app.doi.name import HandleName
+from app.doi.presentation import read_path, read_typed
+from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI
+from app.resolver.which_ra import WhichRa
+from app.web import which_ra
+from app.web.api import PREFIX, HandleApi
+from app.web.error_handlers import ErrorPages
+from app.web.pages import Link, Pages
+from app.web.redirect import Redirects
+from app.web.request import Request
+from app.web.request_path import MAX_TARGET_BYTES, Parameters
+from app.web.responses import EVERYWHERE, Receive, Reply, Scope, Send, page, send_reply
+from app.web.which_ra import names_part
+
+#: The OpenURL entry (ANSI/NISO Z39.88-2004) that library software sends names to.
+OPENURL: Final = b"/openurl"
+METHODS: Final = "GET, HEAD, POST, OPTIONS"
+_OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
+#: Seconds a browser may remember what CORS allows.
+PREFLIGHT_MAX_AGE: Final = b"86400"
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """What the application puts together."""
+
+    redirects: Redirects
+    which_ra: WhichRa
+    api: HandleApi
+    errors: ErrorPages
+    pages: Pages
+    link: Link
+
+
+class Application:
+    """Answers names itself and leaves the few other paths (docs, health, static files) to FastAPI."""
+
+    def __init__(
+        self, face: Face, *, documented: ASGIApp, other_paths: frozenset[bytes], public_url: str | None, sub_path: bytes
+    ) -> None:
+        self._face = face
+        self._documented = documented
+        self._other_paths = other_paths
+        self._public_url = public_url
+        self._sub_path = sub_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._documented(scope, receive, send)
+            return
+        request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
+        if request.path in self._other_paths:
+            await self._documented(self._own(scope, request), receive, _with_headers(send))
+            return
+        await send_reply(await self._answer(request), send, head_only=request.head_only)
+
+    def _own(self, scope: Scope, request: Request) -> Scope:
+        return {**scope, "path": request.path.decode("ascii"), "raw_path": request.path, "root_path": ""}
+
+    async def _answer(self, request: Request) -> Reply:
+        try:
+            if request.method not in ("GET", "HEAD", "POST"):
+                return self._other_method(request)
+            if len(request.path) + len(request.query) > MAX_TARGET_BYTES:
+                raise NameTooLong(f"The address is longer than {MAX_TARGET_BYTES} bytes.")
+            parameters = await request.parameters()
+            typed = parameters.first("hdl") if request.method == "POST" else None
+            return await self._named(request, typed, parameters)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # every error becomes a page; error_handlers logs what is no DoiProxyError
+            return self._face.errors.answer(request, error, name=None, typed=_shown(request))
+
+    async def _named(self, request: Request, typed: str | None, parameters: Parameters) -> Reply:
+        path = request.path if typed is None else b"/" + typed.strip().encode("utf-8", "replace")
+        if path[:5].lower() == PREFIX or path.lower() == PREFIX[:-1]:
+            return await self._face.api.answer(request, path[5:], parameters)
+        agencies = names_part(path)
+        if agencies is not None:
+            return await which_ra.answer(self._face.which_ra, agencies)
+        name: HandleName | None = None
+        try:
+            if path == OPENURL:
+                typed = openurl_name(parameters)
+            name = read_path(path) if typed is None else read_typed(typed)
+            return await self._face.redirects.answer(request, name, parameters)
+        except EmptyName:
+            return self._home(request)
+        except DoiProxyError as error:
+            return self._face.errors.answer(request, error, name=name, typed=typed or _shown(request))
+
+    def _home(self, request: Request) -> Reply:
+        language = request.language(self._face.pages.languages)
+        return page(
+            200, self._face.pages.home(self._face.link, language), ((b"cache-control", b"public, max-age=3600"),)
+        )
+
+    def _other_method(self, request: Request) -> Reply:
+        if request.method == "OPTIONS":
+            return _options(request)
+        allow = ((b"allow", METHODS.encode()),)
+        said = f"This resolver answers {METHODS}; it changes no record, so it has no use for {request.method}."
+        if request.path[:5].lower() == PREFIX:
+            failed = self._face.api.failed(405, 4, said, Parameters())
+            return Reply(405, (*failed.headers, *allow), failed.body)
+        return self._face.errors.plain(request, 405, said, allow)
+
+
+def _options(request: Request) -> Reply:
+    """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): anybody may ask, nobody may log in."""
+    headers = [(b"allow", METHODS.encode()), (b"cache-control", b"public, max-age=" + PREFLIGHT_MAX_AGE)]
+    if request.header(b"access-control-request-method") is not None:
+        wanted = request.header(b"access-control-request-headers")
+        headers += [
+            (b"access-control-allow-methods", METHODS.encode()),
+            (b"access-control-allow-headers", (wanted or "*").encode("latin-1")),
+            (b"access-control-max-age", PREFLIGHT_MAX_AGE),
+            (b"vary", b"Access-Control-Request-Headers"),
+        ]
+    return Reply(204, tuple(headers))
+
+
+def openurl_name(parameters: Parameters) -> str:
+    """The name in `id=doi:…` or `rft_id=info:doi/…`, each as the sender wrote it. Raises NotADOI without any."""
+    for key in ("id", "rft_id"):
+        for value in parameters.all(key):
+            if _OPENURL_DOI.match(value):
+                return value.replace("%", "%25")
+    raise NotADOI("This OpenURL names no DOI: send id=doi:10.1000/182 or rft_id=info:doi/10.1000/182.")
+
+
+def _shown(request: Request) -> str:
+    return request.path[1:201].decode("latin-1")
+
+
+def _with_headers(send: Send) -> Send:
+    """The headers that stand on every answer, for the answers of FastAPI."""
+
+    async def wrapped(message: dict) -> None:  # type: ignore[type-arg]
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *EVERYWHERE]
+        await send(message)
+
+    return wrapped  # type: ignore[return-value]

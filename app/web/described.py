@@ -1,0 +1,110 @@
+"""The description of the name paths for OpenAPI. The application answers them itself, without FastAPI's machinery."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
+
+Types = Annotated[
+    list[str],
+    Query(description="Only values of this type, letters of either case; `URL.` also takes its subtypes. Repeatable."),
+]
+Indexes = Annotated[list[int], Query(description="Only the value of this index; a union with `type`. Repeatable.")]
+Auth = Annotated[str, Query(description="Ask the upstream now, past the cache, and a primary server there.")]
+Cert = Annotated[str, Query(description="Ask for a certified answer, past the cache.")]
+Name = Annotated[str, Path(description="The name; a slash may be `/` or `%2F`.", examples=["10.1000/182"])]
+
+
+class HandleValueModel(BaseModel):
+    """One value of a record. Members beside these pass through as the upstream sent them."""
+
+    index: int = Field(examples=[1])
+    type: str = Field(examples=["URL"])
+    data: dict[str, Any] | str = Field(examples=[{"format": "string", "value": "http://www.doi.org/hb.html"}])
+    ttl: int | str | None = Field(None, description="Seconds, or an ISO 8601 time.", examples=[86400])
+    timestamp: str | None = Field(None, examples=["2004-01-21T14:14:17Z"])
+
+
+class HandleAnswerModel(BaseModel):
+    """An answer of the handle API."""
+
+    responseCode: int = Field(
+        description="1 found, 100 not found, 200 no such values, 2 could not verify, 4 and 102 bad request.",
+        examples=[1],
+    )
+    handle: str | None = Field(None, description="The name as the caller spelled it.", examples=["10.1000/182"])
+    values: list[HandleValueModel] | None = None
+    message: str | None = Field(None, description="Why it failed.")
+
+
+_COULD_NOT_VERIFY: dict[int | str, dict[str, Any]] = {
+    status: {"description": text}
+    for status, text in {
+        502: "Could not verify: the upstream could not be reached or gave no valid answer.",
+        503: "Could not verify: the budget is spent or the upstream is left alone for a moment; see Retry-After.",
+        504: "Could not verify: the upstream did not answer in time.",
+    }.items()
+}
+
+
+def resolve(
+    doi: Name,
+    type: Types = [],  # noqa: A002, B006 - names of the handle system; FastAPI copies defaults
+    index: Indexes = [],  # noqa: B006
+    noredirect: Annotated[str, Query(description="Show the record; the presence of the name is enough.")] = "",
+    urlappend: Annotated[str, Query(description="Put behind the target's URL; it may not change its host.")] = "",
+    auth: Auth = "",
+    cert: Cert = "",
+) -> None:
+    """Redirect to where a DOI name leads, or show its record.
+
+    The name may also be written `doi:10.1000/182`, `urn:doi:10.1000:182`, `info:doi/10.1000/182` or as a URL of doi.org.
+    """
+
+
+def handle_record(
+    handle: Name,
+    type: Types = [],  # noqa: A002, B006
+    index: Indexes = [],  # noqa: B006
+    auth: Auth = "",
+    cert: Cert = "",
+    pretty: Annotated[str, Query(description="Indent the JSON (empty, `yes` or `true`).")] = "",
+    callback: Annotated[str, Query(description="JSONP: wrap the JSON in a call of this function.")] = "",
+) -> None:
+    """The record of a handle, as the upstream has it: order of values, letter case and unknown members untouched.
+
+    Aliases are data here and are not followed.
+    """
+
+
+def described_routes() -> list[APIRoute]:
+    """The routes to describe."""
+    found = {"description": "The values page: there is no target, or it was asked for.", "content": {"text/html": {}}}
+    missing = {"description": "The upstream says that the name is not registered.", "content": {"text/html": {}}}
+    return [
+        APIRoute(
+            "/{doi}",
+            resolve,
+            methods=["GET"],
+            tags=["resolution"],
+            summary="Resolve a DOI name",
+            status_code=302,
+            responses={200: found, 400: {"description": "Not a DOI name."}, 404: missing, **_COULD_NOT_VERIFY},
+        ),
+        APIRoute(
+            "/api/handles/{handle}",
+            handle_record,
+            methods=["GET"],
+            tags=["handle API"],
+            summary="Read a record",
+            response_model=HandleAnswerModel,
+            responses={
+                400: {"model": HandleAnswerModel, "description": "A bad index or name."},
+                404: {"model": HandleAnswerModel, "description": "responseCode 100: not registered."},
+                **{status: {**answer, "model": HandleAnswerModel} for status, answer in _COULD_NOT_VERIFY.items()},
+            },
+        ),
+    ]

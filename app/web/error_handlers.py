@@ -1,0 +1,63 @@
+"""Errors as answers: a page for people, never a traceback."""
+
+from __future__ import annotations
+
+import logging
+
+from app.doi.name import HandleName
+from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive
+from app.web.pages import Link, Pages
+from app.web.request import Request
+from app.web.responses import NO_STORE, Header, Reply, failure_headers, page
+
+log = logging.getLogger(__name__)
+
+#: The title of the page for a status that no more special page covers.
+_TITLES = {
+    404: "error_not_here",
+    405: "error_method",
+    413: "error_too_large",
+    414: "error_too_long",
+    431: "error_too_large",
+}
+
+
+class ErrorPages:
+    """Turns every error of the tree in `app.errors`, and any other, into a page."""
+
+    def __init__(self, *, pages: Pages, link: Link) -> None:
+        self._pages = pages
+        self._link = link
+
+    def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
+        """The page about an error that befell the request for `name`, or for what was `typed`."""
+        language = request.language(self._pages.languages)
+        if isinstance(error, CouldNotVerify) and name is not None:
+            again = None if error.retry_after is None else max(1, round(error.retry_after))
+            body = self._pages.could_not_verify(
+                self._link, language, name=name, reason=error.message, retry_after=again
+            )
+            return page(error.status, body, failure_headers(error))
+        if isinstance(error, AliasChainTooLong) and name is not None:
+            reached = HandleName.asked(error.reached)
+            body = self._pages.alias_chain_too_long(self._link, language, name=name, reached=reached)
+            return page(error.status, body)
+        if isinstance(error, PrefixInactive) and name is not None:
+            body = self._pages.prefix_inactive(
+                self._link, language, name=name, message=error.status_message, contact=error.contact
+            )
+            return page(error.status, body)
+        if isinstance(error, InvalidName) and error.status == 400:
+            body = self._pages.not_a_doi(self._link, language, typed=typed, reason=error.message)
+            return page(error.status, body)
+        if isinstance(error, DoiProxyError):
+            return self.plain(request, error.status, error.message)
+        log.error("a request failed by a fault of this program", exc_info=error)
+        return self.plain(request, 500, "")
+
+    def plain(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:
+        """A page with a title of its status and a reason."""
+        language = request.language(self._pages.languages)
+        title = _TITLES.get(status, "error_request" if status < 500 else "error_internal")
+        body = self._pages.error(self._link, language, title_key=title, reason=reason)
+        return page(status, body, (NO_STORE, *headers))

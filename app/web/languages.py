@@ -1,0 +1,107 @@
+"""The language of a page: which one a browser asks for, and the texts of each.
+
+A language is one TOML file of `messages/`, named by its tag; its texts are plain text with `{placeholders}`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+from markupsafe import Markup, escape
+
+from app.errors import ConfigurationError
+
+#: The language of a page where nothing that is asked for is there.
+DEFAULT_LANGUAGE: Final = "en"
+#: Longer Accept-Language headers are read up to here; browsers send fewer than 100 characters.
+MAX_HEADER_CHARACTERS: Final = 500
+#: Language ranges after this many are not looked at.
+MAX_RANGES: Final = 30
+#: One element of Accept-Language: a basic language range (RFC 4647, section 2.1) and a weight (RFC 9110, 12.4.2).
+_ELEMENT: Final = re.compile(
+    r"(\*|[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,7})(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The texts of one language: `language` is its tag, `texts` maps a key such as "home.title" to plain text."""
+
+    language: str
+    texts: Mapping[str, str]
+
+    def __call__(self, key: str, **values: object) -> Markup:
+        """The text of a key as HTML, its placeholders filled with `values`, which are escaped unless they are HTML."""
+        return escape(self.texts[key]).format(**values)
+
+
+def choose(accept_language: str | None, available: Sequence[str]) -> str:
+    """The tag of `available` that an Accept-Language header asks for first; the first tag where it asks for none.
+
+    Ranges are tried by weight, then in their order, each shortened from its end until a tag fits (RFC 9110,
+    section 12.5.4; RFC 4647, section 3.4). `available` holds at least one tag. Malformed elements are ignored.
+    """
+    ranges = sorted(_ranges(accept_language or ""), key=lambda item: -item[1])
+    refused = {wanted for wanted, weight in ranges if weight == 0}
+    tags = {tag.lower(): tag for tag in available if tag.lower() not in refused}
+    for wanted, weight in ranges:
+        if weight == 0:
+            break
+        if wanted == "*" and tags:
+            return next(iter(tags.values()))
+        for shorter in _shortened(wanted):
+            if shorter in tags:
+                return tags[shorter]
+    return available[0]
+
+
+def _ranges(header: str) -> Iterator[tuple[str, float]]:
+    elements = header[:MAX_HEADER_CHARACTERS].split(",", MAX_RANGES)
+    if len(header) > MAX_HEADER_CHARACTERS or len(elements) > MAX_RANGES:
+        elements.pop()  # cut in its middle, or the unread rest
+    for element in elements:
+        found = _ELEMENT.fullmatch(element.strip(" \t"))
+        if found is not None:
+            yield found[1].lower(), float(found[2] or 1)
+
+
+def _shortened(wanted: str) -> Iterator[str]:
+    subtags = wanted.split("-")
+    while subtags:
+        yield "-".join(subtags)
+        subtags.pop()
+        # A single character introduces what follows it and means nothing alone (RFC 4647, section 3.4).
+        while len(subtags) > 1 and len(subtags[-1]) == 1:
+            subtags.pop()
+
+
+def load_catalogues() -> dict[str, Catalogue]:
+    """Read every catalogue of the package, the default language first. Raises ConfigurationError."""
+    files = [file for file in resources.files("app.web").joinpath("messages").iterdir() if file.name.endswith(".toml")]
+    found = {file.name.removesuffix(".toml"): file.read_text("utf-8") for file in files}
+    if DEFAULT_LANGUAGE not in found:
+        raise ConfigurationError(f"The texts of the pages are missing: no messages/{DEFAULT_LANGUAGE}.toml.")
+    order = sorted(found, key=lambda tag: (tag != DEFAULT_LANGUAGE, tag))
+    return {tag: Catalogue(tag, read_texts(tag, found[tag])) for tag in order}
+
+
+def read_texts(tag: str, toml: str) -> dict[str, str]:
+    """Read a catalogue: tables of texts, whose keys are joined by a dot. Raises ConfigurationError."""
+    try:
+        tables = tomllib.loads(toml)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"The texts of messages/{tag}.toml cannot be read: {error}.") from error
+    return dict(_flattened(tag, tables))
+
+
+def _flattened(tag: str, tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for table, texts in tables.items():
+        for key, text in texts.items() if isinstance(texts, dict) else [("", texts)]:
+            if not key or not isinstance(text, str):
+                raise ConfigurationError(f"messages/{tag}.toml: {table}.{key} must be a text in a table.")
+            yield f"{table}.{key}", text

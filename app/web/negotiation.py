@@ -1,0 +1,88 @@
+"""What Accept and Accept-Language ask of a record with several locations.
+
+The classification is that of the handle system's proxy, which content negotiation by DOI relies on: a request is
+negotiated only if nothing that a browser shows is among what it likes best.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from app.resolver.asked import Locatt, Negotiation
+
+#: Longer headers, and entries after so many, are not looked at.
+_MAX_HEADER: Final = 4096
+_MAX_ENTRIES: Final = 100
+#: Types that a browser shows; besides these any wildcard, and any picture, sound or film.
+_SHOWN: Final = frozenset(
+    {
+        "text/html",
+        "text/xhtml",
+        "application/xhtml+xml",
+        "application/pdf",
+        "application/vnd.wap.xhtml+xml",
+        "text/vnd.wap.wml",
+    }
+)
+_SHOWN_KINDS: Final = ("image/", "audio/", "video/")
+_HTML: Final = frozenset({"text/html", "text/*", "*/*"})
+_BROWSERS: Final = ("mozilla/", "opera/")
+_WANTS_HTML: Final[tuple[Locatt, ...]] = (("ctype", "text/html"), ("media-type", "text/html"))
+
+
+def is_browser(user_agent: str | None) -> bool:
+    """Whether a User-Agent calls itself a browser."""
+    return (user_agent or "").lower().startswith(_BROWSERS)
+
+
+@lru_cache(maxsize=1024)
+def negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
+    """The negotiation that headers ask for. An absent Accept and one of `*/*` alone negotiate nothing."""
+    entries = _entries(accept) if accept is not None else []
+    if all(value == "*/*" for value, _ in entries):
+        role: tuple[Locatt, ...] = (
+            (*_WANTS_HTML, ("http_role", "browser")) if browser else (("http_role", "no_conneg"),)
+        )
+        return Negotiation(False, role + _languages(accept_language))
+    best_shown = max((q for value, q in entries if _is_shown(value)), default=0.0)
+    if best_shown < max(q for _, q in entries):
+        return Negotiation(True, (*_types(entries), ("http_role", "conneg"), *_languages(accept_language)))
+    html = _WANTS_HTML if any(value in _HTML for value, _ in entries) else ()
+    return Negotiation(False, (*html, ("http_role", "browser"), *_languages(accept_language)))
+
+
+def _entries(header: str) -> list[tuple[str, float]]:
+    """Each entry of a list header, in lower case, with its weight; a weight that is no number is 1."""
+    found = []
+    for entry in header[:_MAX_HEADER].lower().split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
+        value, *parameters = entry.split(";")
+        weight = next((one.strip()[2:] for one in parameters if one.strip().startswith("q=")), "1")
+        found.append((value.strip(), _number(weight)))
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return 1.0
+
+
+def _is_shown(value: str) -> bool:
+    return "*" in value or value in _SHOWN or value.startswith(_SHOWN_KINDS)
+
+
+def _types(entries: list[tuple[str, float]]) -> tuple[Locatt, ...]:
+    found: list[Locatt] = []
+    for value, _ in sorted(entries, key=lambda entry: -entry[1]):
+        if "*" in value:
+            break
+        if value:
+            found += [("ctype", value), ("media-type", value)]
+    return tuple(found)
+
+
+def _languages(header: str | None) -> tuple[Locatt, ...]:
+    entries = sorted(_entries(header), key=lambda entry: -entry[1]) if header else []
+    return tuple(("language", value) for value, _ in entries if value and value != "*")

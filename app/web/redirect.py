@@ -1,0 +1,210 @@
+"""`/<DOI>`: a DOI name's redirect, or the page that says why there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from typing import Final, Literal
+
+from app.doi.name import HandleName
+from app.doi.presentation import suggestions
+from app.doi.uri import url_path
+from app.errors import NotADOI
+from app.handle.record import Record
+from app.resolver.alias import Chain
+from app.resolver.asked import Action, Asked, Client
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolver import ORDINARY, Demand, Resolver
+from app.resolver.target import Places, Target, choose_target, links
+from app.web.api import HandleApi
+from app.web.link_header import link_header
+from app.web.locations_xml import write_locations
+from app.web.negotiation import is_browser, negotiate
+from app.web.pages import Link, Pages, StaleNote, redirect_stub
+from app.web.request import Request
+from app.web.request_path import Parameters, read_asked
+from app.web.responses import HTML, NO_STORE, XML, Header, Reply, cache_status, http_date, lifetime, page
+
+#: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
+_MODERN: Final = frozenset({303, 307, 308})
+#: Seconds that a not-found page waits for the prefix's contact.
+_CONTACT_PATIENCE: Final = 1.0
+#: Always: whether the prefix negotiates is not known before somebody asks for another type.
+VARY: Final = (b"vary", b"Accept")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a redirect is told besides the request; `chance` is drawn once a request (0 <= chance < 1)."""
+
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+    country: Callable[[str], str | None]
+
+
+class Redirects:
+    """Answers DOI names to browsers, and to programs that follow links."""
+
+    def __init__(
+        self,
+        *,
+        resolver: Resolver,
+        prefixes: PrefixChain,
+        api: HandleApi,
+        pages: Pages,
+        link: Link,
+        facts: Facts,
+        resolves: Literal["doi", "any"],
+        max_age: float,
+    ) -> None:
+        self._resolver = resolver
+        self._prefixes = prefixes
+        self._api = api
+        self._pages = pages
+        self._link = link
+        self._facts = facts
+        self._resolves = resolves
+        self._max_age = max_age
+
+    async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
+        """Answer a request for `name`. Raises DoiProxyError for what `error_handlers` turns into a page."""
+        asked = read_asked(parameters)
+        chain = await self._resolved(name, asked)
+        resolution = chain.last
+        if asked.action is Action.API:
+            return self._api.found(request, chain.resolutions[0], asked, parameters)
+        if not resolution.found:
+            return await self._not_found(request, resolution)
+        if chain.is_alias and asked.action is Action.REDIRECT and request.method != "POST":
+            return self._alias(request, chain)
+        record = resolution.record.select(asked.types, asked.indexes)
+        if not record.values:
+            return self._values_not_found(request, resolution)
+        return await self._leads(request, chain, record, asked)
+
+    async def _resolved(self, name: HandleName, asked: Asked) -> Chain:
+        """The chain of a name that may be resolved here. Raises NotADOI and whatever the resolver raises."""
+        follow = asked if asked.action is not Action.API else ALIASES_ARE_DATA
+        bypass = asked.authoritative or asked.certified
+        demand = Demand(authoritative=asked.authoritative, certified=asked.certified) if bypass else ORDINARY
+        if self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix:
+            return await self._resolver.follow(name, follow, demand)
+        short = name.expanded_short_doi()
+        if short is not None:
+            chain = await self._resolver.follow(short, follow, demand)
+            if chain.resolutions[0].found:
+                return chain
+        raise NotADOI(
+            f"“{name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash behind its prefix."
+        )
+
+    async def _leads(self, request: Request, chain: Chain, record: Record, asked: Asked) -> Reply:
+        resolution = chain.last
+        client = self._client(request, asked)
+        places = await self._prefixes.places(resolution.name, record, asked, client)
+        if asked.action is Action.SHOW_URLS:
+            body = write_locations(resolution.name, record, places)
+            return Reply(200, (XML, *self._page_headers(chain), VARY), body)
+        if asked.action is Action.REDIRECT:
+            target = choose_target(resolution.name, record, places, asked, client)
+            if target is not None:
+                headers = [link_header(*one) for one in links(record, places, resolution.name)]
+                return self._redirect(request, chain, target, places, asked, headers)
+        return self._values(request, resolution, record, asked)
+
+    def _client(self, request: Request, asked: Asked) -> Client:
+        negotiation = negotiate(
+            request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
+        )
+        peer = request.scope.get("client")
+        host = peer[0] if peer else ""
+        try:
+            address = ip_address(host)
+        except ValueError:
+            address = None
+        country = asked.country or self._facts.country(host)
+        return Client(address, country, self._facts.chance(), negotiation)
+
+    def _redirect(
+        self, request: Request, chain: Chain, target: Target, places: Places, asked: Asked, more: list[Header]
+    ) -> Reply:
+        status = target.status
+        if status in _MODERN and request.scope["http_version"] == "1.0":
+            status = 302
+        if asked.redirection_headers:
+            status = 200
+        headers = (HTML, (b"location", target.location.encode()), *self._freshness(chain, places.ends_at), VARY, *more)
+        return Reply(status, headers, redirect_stub(target.display))
+
+    def _alias(self, request: Request, chain: Chain) -> Reply:
+        """The redirect to this resolver's own URL of the name that the alias stands for, with the query kept."""
+        location = f"{request.base_url}/{url_path(chain.last.name)}".encode()
+        if request.query:
+            location += b"?" + request.query
+        return Reply(301, ((b"location", location), *self._freshness(chain)))
+
+    def _freshness(self, chain: Chain, ends_at: float | None = None) -> tuple[Header, ...]:
+        """`Expires`, `Cache-Control` and `Cache-Status`: of the resolution in the chain that ends first."""
+        now = self._facts.clock()
+        until, max_age = min(lifetime(one, now, self._max_age) for one in chain.resolutions)
+        if ends_at is not None:
+            until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
+        bypassed = chain.last.origin is Origin.BYPASSED
+        control = NO_STORE if bypassed else (b"cache-control", f"public, max-age={int(max_age)}".encode())
+        return ((b"expires", http_date(int(until))), control, cache_status(chain.last, now))
+
+    def _page_headers(self, chain: Chain) -> tuple[Header, ...]:
+        return self._freshness(chain)[1:]
+
+    async def _not_found(self, request: Request, resolution: Resolution) -> Reply:
+        name = resolution.name
+        body = self._pages.not_found(
+            self._link,
+            request.language(self._pages.languages),
+            name=name,
+            suggestions=suggestions(name),
+            questionable=name.questionable(),
+            contact=await self._contact(name),
+        )
+        return page(404, body, self._page_headers(Chain((resolution,))))
+
+    async def _contact(self, name: HandleName) -> str | None:
+        try:
+            async with asyncio.timeout(_CONTACT_PATIENCE):
+                return await self._prefixes.contact(name) if name.is_doi else None
+        except TimeoutError:
+            return None
+
+    def _values_not_found(self, request: Request, resolution: Resolution) -> Reply:
+        language = request.language(self._pages.languages)
+        body = self._pages.values_not_found(self._link, language, name=resolution.name)
+        return page(200, body, self._page_headers(Chain((resolution,))))
+
+    def _values(self, request: Request, resolution: Resolution, record: Record, asked: Asked) -> Reply:
+        note = "not_a_web_target" if asked.action is Action.REDIRECT and resolution.name.suffix is not None else None
+        body = self._pages.values(
+            self._link,
+            request.language(self._pages.languages),
+            name=resolution.name,
+            values=record.values,
+            stale=stale_note(resolution),
+            note=note,
+        )
+        return page(200, body, self._page_headers(Chain((resolution,))))
+
+
+#: The API shows an alias as data.
+ALIASES_ARE_DATA: Final = Asked(ignore_aliases=True)
+
+
+def stale_note(resolution: Resolution) -> StaleNote | None:
+    """What a page says about a record past its TTL."""
+    if resolution.origin is not Origin.STALE:
+        return None
+    at = resolution.entry.fetched_at
+    fetched = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if at > 0 else ""
+    return StaleNote(fetched=fetched, reason=resolution.failure.message if resolution.failure else "")

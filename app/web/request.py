@@ -1,0 +1,105 @@
+"""A request as the HTTP face sees it: the ASGI scope with what is needed read on demand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from app.errors import InvalidParameter, RequestTooLarge
+from app.web.languages import choose
+from app.web.request_path import NO_PARAMETERS, Parameters, read_form, read_query
+from app.web.responses import Receive, Scope
+
+#: A form or JSON body holds a name and a few parameters.
+MAX_BODY_BYTES: Final = 65_536
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+
+
+class Request:
+    """One HTTP request. `path` is raw: percent-encoded, without the query, without the resolver's sub-path."""
+
+    __slots__ = ("_public_url", "_receive", "method", "path", "query", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, *, public_url: str | None, sub_path: bytes) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.query: bytes = scope["query_string"]
+        # Servers that do not set raw_path lose the difference between "/" and "%2F": uvicorn sets it.
+        path: bytes = scope["raw_path"]
+        if sub_path and (path == sub_path or path.startswith(sub_path + b"/")):
+            path = path[len(sub_path) :]
+        self.path = path
+        self._receive = receive
+        self._public_url = public_url
+
+    @property
+    def head_only(self) -> bool:
+        """Whether only the head of the answer is wanted."""
+        return self.method == "HEAD"
+
+    def header(self, name: bytes) -> str | None:
+        """A header's value, several joined by a comma (RFC 9110, section 5.3); None where it is absent."""
+        found = [value for key, value in self.scope["headers"] if key == name]
+        return b", ".join(found).decode("latin-1") if found else None
+
+    def language(self, available: Sequence[str]) -> str:
+        """The language of a page for this request."""
+        return choose(self.header(b"accept-language"), available)
+
+    @property
+    def base_url(self) -> str:
+        """This resolver's own URL, without a slash at the end."""
+        if self._public_url is not None:
+            return self._public_url
+        host = self.header(b"host") or ""
+        if not _HOST.fullmatch(host):
+            server = self.scope.get("server") or ("localhost", None)
+            host = server[0] if server[1] is None else f"{server[0]}:{server[1]}"
+        return f"{self.scope.get('scheme', 'http')}://{host}"
+
+    async def parameters(self) -> Parameters:
+        """The parameters of the query and, for POST, of the form or JSON body behind them."""
+        parameters = read_query(self.query)
+        if self.method != "POST":
+            return parameters
+        kind = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        body = await self._body()
+        if kind == "application/json" and body:
+            return parameters + _read_json(body)
+        if kind in ("application/x-www-form-urlencoded", "") and body:
+            return parameters + read_form(body)
+        return parameters
+
+    async def _body(self) -> bytes:
+        body = bytearray()
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return bytes(body)
+            body += message.get("body", b"")
+            if len(body) > MAX_BODY_BYTES:
+                raise RequestTooLarge(f"The request's body is larger than {MAX_BODY_BYTES} bytes.")
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+def _read_json(body: bytes) -> Parameters:
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidParameter(f"The request's body is not JSON: {error}.") from error
+    if not isinstance(document, dict):
+        raise InvalidParameter('The request\'s body must be a JSON object such as {"type": "URL"}.')
+    pairs = [
+        (str(name), item)
+        for name, value in document.items()
+        for item in (value if isinstance(value, list) else [value])
+    ]
+    return Parameters(tuple((name, _as_text(item)) for name, item in pairs)) if pairs else NO_PARAMETERS
+
+
+def _as_text(item: object) -> str:
+    return str(item).lower() if isinstance(item, bool) else "" if item is None else str(item)

@@ -1,0 +1,128 @@
+"""A request's path and query, read once and without loss: from the raw bytes, never from a decoded path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from app.errors import InvalidParameter
+from app.resolver.asked import PLAIN, Action, Asked, Locatt
+
+#: Longer paths and queries are refused with 414; browsers and front proxies stop at 8 KiB or so.
+MAX_TARGET_BYTES: Final = 32_768
+#: Parameters after this many are not looked at.
+MAX_PARAMETERS: Final = 200
+#: Location attributes after this many are not looked at.
+MAX_LOCATTS: Final = 20
+_SEPARATOR: Final = re.compile("[&;]")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Query or form parameters in their order; a name without "=" has the value ""."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def __contains__(self, name: str) -> bool:
+        return any(key == name for key, _ in self.pairs)
+
+    def first(self, name: str) -> str | None:
+        """The first value of a parameter, None where it is absent."""
+        return next((value for key, value in self.pairs if key == name), None)
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Every value of a parameter."""
+        return tuple(value for key, value in self.pairs if key == name)
+
+    def __add__(self, other: Parameters) -> Parameters:
+        return Parameters(self.pairs + other.pairs)
+
+
+NO_PARAMETERS: Final = Parameters()
+
+
+def read_query(query: bytes) -> Parameters:
+    """Read a query string: "&" and ";" separate, the first "=" splits, escapes are decoded once, "+" is a plus.
+
+    Escapes that are malformed stay as they are, bytes that are no UTF-8 become U+FFFD: a query parameter is an
+    option, and no option is worth refusing a DOI for.
+    """
+    if not query:
+        return NO_PARAMETERS
+    return Parameters(tuple(_pairs(query.decode("latin-1"), plus_is_space=False)))
+
+
+def read_form(body: bytes) -> Parameters:
+    """Read a form body of type application/x-www-form-urlencoded (WHATWG URL, section 5.1: "+" is a space)."""
+    return Parameters(tuple(_pairs(body.decode("latin-1"), plus_is_space=True)))
+
+
+def _pairs(text: str, *, plus_is_space: bool) -> Iterable[tuple[str, str]]:
+    # A form is separated by "&" alone: its ";" is data.
+    parts = text.split("&", MAX_PARAMETERS) if plus_is_space else _SEPARATOR.split(text, MAX_PARAMETERS)
+    for part in parts[:MAX_PARAMETERS]:
+        if part:
+            name, _, value = (part.replace("+", " ") if plus_is_space else part).partition("=")
+            yield _decoded(name), _decoded(value)
+
+
+def _decoded(text: str) -> str:
+    return unquote_to_bytes(text.encode("latin-1")).decode("utf-8", "replace")
+
+
+def read_asked(parameters: Parameters) -> Asked:
+    """What a resolution URL asks. Flags count by their presence (`?auth=false` is auth); a bad `index` is ignored."""
+    if not parameters.pairs:
+        return PLAIN
+    return Asked(
+        action=_action(parameters),
+        types=parameters.all("type"),
+        indexes=tuple(int(text) for text in parameters.all("index") if _INTEGER.fullmatch(text)),
+        authoritative="auth" in parameters,
+        certified="cert" in parameters,
+        ignore_aliases="ignore_aliases" in parameters,
+        redirection_headers="redirectionHeaders" in parameters,
+        urlappend=parameters.first("urlappend"),
+        locatts=_locatts(parameters),
+        country=parameters.first("country") or None,
+    )
+
+
+def _action(parameters: Parameters) -> Action:
+    given = parameters.first("action")
+    if given is None:
+        return Action.SHOW_VALUES if "noredirect" in parameters else Action.REDIRECT
+    return next((action for action in Action if action.value == given.lower()), Action.REDIRECT)
+
+
+def _locatts(parameters: Parameters) -> tuple[Locatt, ...]:
+    """The `locatt` parameters in their order; `action=metadata` asks for the role "metadata"."""
+    given = [text.partition(":") for text in parameters.all("locatt")[:MAX_LOCATTS] if text]
+    found: list[Locatt] = [(name, value if colon else None) for name, colon, value in given]
+    if (parameters.first("action") or "").lower() == "metadata":
+        found.append(("role", "metadata"))
+    return tuple(found)
+
+
+def read_api_asked(parameters: Parameters) -> Asked:
+    """What a REST question asks; flags are read by `is_true`. Raises InvalidParameter for a bad index."""
+    if not parameters.pairs:
+        return PLAIN
+    for text in parameters.all("index"):
+        if not _INTEGER.fullmatch(text):
+            raise InvalidParameter(f"index must be a whole number; {text[:40]!r} is none.")
+    return Asked(
+        types=parameters.all("type"),
+        indexes=tuple(int(text) for text in parameters.all("index")),
+        authoritative=is_true(parameters.first("auth")),
+        certified=is_true(parameters.first("cert")),
+    )
+
+
+def is_true(value: str | None) -> bool:
+    """How the REST API reads a flag: true if it is empty, "yes" or "true", false if absent or anything else."""
+    return value is not None and value.lower() in ("", "yes", "true")

@@ -1,0 +1,124 @@
+"""The one shape of an answer and the one place that sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache
+from typing import Any, Final
+
+from app.errors import CouldNotVerify
+from app.resolver.resolution import Origin, Resolution
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+HTML: Final = (b"content-type", b"text/html;charset=utf-8")
+JSON: Final = (b"content-type", b"application/json;charset=utf-8")
+XML: Final = (b"content-type", b"text/xml;charset=utf-8")
+JAVASCRIPT: Final = (b"content-type", b"application/javascript;charset=utf-8")
+NO_STORE: Final = (b"cache-control", b"no-store")
+#: The resolver's name in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
+CACHE_NAME: Final = "doi-proxy"
+#: How long a browser may keep an answer that is stale already, in seconds.
+STALE_MAX_AGE: Final = 30.0
+
+#: On every answer: any page may read it, no page may guess its type (WHATWG Fetch, CORS; nosniff).
+EVERYWHERE: Final[tuple[Header, ...]] = (
+    (b"access-control-allow-origin", b"*"),
+    (
+        b"access-control-expose-headers",
+        b"Age, Cache-Control, Cache-Status, Content-Length, ETag, Expires, Link, Location, Proxy-Status, Retry-After",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+)
+#: On pages: nothing but our own stylesheet and pictures, no framing. `form-action` is left out on purpose: browsers
+#: apply it to the redirect that answers the form, which leads to any publisher's host.
+PAGE_POLICY: Final[tuple[Header, ...]] = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"same-origin"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer: status, headers apart from those that stand everywhere, body."""
+
+    status: int
+    headers: tuple[Header, ...]
+    body: bytes = b""
+
+
+async def send_reply(reply: Reply, send: Send, *, head_only: bool = False) -> None:
+    """Send an answer; for HEAD the same headers without the body (RFC 9110, section 9.3.2)."""
+    headers = [*reply.headers, *EVERYWHERE]
+    if reply.status not in (204, 304):
+        headers.append((b"content-length", str(len(reply.body)).encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if head_only else reply.body})
+
+
+def page(status: int, body: bytes, headers: tuple[Header, ...] = (NO_STORE,)) -> Reply:
+    """An HTML page."""
+    return Reply(status, (HTML, *PAGE_POLICY, (b"vary", b"Accept-Language"), *headers), body)
+
+
+@lru_cache(maxsize=4096)
+def http_date(seconds: int) -> bytes:
+    """A date of RFC 9110, section 5.6.7, from whole seconds since the epoch."""
+    return formatdate(seconds, usegmt=True).encode()
+
+
+def lifetime(resolution: Resolution, now: float, max_age: float) -> tuple[float, float]:
+    """How long an answer may be kept: until when (seconds since the epoch), and `max-age` in seconds."""
+    if resolution.origin is Origin.STALE:
+        return now + STALE_MAX_AGE, min(STALE_MAX_AGE, max_age)
+    left = max(0.0, resolution.entry.ttl_left(now))
+    return now + left, min(left, max_age)
+
+
+def cache_status(resolution: Resolution, now: float) -> Header:
+    """`Cache-Status`: how this answer came about (RFC 9211)."""
+    ttl = f"ttl={int(resolution.entry.ttl_left(now))}"
+    match resolution.origin:
+        case Origin.HIT:
+            said = f"hit; {ttl}"
+        case Origin.STALE:
+            said = f"hit; {ttl}; detail={failure_token(resolution.failure)}"
+        case Origin.ASKED:
+            said = f"fwd=uri-miss; stored; {ttl}"
+        case Origin.JOINED:
+            said = f"fwd=uri-miss; collapsed; {ttl}"
+        case Origin.BYPASSED:
+            said = f"fwd=request; stored; {ttl}"
+    return b"cache-status", f"{CACHE_NAME}; {said}".encode()
+
+
+_FAILURE_TOKENS: Final = {
+    "UpstreamTimeout": "upstream-timeout",
+    "UpstreamUnreachable": "upstream-unreachable",
+    "UpstreamRefused": "upstream-refused",
+    "InvalidAnswer": "upstream-bad-answer",
+    "BreakerOpen": "breaker-open",
+    "BudgetSpent": "budget-spent",
+    "NotInBundle": "sealed",
+}
+
+
+def failure_token(failure: CouldNotVerify | None) -> str:
+    """A failure as one token of a structured header (RFC 9651, section 3.3.4)."""
+    return _FAILURE_TOKENS.get(type(failure).__name__, "not-asked")
+
+
+def failure_headers(failure: CouldNotVerify) -> tuple[Header, ...]:
+    """The headers of "could not verify": not to be kept, which failure it was (RFC 9209), when to try again."""
+    said = f"{CACHE_NAME}; error={failure.proxy_error}; details={failure_token(failure)}"
+    again = () if failure.retry_after is None else ((b"retry-after", str(max(1, round(failure.retry_after))).encode()),)
+    return (NO_STORE, (b"proxy-status", said.encode()), *again)

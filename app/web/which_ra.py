@@ -1,0 +1,50 @@
+"""`/doiRA/<DOI>[,<DOI>…]` and `/ra/<DOI or prefix>[,…]`: which agency registered a name (DOI Handbook, chapter 3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from app.doi.name import HandleName
+from app.doi.percent import decode
+from app.doi.presentation import read
+from app.errors import InvalidName
+from app.resolver.which_ra import WhichRa
+from app.web.responses import JSON, NO_STORE, Reply
+
+#: In lower case: any case is answered.
+PATHS: Final = (b"/doira/", b"/ra/")
+#: Names in one request.
+MAX_NAMES: Final = 100
+#: Seconds that an agency may be kept: a prefix hardly ever changes hands.
+_CACHE: Final = (b"cache-control", b"public, max-age=300")
+
+
+def names_part(path: bytes) -> bytes | None:
+    """The raw names behind one of PATHS, None for any other path."""
+    lower = path[:8].lower()
+    return next((path[len(start) :] for start in PATHS if lower.startswith(start)), None)
+
+
+async def answer(which_ra: WhichRa, raw: bytes) -> Reply:
+    """A JSON array with a row for each name, always 200; a comma inside a name must be written `%2C`."""
+    parts = raw.split(b",")
+    if len(parts) > MAX_NAMES:
+        message = f"At most {MAX_NAMES} names are answered at once; these are {len(parts)}."
+        return Reply(400, (JSON, NO_STORE), msgspec.json.encode({"message": message}))
+    rows = await which_ra.rows([_named(part) for part in parts])
+    verified = all("RA" in row or row["status"] == "Invalid DOI" for row in rows)
+    body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
+    return Reply(200, (JSON, _CACHE if verified else NO_STORE), body)
+
+
+def _named(raw: bytes) -> tuple[str, HandleName | None]:
+    try:
+        text = decode(raw)
+    except InvalidName:
+        return raw.decode("latin-1"), None
+    try:
+        return text, read(text)
+    except InvalidName:
+        return text, None
