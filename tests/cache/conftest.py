@@ -1,0 +1,24 @@
+"""What the tests of stores share: a clock, and one real Valkey server for the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cache.valkey_server import start_valkey
+from tests.clock import Clock
+
+
+@pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    """The URL of a running Valkey server; one for the whole session."""
+    server = start_valkey()
+    yield f"valkey://127.0.0.1:{server.port}/0"
+    server.stop()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still."""
+    return Clock()

@@ -1,0 +1,34 @@
+"""Entries for tests."""
+
+from __future__ import annotations
+
+import json
+
+from app.cache.entry import Entry
+from app.handle.answer import Answer, ResponseCode
+
+NOW = 1_700_000_000.0
+
+
+def values(url: str = "http://www.doi.org/hb.html") -> bytes:
+    """The compact JSON of a record with one URL value."""
+    value = {"index": 1, "type": "URL", "data": {"format": "string", "value": url}, "ttl": 86400}
+    return json.dumps([value], separators=(",", ":")).encode()
+
+
+def entry(
+    key: str = "10.1000/182",
+    url: str = "http://www.doi.org/hb.html",
+    *,
+    fetched_at: float = NOW,
+    ttl: float = 86_400.0,
+    grace: float = 30 * 86_400.0,
+) -> Entry:
+    """A record that was fetched at `fetched_at`."""
+    ends = fetched_at + ttl
+    return Entry(key, Answer(ResponseCode.SUCCESS, values(url)), fetched_at, ends, ends + grace)
+
+
+def missing(key: str = "10.1000/MISSING", *, fetched_at: float = NOW) -> Entry:
+    """A negative entry: known for a minute not to be registered."""
+    return Entry(key, Answer(ResponseCode.HANDLE_NOT_FOUND), fetched_at, fetched_at + 60, fetched_at + 60)

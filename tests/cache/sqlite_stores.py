@@ -1,0 +1,33 @@
+"""SQLite stores for tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from app.cache.sqlite import SqliteStore
+from tests.cache.entries import entry
+from tests.clock import Clock
+
+#: Long enough that nothing is written unless a test asks for it, in seconds.
+NEVER = 3_600.0
+
+
+@asynccontextmanager
+async def opened(path: Path, clock: Clock, max_bytes: int = 100_000_000) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, clock=clock, max_bytes=max_bytes, gather=NEVER)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def keys(store: SqliteStore) -> list[str]:
+    return [found.key async for found in store.scan()]
+
+
+async def fill(path: Path, clock: Clock, number: int = 3) -> None:
+    async with opened(path, clock) as store:
+        for n in range(number):
+            await store.put(entry(f"10.1000/{n:05}"))

@@ -1,0 +1,69 @@
+"""From a store URL to a cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cache.address import open_store
+from app.errors import ConfigurationError
+from tests.cache.entries import entry
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("url", ["memory:", "memory://"])
+async def test_memory_has_no_store_behind_it(url: str, clock: Clock) -> None:
+    cache = open_store(url, clock=clock, memory_bytes=100_000)
+    await cache.put(entry())
+    assert (await cache.stats()).store is None
+    assert await cache.get("10.1000/182") == entry()
+
+
+async def test_four_slashes_are_an_absolute_path(tmp_path: Path, clock: Clock) -> None:
+    cache = open_store(f"sqlite:///{tmp_path}/store.sqlite3", clock=clock)
+    await cache.put(entry())
+    await cache.close()
+    assert (tmp_path / "store.sqlite3").exists()
+
+
+async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    await open_store("sqlite:///var/store.sqlite3", clock=clock).close()
+    assert (tmp_path / "var" / "store.sqlite3").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://127.0.0.1:1/0", "rediss://:secret@127.0.0.1:1", "valkey://127.0.0.1:1/3", "valkeys://u:secret@[::1]:1/0"],
+)
+async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock) -> None:
+    cache = open_store(url, clock=clock)
+    await cache.close()
+    assert cache.counters.store_errors == 0
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "memory", "memory:/tmp", "sqlite:", "sqlite://store", "sqlite:///", "sqlite:////", "sqlite:store.sqlite3",
+        "sqlite:///:memory:", "sqlite:///var/", "/var/store", "file:///var/store", "postgres://host/0", "redis:",
+        "redis://", "redis:///0", "redis://host:port/0", "redis://host:99999/0", "valkey://:secret@host/first",
+        "redis://host/0?socket_timeout=soon", "redis://host/0?nonsense=1",
+    ],
+)  # fmt: skip
+async def test_any_other_url_is_one_clear_line_without_its_password(url: str, clock: Clock) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        open_store(url, clock=clock)
+    assert "\n" not in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+def test_a_store_that_is_not_used_is_not_imported() -> None:
+    code = "import sys, app.cache.address; print(sorted({'redis', 'sqlite3'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

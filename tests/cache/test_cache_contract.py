@@ -1,0 +1,270 @@
+"""What every store keeps to, whatever it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from app.cache.memory import MemoryStore
+from app.cache.sqlite import SqliteStore
+from app.cache.store import MOST_ANNOUNCEMENTS, Store
+from app.cache.valkey import ValkeyStore
+from tests.cache.entries import entry, missing
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+#: Gives a store that shares its entries with every other one it gave; memory is shared by being the same.
+Opener = Callable[[], Awaitable[Store]]
+
+_numbers = count()
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
+async def open_one(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> AsyncIterator[Opener]:
+    memory = MemoryStore(1_000_000, clock=clock)
+    if request.param == "valkey":
+        url = request.getfixturevalue("valkey_url")
+        server = Redis.from_url(url.replace("valkey", "redis", 1))
+        await server.flushdb()
+        await server.aclose()
+
+    async def opener() -> Store:
+        store: Store = memory
+        if request.param == "sqlite":
+            store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=100_000_000)
+        elif request.param == "valkey":
+            # A loaded test machine may take longer than a server on the same network.
+            store = ValkeyStore(url, clock=clock, timeout=5.0)
+        opened.push_async_callback(store.close)
+        return store
+
+    async with AsyncExitStack() as opened:
+        yield opener
+
+
+@pytest.fixture
+async def store(open_one: Opener) -> Store:
+    return await open_one()
+
+
+async def keys(store: Store, prefix: str = "") -> list[str]:
+    return [found.key async for found in store.scan(prefix)]
+
+
+async def test_what_was_put_is_there_at_once(store: Store) -> None:
+    await store.put(entry())
+    assert await store.get("10.1000/182") == entry()
+
+
+async def test_what_was_put_is_there_after_a_flush(store: Store) -> None:
+    await store.put(entry())
+    await store.flush()
+    assert await store.get("10.1000/182") == entry()
+
+
+async def test_a_negative_entry_is_kept_like_a_record(store: Store) -> None:
+    await store.put(missing())
+    await store.flush()
+    assert await store.get("10.1000/MISSING") == missing()
+
+
+async def test_what_was_never_put_is_not_there(store: Store) -> None:
+    assert await store.get("10.1000/182") is None
+
+
+async def test_a_name_in_any_script_is_a_key(store: Store) -> None:
+    key = "10.26321/Á.GUTIÉRREZ.ZARZA.02.2018.03%:*?[]\\ 💡"
+    await store.put(entry(key))
+    await store.flush()
+    assert await store.get(key) == entry(key)
+    assert await keys(store, "10.26321/Á.GUTIÉRREZ.ZARZA.02.2018.03%:*?[") == [key]
+
+
+async def test_the_later_of_two_puts_counts(store: Store) -> None:
+    await store.put(entry(url="http://example.org/old"))
+    await store.flush()
+    await store.put(entry(url="http://example.org/new"))
+    assert await store.get("10.1000/182") == entry(url="http://example.org/new")
+    await store.flush()
+    assert await store.get("10.1000/182") == entry(url="http://example.org/new")
+    assert await keys(store) == ["10.1000/182"]
+
+
+async def test_an_entry_is_not_given_after_its_hard_expiry(store: Store, clock: Clock) -> None:
+    await store.put(entry(ttl=10, grace=20))
+    clock.advance(29)
+    assert await store.get("10.1000/182") is not None
+    clock.advance(1)
+    assert await store.get("10.1000/182") is None
+    assert await keys(store) == []
+
+
+async def test_what_was_deleted_is_gone_at_once_and_after_a_flush(store: Store) -> None:
+    await store.put(entry())
+    await store.flush()
+    assert await store.delete("10.1000/182") is True
+    assert await store.get("10.1000/182") is None
+    await store.flush()
+    assert await store.get("10.1000/182") is None
+    assert await store.delete("10.1000/182") is False
+
+
+async def test_what_was_deleted_can_be_put_again(store: Store) -> None:
+    await store.put(entry())
+    await store.delete("10.1000/182")
+    await store.put(entry())
+    await store.flush()
+    assert await store.get("10.1000/182") == entry()
+
+
+async def test_a_scan_gives_the_entries_under_a_prefix_and_no_others(store: Store) -> None:
+    for key in ("10.1000/2", "10.1000/1", "10.10001/1", "10.1000.10/1"):
+        await store.put(entry(key))
+    assert sorted(await keys(store)) == ["10.1000.10/1", "10.1000/1", "10.1000/2", "10.10001/1"]
+    assert sorted(await keys(store, "10.1000/")) == ["10.1000/1", "10.1000/2"]
+
+
+async def test_a_scan_gives_every_entry_of_many_pages(store: Store) -> None:
+    wanted = {f"10.1000/{n:04}" for n in range(1_234)}
+    for key in sorted(wanted):
+        await store.put(entry(key))
+    assert set(await keys(store)) == wanted
+
+
+async def test_entries_are_shared(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    await here.put(entry())
+    await here.flush()
+    assert await there.get("10.1000/182") == entry()
+    await there.delete("10.1000/182")
+    await there.flush()
+    assert await here.get("10.1000/182") is None
+
+
+async def test_an_announced_put_and_every_delete_are_told_to_others(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    await here.put(entry("10.1000/BEFORE"), announce=True)
+    await here.flush()
+    heard = await there.changes(None)
+    assert (heard.keys, heard.overrun) == ((), False)
+    await here.put(entry("10.1000/QUIET"))
+    await here.put(entry("10.1000/LOUD"), announce=True)
+    await here.delete("10.1000/GONE")
+    await here.flush()
+    heard = await there.changes(heard.cursor)
+    assert set(heard.keys) == {"10.1000/LOUD", "10.1000/GONE"}
+    assert not heard.overrun
+    assert (await there.changes(heard.cursor)).keys == ()
+
+
+async def test_the_first_announcement_of_all_is_told(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    cursor = (await there.changes(None)).cursor
+    await here.delete("10.1000/182")
+    await here.flush()
+    heard = await there.changes(cursor)
+    assert (heard.keys, heard.overrun) == (("10.1000/182",), False)
+
+
+async def test_an_announcement_survives_a_later_quiet_put_of_the_same_name(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    cursor = (await there.changes(None)).cursor
+    await here.put(entry(), announce=True)
+    await here.put(entry())
+    await here.flush()
+    assert (await there.changes(cursor)).keys == ("10.1000/182",)
+
+
+async def test_who_missed_more_than_is_kept_hears_of_an_overrun(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    await here.delete("10.1000/FIRST")
+    await here.flush()
+    cursor = (await there.changes(None)).cursor
+    # Valkey trims its stream by whole nodes of 100.
+    for n in range(MOST_ANNOUNCEMENTS + 200):
+        await here.delete(f"10.1000/{n}")
+    await here.flush()
+    heard = await there.changes(cursor)
+    assert heard.overrun
+    assert (await there.changes(heard.cursor)).overrun is False
+
+
+async def test_a_lease_has_one_owner_at_a_time(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    assert await here.lease("10.1000/182", "here", 20) is True
+    assert await there.lease("10.1000/182", "there", 20) is False
+    assert await here.lease("10.1000/182", "here", 20) is False
+    assert await there.lease("10.1000/1", "there", 20) is True
+
+
+async def test_a_released_lease_is_free_and_its_entry_visible(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    assert await here.lease("10.1000/182", "here", 20)
+    await here.put(entry())
+    await here.release("10.1000/182", "here")
+    assert await there.lease("10.1000/182", "there", 20) is True
+    assert await there.get("10.1000/182") == entry()
+
+
+async def test_nobody_releases_the_lease_of_another(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    assert await here.lease("10.1000/182", "here", 20)
+    await there.release("10.1000/182", "there")
+    assert await there.lease("10.1000/182", "there", 20) is False
+
+
+async def test_of_fifty_who_want_a_lease_one_gets_it(open_one: Opener) -> None:
+    stores = [await open_one() for _ in range(5)]
+    asked = [stores[n % 5].lease("10.1000/182", f"owner {n}", 20) for n in range(50)]
+    assert (await asyncio.gather(*asked)).count(True) == 1
+
+
+async def test_a_bucket_gives_its_burst_and_then_a_wait(store: Store) -> None:
+    bucket = f"bucket {next(_numbers)}"
+    assert [await store.take(bucket, 0.001, 3) for _ in range(3)] == [0.0, 0.0, 0.0]
+    wait = await store.take(bucket, 0.001, 3)
+    assert 0 < wait <= 1_000
+
+
+async def test_a_shared_bucket_gives_its_burst_once(open_one: Opener) -> None:
+    stores, bucket = [await open_one() for _ in range(10)], f"bucket {next(_numbers)}"
+    waits = await asyncio.gather(*(stores[n % 10].take(bucket, 0.000_001, 20) for n in range(100)))
+    assert waits.count(0.0) == 20
+
+
+async def test_a_bucket_without_a_rate_never_fills_again(store: Store) -> None:
+    bucket = f"bucket {next(_numbers)}"
+    assert await store.take(bucket, 0, 1) == 0.0
+    assert await store.take(bucket, 0, 1) == float("inf")
+
+
+async def test_after_a_back_off_nobody_who_shares_the_bucket_takes_a_token(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    bucket = f"bucket {next(_numbers)}"
+    assert await here.take(bucket, 1, 5) == 0.0
+    await here.back_off(bucket, 3_600)
+    await there.back_off(bucket, 5)  # a shorter one does not end the longer one
+    assert 3_000 < await there.take(bucket, 1, 5) <= 3_600
+
+
+async def test_a_bucket_may_be_backed_off_before_it_was_ever_used(store: Store) -> None:
+    bucket = f"bucket {next(_numbers)}"
+    await store.back_off(bucket, 3_600)
+    assert await store.take(bucket, 1, 5) > 3_000
+
+
+async def test_a_working_store_is_healthy_and_counts_its_entries(store: Store) -> None:
+    await store.put(entry("10.1000/1"))
+    await store.put(entry("10.1000/2"))
+    await store.flush()
+    stats = await store.stats()
+    assert (stats.entries, stats.healthy) == (2, True)
+    assert stats.bytes > 0
+    assert stats.detail

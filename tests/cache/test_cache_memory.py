@@ -1,0 +1,85 @@
+"""The memory tier: bounded in bytes, least recently used first."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+
+from app.cache.entry import OVERHEAD, Entry
+from app.cache.memory import MemoryStore
+from app.handle.answer import Answer, ResponseCode
+from tests.cache.entries import NOW, entry
+from tests.clock import Clock
+
+SIZE = entry("10.1000/0").size
+
+
+def test_the_least_recently_used_entry_leaves_first(clock: Clock) -> None:
+    memory = MemoryStore(3 * SIZE, clock=clock)
+    for n in range(3):
+        memory.keep(entry(f"10.1000/{n}"))
+    memory.peek("10.1000/0")
+    memory.keep(entry("10.1000/3"))
+    assert [memory.peek(f"10.1000/{n}") is not None for n in range(4)] == [True, False, True, True]
+    assert (memory.entries, memory.bytes, memory.evictions) == (3, 3 * SIZE, 1)
+
+
+def test_an_entry_larger_than_the_tier_is_not_kept_nor_is_the_one_it_replaces(clock: Clock) -> None:
+    memory = MemoryStore(2 * SIZE, clock=clock)
+    memory.keep(entry("10.1000/0"))
+    memory.keep(entry("10.1000/0", url="http://example.org/" + 2 * SIZE * "x"))
+    assert memory.peek("10.1000/0") is None
+    assert memory.bytes == 0
+
+
+def test_a_tier_without_room_keeps_nothing(clock: Clock) -> None:
+    memory = MemoryStore(0, clock=clock)
+    memory.keep(entry())
+    assert memory.entries == 0
+
+
+def test_what_is_dropped_or_cleared_gives_its_bytes_back(clock: Clock) -> None:
+    memory = MemoryStore(10 * SIZE, clock=clock)
+    memory.keep(entry("10.1000/0"))
+    memory.keep(entry("10.1000/1"))
+    assert memory.drop("10.1000/0") is True
+    assert memory.drop("10.1000/0") is False
+    assert memory.bytes == SIZE
+    memory.clear()
+    assert (memory.entries, memory.bytes) == (0, 0)
+
+
+def test_peek_gives_stale_entries_too(clock: Clock) -> None:
+    memory = MemoryStore(10 * SIZE, clock=clock)
+    memory.keep(entry(ttl=1, grace=1))
+    clock.advance(10)
+    assert memory.peek("10.1000/182") is not None
+
+
+@pytest.mark.parametrize("length", [300, 1_200])
+def test_the_bytes_counted_are_the_bytes_used(length: int, clock: Clock) -> None:
+    number = 5_000
+    memory = MemoryStore(1_000_000_000, clock=clock)
+    gc.collect()
+    tracemalloc.start()
+    for n in range(number):
+        memory.keep(made(n, length))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used <= memory.bytes * 1.05
+    assert used / number <= 1.6 * length + 500
+    assert memory.bytes / number <= length + 100 + OVERHEAD
+
+
+def made(n: int, length: int) -> Entry:
+    ends = NOW + n + 86_400.5
+    return Entry(f"10.1000/{n:08}", Answer(ResponseCode.SUCCESS, bytes(length)), NOW + n, ends, ends + 100.5)
+
+
+def test_an_entry_knows_its_times() -> None:
+    record = entry(ttl=100, grace=1_000)
+    assert (record.is_fresh(NOW + 99.9), record.is_fresh(NOW + 100)) == (True, False)
+    assert (record.is_usable(NOW + 1_099.9), record.is_usable(NOW + 1_100)) == (True, False)
+    assert (record.ttl_left(NOW + 137), record.age(NOW + 137), record.age(NOW - 5)) == (-37, 137, 0)

@@ -1,0 +1,284 @@
+"""The SQLite store: what survives, what leaves for room, how it writes, and what processes share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import sqlite3
+from contextlib import closing
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from app.cache.sqlite import SqliteStore
+from app.cache.sqlite_writer import GATHER, MOST_PENDING, BatchWriter, Change
+from app.errors import StoreError
+from tests.cache.entries import entry
+from tests.cache.sqlite_stores import NEVER, fill, keys, opened
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+#: How long a child process may take before a test gives up, in seconds.
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite3"
+
+
+# --- What survives -----------------------------------------------------------------------------------------------
+
+
+async def test_entries_survive_a_restart(path: Path, clock: Clock) -> None:
+    await fill(path, clock)
+    async with opened(path, clock) as store:
+        assert await keys(store) == ["10.1000/00000", "10.1000/00001", "10.1000/00002"]
+
+
+def write_until_killed(path: Path, pipe: Connection) -> None:
+    async def write() -> None:
+        store = SqliteStore(path, clock=Clock(), max_bytes=100_000_000, gather=NEVER)
+        for n in range(1_000):
+            await store.put(entry(f"10.1000/{n:04}"))
+        await store.flush()
+        await store.put(entry("10.1000/LATE"))
+        pipe.send("flushed")
+        pipe.recv()
+
+    asyncio.run(write())
+
+
+async def test_a_killed_process_loses_nothing_that_was_flushed(path: Path, clock: Clock) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    child = spawn.Process(target=write_until_killed, args=(path, theirs))
+    child.start()
+    assert ours.poll(PATIENCE), "the child process did not write its entries"
+    assert ours.recv() == "flushed"
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    child.join(PATIENCE)
+    async with opened(path, clock) as store:
+        assert len(await keys(store)) == 1_000
+        assert (await store.stats()).entries == 1_000
+
+
+def test_a_write_that_nobody_flushes_is_written_all_the_same() -> None:
+    written = Event()
+    writer = BatchWriter(lambda changes, used: written.set(), gather=0.01)
+    writer.submit(Change("10.1000/182", entry(), False))
+    assert written.wait(PATIENCE)
+    writer.close()
+    assert GATHER < 1.0  # what a killed process may lose, in seconds
+
+
+# --- Room --------------------------------------------------------------------------------------------------------
+
+
+async def room_for(number: int, path: Path, clock: Clock) -> int:
+    """The `max_bytes` that holds so many entries of these tests."""
+    aside = path.with_name("measure.sqlite3")
+    async with opened(aside, clock) as store:
+        await store.put(entry("10.1000/00000"))
+        await store.flush()
+        return number * (await store.stats()).bytes
+
+
+async def test_the_least_recently_used_leave_first(path: Path, clock: Clock) -> None:
+    async with opened(path, clock, await room_for(3, path, clock)) as store:
+        for n in range(3):
+            await store.put(entry(f"10.1000/{n:05}"))
+            await store.flush()
+            clock.advance(1)
+        clock.advance(7_200)
+        await store.get("10.1000/00000")  # used again, hours later
+        await store.put(entry("10.1000/00003"))
+        assert await keys(store) == ["10.1000/00000", "10.1000/00002", "10.1000/00003"]
+        assert (await store.stats()).entries == 3
+
+
+async def test_what_is_past_its_hard_expiry_leaves_before_all_others(path: Path, clock: Clock) -> None:
+    async with opened(path, clock, await room_for(3, path, clock)) as store:
+        await store.put(entry("10.1000/00000"))
+        await store.put(entry("10.1000/00001"))
+        await store.flush()
+        clock.advance(1)
+        await store.put(entry("10.1000/ENDS1", ttl=10, grace=10))  # the most recently used
+        await store.flush()
+        clock.advance(60)
+        await store.put(entry("10.1000/00002"))
+        assert await keys(store) == ["10.1000/00000", "10.1000/00001", "10.1000/00002"]
+        assert (await store.stats()).entries == 3
+
+
+async def test_a_smaller_bound_is_reached_while_writing(path: Path, clock: Clock) -> None:
+    await fill(path, clock, 500)
+    bound = await room_for(100, path, clock)
+    async with opened(path, clock, bound) as store:
+        await store.put(entry("10.1000/LATER"))
+        await store.flush()
+        stats = await store.stats()
+        assert (stats.entries, stats.bytes <= bound) == (100, True)
+
+
+async def test_the_totals_follow_every_put_replacement_and_deletion(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as store:
+        await store.put(entry("10.1000/1"))
+        await store.flush()
+        one = (await store.stats()).bytes
+        await store.put(entry("10.1000/1", url="http://www.doi.org/hb.html" + 100 * "x"))
+        await store.flush()
+        assert (await store.stats()).bytes == one + 100
+        await store.put(entry("10.1000/2"))
+        await store.delete("10.1000/1")
+        await store.flush()
+        stats = await store.stats()
+        assert (stats.entries, stats.bytes) == (1, one)
+
+
+# --- The writer --------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_queue_drops_the_newest_write_and_counts_it(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as store:
+        with sqlite3.connect(path, isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")  # the writer cannot write
+            dropped = 0
+            for n in range(3 * MOST_PENDING):
+                try:
+                    await store.put(entry(f"10.1000/{n}"))
+                except StoreError:
+                    dropped += 1
+            other.execute("COMMIT")
+        other.close()
+        await store.flush()
+        stats = await store.stats()
+        assert dropped >= MOST_PENDING
+        assert stats.entries == 3 * MOST_PENDING - dropped
+        assert f"{dropped} writes dropped" in stats.detail
+        assert await store.delete("10.1000/0") is True
+
+
+async def test_a_failed_batch_is_told_and_the_next_one_is_written(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("ALTER TABLE entries RENAME TO hidden")
+            await store.put(entry("10.1000/1"))
+            with pytest.raises(StoreError):
+                await store.flush()
+            assert "no such table" in (await store.stats()).detail
+            assert not (await store.stats()).healthy
+            other.execute("ALTER TABLE hidden RENAME TO entries")
+        await store.put(entry("10.1000/2"))
+        await store.flush()
+        assert await store.get("10.1000/1") is None
+        assert await store.get("10.1000/2") is not None
+        assert (await store.stats()).healthy
+
+
+async def test_a_key_that_is_no_unicode_spoils_no_batch(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as store:
+        await store.put(entry("10.1000/1"))
+        with pytest.raises(StoreError):
+            await store.put(entry("10.1000/\ud800"))
+        with pytest.raises(StoreError):
+            await store.get("10.1000/\ud800")
+        await store.flush()
+        assert await store.get("10.1000/1") is not None
+
+
+async def test_a_flush_that_nobody_waits_for_any_more_harms_nothing(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as store:
+        await store.put(entry())
+        waiting = asyncio.ensure_future(store.flush())
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+        await store.flush()
+        assert await store.get("10.1000/182") == entry()
+
+
+# --- Several processes -------------------------------------------------------------------------------------------
+
+
+def compete(path: Path, name: str, pipe: Connection) -> None:
+    """One worker process: asks for leases and tokens when told to, and says what it got."""
+
+    async def work() -> None:
+        store = SqliteStore(path, clock=Clock(), max_bytes=100_000_000)
+        pipe.send("ready")
+        pipe.recv()
+        leases = [await store.lease(f"10.1000/{n % 2}", f"{name} {n}", 20) for n in range(50)]
+        tokens = [await store.take("upstream", 0.001, 30) for _ in range(50)]
+        for n in range(200):
+            await store.put(entry(f"10.1000/{name}{n}"))
+        await store.flush()
+        pipe.send((leases.count(True), tokens.count(0.0)))
+        pipe.recv()
+        pipe.send(len(await keys(store)))
+        await store.close()
+
+    asyncio.run(work())
+
+
+def test_two_processes_share_leases_tokens_and_entries(path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    workers = []
+    for name in ("A", "B"):
+        ours, theirs = spawn.Pipe()
+        process = spawn.Process(target=compete, args=(path, name, theirs))
+        process.start()
+        workers.append((process, ours))
+
+    def heard(pipe: Connection) -> Any:
+        assert pipe.poll(PATIENCE), "a worker process says nothing"
+        return pipe.recv()
+
+    def told(word: str) -> list[Any]:
+        for _, pipe in workers:
+            pipe.send(word)
+        return [heard(pipe) for _, pipe in workers]
+
+    try:
+        assert [heard(pipe) for _, pipe in workers] == ["ready", "ready"]
+        got = told("compete")
+        assert sum(leases for leases, _ in got) == 2
+        assert sum(tokens for _, tokens in got) == 30
+        assert told("count") == [400, 400]
+    finally:
+        for process, _ in workers:
+            process.join(PATIENCE)
+
+
+async def test_tokens_come_back_at_the_rate_and_no_faster(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as here, opened(path, clock) as there:
+        given_out = 0
+        for _ in range(100):
+            clock.advance(0.1)
+            given_out += (await here.take("upstream", 2, 5) == 0.0) + (await there.take("upstream", 2, 5) == 0.0)
+        assert given_out == 5 + 20 - 1  # the bucket starts to gain with the first token
+
+
+async def test_a_lease_ends_by_itself(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as here, opened(path, clock) as there:
+        assert await here.lease("10.1000/182", "here", 20)
+        clock.advance(19)
+        assert not await there.lease("10.1000/182", "there", 20)
+        clock.advance(1)
+        assert await there.lease("10.1000/182", "there", 20)
+
+
+async def test_a_damaged_coordination_file_is_replaced(path: Path, clock: Clock) -> None:
+    await fill(path, clock)
+    path.with_name("store.sqlite3.coordination").write_bytes(b"this is no database " * 1_000)
+    async with opened(path, clock) as store:
+        assert await store.lease("10.1000/182", "here", 20)
+        assert len(await keys(store)) == 3

@@ -1,0 +1,144 @@
+"""A SQLite file that cannot be used: set aside, left alone or refused, with one clear line."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.cache.sqlite import SqliteStore
+from app.cache.sqlite_file import SCHEMA_VERSION
+from app.errors import StoreError
+from tests.cache.entries import entry
+from tests.cache.sqlite_stores import fill, keys, opened
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite3"
+
+
+def set_aside(path: Path) -> list[str]:
+    return sorted(found.name for found in path.parent.glob("*.corrupt-*") if not found.name.endswith(("-wal", "-shm")))
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"this is no database " * 1_000)
+
+
+def cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def overwrite_the_middle(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2 // 4096 * 4096)
+        file.write(b"\xff" * 8192)
+
+
+def drop_a_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE totals")
+
+
+def make_newer(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+
+
+@pytest.mark.parametrize("harm", [garble, cut, overwrite_the_middle, drop_a_table, make_newer])
+async def test_an_unusable_file_is_set_aside_and_a_fresh_one_started(
+    harm: Callable[[Path], None], path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(path, clock, 500)
+    harm(path)
+    damaged = path.read_bytes()
+    with caplog.at_level(logging.WARNING):
+        async with opened(path, clock) as store:
+            assert await keys(store) == []
+            await store.put(entry())
+            await store.flush()
+            assert await store.get("10.1000/182") == entry()
+    assert set_aside(path) == ["store.sqlite3.corrupt-20231114T221320Z"]
+    assert path.with_name(set_aside(path)[0]).stat().st_size == len(damaged)
+    assert len(caplog.records) == 1
+    assert "store.sqlite3.corrupt-20231114T221320Z" in caplog.text
+
+
+async def test_two_files_set_aside_within_a_second_are_both_kept(path: Path, clock: Clock) -> None:
+    for _ in range(2):
+        garble(path)
+        async with opened(path, clock):
+            pass
+    assert set_aside(path) == [
+        "store.sqlite3.corrupt-20231114T221320Z",
+        "store.sqlite3.corrupt-20231114T221320Z-1",
+    ]
+
+
+async def test_damage_met_while_reading_is_an_error_and_the_file_is_set_aside_next_time(
+    path: Path, clock: Clock
+) -> None:
+    await fill(path, clock, 500)
+    async with opened(path, clock) as store:
+        with path.open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xff" * (path.stat().st_size - 4096))
+        with pytest.raises(StoreError):
+            await store.get("10.1000/00250")
+    path.with_name("store.sqlite3-wal").unlink(missing_ok=True)
+    async with opened(path, clock) as store:
+        assert await keys(store) == []
+    assert len(set_aside(path)) == 1
+    async with opened(path, clock) as store:
+        await store.put(entry())
+    assert len(set_aside(path)) == 1
+
+
+async def test_a_damaged_entry_is_an_error_until_it_is_put_again(path: Path, clock: Clock) -> None:
+    async with opened(path, clock) as store:
+        await store.put(entry())
+        await store.flush()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("UPDATE entries SET data = substr(data, 1, 50)")
+        with pytest.raises(StoreError, match="damaged"):
+            await store.get("10.1000/182")
+        stats = await store.stats()
+        assert (stats.healthy, "1 reads failed" in stats.detail) == (False, True)
+        assert await keys(store) == []
+        await store.put(entry())
+        await store.flush()
+        assert await store.get("10.1000/182") == entry()
+
+
+async def test_a_database_of_another_program_is_left_alone(path: Path, clock: Clock) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE loans (book TEXT)")
+    with pytest.raises(StoreError, match="another program"):
+        SqliteStore(path, clock=clock, max_bytes=1_000)
+    assert set_aside(path) == []
+
+
+async def test_an_empty_file_becomes_a_store(path: Path, clock: Clock) -> None:
+    path.touch()
+    await fill(path, clock)
+    assert set_aside(path) == []
+
+
+async def test_missing_folders_are_made(tmp_path: Path, clock: Clock) -> None:
+    await fill(tmp_path / "var" / "cache" / "store.sqlite3", clock)
+
+
+async def test_a_path_that_cannot_be_written_is_one_clear_error(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "store.sqlite3", tmp_path):
+        with pytest.raises(StoreError, match="cannot be opened for writing"):
+            SqliteStore(path, clock=clock, max_bytes=1_000)

@@ -1,0 +1,255 @@
+"""Both tiers together: what is asked where, what others announce, and that no failure of the store gets through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.cache.entry import Entry
+from app.cache.memory import MemoryStore
+from app.cache.sqlite import SqliteStore
+from app.cache.store import MOST_ANNOUNCEMENTS, Changes, Store, StoreStats
+from app.cache.tiered import TieredStore
+from app.errors import StoreError
+from tests.cache.entries import NOW, entry, missing
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+def tier(store: Store | None, clock: Clock) -> TieredStore:
+    return TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock)
+
+
+@pytest.fixture
+def shared(clock: Clock) -> MemoryStore:
+    """A store that several tiers share."""
+    return MemoryStore(10_000_000, clock=clock)
+
+
+async def test_what_was_put_is_in_memory_and_in_the_store(shared: MemoryStore, clock: Clock) -> None:
+    cache = tier(shared, clock)
+    await cache.put(entry())
+    assert cache.peek("10.1000/182") == entry()
+    assert shared.peek("10.1000/182") == entry()
+
+
+async def test_what_is_in_the_store_is_kept_in_memory_when_it_is_asked_for(shared: MemoryStore, clock: Clock) -> None:
+    await shared.put(entry())
+    cache = tier(shared, clock)
+    assert cache.peek("10.1000/182") is None
+    assert await cache.get("10.1000/182") == entry()
+    assert cache.peek("10.1000/182") == entry()
+    await cache.get("10.1000/182")
+    await cache.get("10.1000/1")
+    counters = cache.counters
+    assert (counters.hits_store, counters.hits_memory, counters.misses) == (1, 1, 1)
+
+
+async def test_a_stale_entry_in_memory_gives_way_to_one_that_another_process_renewed(
+    shared: MemoryStore, clock: Clock
+) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    await here.put(entry(ttl=60))
+    await there.get("10.1000/182")
+    clock.advance(100)
+    renewed = entry(ttl=60, fetched_at=clock())
+    await here.put(renewed)
+    assert await there.get("10.1000/182") == renewed
+
+
+async def test_a_stale_entry_that_the_store_lost_is_still_there_to_be_served(shared: MemoryStore, clock: Clock) -> None:
+    cache = tier(shared, clock)
+    await cache.put(entry(ttl=60))
+    shared.clear()
+    clock.advance(100)
+    assert await cache.get("10.1000/182") == entry(ttl=60)
+
+
+async def test_reread_finds_what_another_process_has_just_put(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    await there.put(entry())
+    renewed = entry(fetched_at=NOW + 5)
+    await here.put(renewed)
+    assert await there.get("10.1000/182") == entry()
+    assert await there.reread("10.1000/182") == renewed
+    assert there.peek("10.1000/182") == renewed
+
+
+async def test_an_import_never_replaces_a_newer_record(shared: MemoryStore, clock: Clock) -> None:
+    cache = tier(shared, clock)
+    assert await cache.put_newer(entry(fetched_at=NOW - 10)) is True
+    assert await cache.put_newer(entry(fetched_at=NOW - 10)) is False
+    assert await cache.put_newer(entry(fetched_at=NOW - 20)) is False
+    assert await cache.put_newer(entry(fetched_at=NOW)) is True
+    assert await cache.get("10.1000/182") == entry(fetched_at=NOW)
+
+
+async def test_others_forget_what_is_announced_and_keep_the_rest(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    for cache in (here, there):
+        await cache.forget_announced()
+    for key in ("10.1000/PURGED", "10.1000/GONE", "10.1000/KEPT"):
+        await here.put(entry(key))
+        await there.get(key)
+    await here.delete("10.1000/PURGED")
+    await here.put(missing("10.1000/GONE"), announce=True)
+    await there.forget_announced()
+    assert await there.get("10.1000/PURGED") is None
+    assert await there.get("10.1000/GONE") == missing("10.1000/GONE")
+    assert there.peek("10.1000/KEPT") == entry("10.1000/KEPT")
+    assert there.counters.forgotten == 2
+
+
+async def test_who_missed_too_many_announcements_forgets_everything(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    await there.forget_announced()
+    await there.put(entry())
+    for n in range(MOST_ANNOUNCEMENTS + 1):
+        await here.delete(f"10.1000/{n}")
+    await there.forget_announced()
+    assert there.memory.entries == 0
+    assert there.counters.overruns == 1
+
+
+async def test_watch_listens_until_it_is_cancelled(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    await there.forget_announced()
+    await there.put(entry())
+    await here.delete("10.1000/182")
+    watching = asyncio.ensure_future(there.watch(interval=0))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert there.peek("10.1000/182") is None
+    assert not watching.done()
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+
+
+async def test_a_purged_prefix_is_gone_and_its_neighbours_stay(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    await there.forget_announced()
+    for key in ("10.1000/1", "10.1000/2", "10.10001/1", "10.1000.10/1"):
+        await here.put(entry(key))
+        await there.get(key)
+    here.memory.drop("10.1000/1")
+    assert await here.clear_prefix("10.1000") == 2
+    await there.forget_announced()
+    for cache in (here, there):
+        assert [e.key async for e in cache.scan()] == ["10.1000.10/1", "10.10001/1"]
+        assert await cache.get("10.1000/1") is None
+        assert await cache.get("10.1000/2") is None
+
+
+async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(tmp_path: Path, clock: Clock) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000_000)
+    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock)
+    for n in range(9_000):
+        await cache.put(entry(f"10.1000/{n}"))
+        if n % 1_000 == 0:
+            await cache.flush()
+    assert await cache.clear_prefix("10.1000/") == 9_000
+    assert (await store.stats()).entries == 0
+    assert cache.counters.store_errors == 0
+    await cache.close()
+
+
+async def test_without_a_store_memory_is_all_there_is(clock: Clock) -> None:
+    cache = tier(None, clock)
+    await cache.put(entry())
+    await cache.forget_announced()
+    await cache.flush()
+    assert await cache.get("10.1000/182") == await cache.reread("10.1000/182") == entry()
+    assert await cache.lease("10.1000/182", "here", 20) is True
+    assert await cache.lease("10.1000/182", "there", 20) is False
+    await cache.release("10.1000/182", "here")
+    assert await cache.lease("10.1000/182", "there", 20) is True
+    assert await cache.take("upstream", 1, 1) == 0.0
+    await cache.back_off("upstream", 30)
+    assert await cache.take("upstream", 1, 1) == 30.0
+    stats = await cache.stats()
+    assert (stats.memory_entries, stats.store, stats.healthy) == (1, None, True)
+    assert await cache.delete("10.1000/182") is True
+    assert await cache.delete("10.1000/182") is False
+
+
+class BrokenStore:
+    """A store that fails at everything."""
+
+    async def get(self, key: str) -> Entry | None:
+        raise StoreError
+
+    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+        raise StoreError
+
+    async def delete(self, key: str) -> bool:
+        raise StoreError
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        raise StoreError
+        yield
+
+    async def changes(self, cursor: str | None) -> Changes:
+        raise StoreError
+
+    async def lease(self, key: str, owner: str, seconds: float) -> bool:
+        raise StoreError
+
+    async def release(self, key: str, owner: str) -> None:
+        raise StoreError
+
+    async def take(self, bucket: str, rate: float, burst: float) -> float:
+        raise StoreError
+
+    async def back_off(self, bucket: str, seconds: float) -> None:
+        raise StoreError
+
+    async def stats(self) -> StoreStats:
+        raise StoreError
+
+    async def flush(self) -> None:
+        raise StoreError
+
+    async def close(self) -> None:
+        raise StoreError
+
+
+class Told:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.operations: list[str] = []
+
+    def store_failed(self, operation: str) -> None:
+        self.operations.append(operation)
+
+
+async def test_a_store_that_fails_at_everything_stops_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), BrokenStore(), clock=clock, observer=told)
+    for _ in range(3):
+        await cache.put(entry())
+    assert await cache.get("10.1000/182") == entry()
+    assert await cache.get("10.1000/1") is None
+    assert await cache.reread("10.1000/182") == entry()
+    assert await cache.lease("10.1000/182", "here", 20) is True
+    await cache.release("10.1000/182", "here")
+    assert await cache.lease("10.1000/182", "there", 20) is True
+    assert await cache.take("upstream", 1, 1) == 0.0
+    await cache.back_off("upstream", 30)
+    assert await cache.take("upstream", 1, 1) == 30.0
+    assert [e async for e in cache.scan()] == []
+    assert await cache.clear_prefix("10.1000") == 1
+    assert await cache.delete("10.1000/182") is False
+    await cache.forget_announced()
+    assert (await cache.stats()).healthy is False
+    await cache.close()
+    assert cache.counters.store_errors == len(told.operations)
+    assert set(told.operations) == {
+        "put", "get", "lease", "release", "take", "back_off", "scan", "delete", "flush", "changes", "stats", "close",
+    }  # fmt: skip
+    assert caplog.text.count("The store failed at put") == 1

@@ -1,0 +1,136 @@
+"""The shared store against a real server: its clock, its outages, and what it holds of ours."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from redis.asyncio import Redis
+
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.cache.valkey import KEY_PREFIX, ValkeyStore
+from app.errors import StoreError
+from tests.cache.entries import entry
+from tests.cache.valkey_server import free_port, start_valkey
+from tests.clock import Clock
+
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+
+#: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
+PATIENCE = 5.0
+
+
+async def test_every_key_on_the_server_has_our_prefix_and_an_end(valkey_url: str, clock: Clock) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    await server.flushdb()
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    await store.put(entry(ttl=60, grace=40), announce=True)
+    await store.lease("10.1000/182", "here", 20)
+    await store.take("upstream", 2, 5)
+    await store.back_off("other", 30)
+    names = {str(name, "utf-8") for name in await server.keys() if isinstance(name, bytes)}
+    left = {name: await server.ttl(name) for name in names}
+    await store.close()
+    await server.aclose()
+    assert len(names) == 5
+    assert all(name.startswith(KEY_PREFIX) for name in names)
+    assert 90 < left.pop(f"{KEY_PREFIX}entry:10.1000/182") <= 100
+    assert left.pop(f"{KEY_PREFIX}announcements") == -1  # bounded by number instead
+    assert all(0 < seconds <= 100 for seconds in left.values())
+
+
+async def test_an_entry_past_its_hard_expiry_is_not_sent(valkey_url: str, clock: Clock) -> None:
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    await store.put(entry("10.1000/OVER", ttl=-20, grace=10))
+    assert await store.get("10.1000/OVER") is None
+    await store.close()
+
+
+async def test_foreign_bytes_under_our_key_are_a_store_error(valkey_url: str, clock: Clock) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    await server.set(f"{KEY_PREFIX}entry:10.1000/FOREIGN", b"pickled")
+    await server.aclose()
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError):
+        await store.get("10.1000/FOREIGN")
+    assert [found async for found in store.scan("10.1000/FOREIGN")] == []
+    assert await store.delete("10.1000/FOREIGN")
+    await store.close()
+
+
+async def test_a_key_that_is_no_unicode_is_an_error_and_no_outage(valkey_url: str, clock: Clock) -> None:
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError):
+        await store.get("10.1000/\ud800")
+    assert await store.get("10.1000/NONE") is None
+    await store.close()
+
+
+async def test_a_server_that_is_not_there_is_left_alone_for_a_moment(clock: Clock) -> None:
+    store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, pause=1.0)
+    with pytest.raises(StoreError, match="failed: "):
+        await store.get("10.1000/182")
+    with pytest.raises(StoreError, match="failed a moment ago"):
+        await store.get("10.1000/182")
+    assert (await store.stats()).healthy is False
+    clock.advance(1.0)
+    with pytest.raises(StoreError, match="failed: "):
+        await store.get("10.1000/182")
+    await store.close()
+
+
+async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        store = ValkeyStore(f"valkey://127.0.0.1:{silent.getsockname()[1]}/0", clock=clock, timeout=0.01)
+        with pytest.raises(StoreError, match="failed: "):
+            await store.get("10.1000/182")
+        assert [found async for found in TieredStore(MemoryStore(0, clock=clock), store, clock=clock).scan()] == []
+        await store.close()
+
+
+async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: Clock) -> None:
+    server = start_valkey()
+    port = server.port
+    store = ValkeyStore(f"redis://127.0.0.1:{port}/0", clock=clock, timeout=PATIENCE)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock)
+    await cache.put(entry("10.1000/KEPT"))
+    cache.memory.clear()
+    server.terminate()
+
+    assert await cache.get("10.1000/KEPT") is None
+    await cache.put(entry("10.1000/MEANWHILE"))
+    assert await cache.get("10.1000/MEANWHILE") == entry("10.1000/MEANWHILE")
+    assert await cache.lease("10.1000/182", "here", 20) is True
+    assert await cache.lease("10.1000/182", "there", 20) is False
+    assert await cache.take("upstream", 1, 1) == 0.0
+    assert await cache.take("upstream", 1, 1) == 1.0
+    stats = await cache.stats()
+    assert stats.store is not None
+    assert stats.healthy is False
+    assert (stats.counters.misses, stats.counters.lease_fallbacks, stats.counters.budget_fallbacks) == (1, 2, 2)
+    assert stats.counters.store_errors >= 5
+
+    server.start()
+    clock.advance(1.0)
+    await cache.put(entry("10.1000/AFTER"))
+    cache.memory.clear()
+    assert await cache.get("10.1000/AFTER") == entry("10.1000/AFTER")
+    assert (await cache.stats()).healthy is True
+    await cache.close()
+    server.stop()
+
+
+async def test_a_server_that_lost_its_data_makes_no_one_forget_what_is_in_memory(clock: Clock, valkey_url: str) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    await store.delete("10.1000/BEFORE")
+    cursor = (await store.changes(None)).cursor
+    await server.flushdb()
+    await store.delete("10.1000/AFTER")
+    heard = await store.changes(cursor)
+    assert (heard.keys, heard.overrun) == (("10.1000/AFTER",), False)
+    await store.close()
+    await server.aclose()

@@ -1,0 +1,111 @@
+"""The bytes of an entry: what goes in comes out, and damage is noticed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.cache.entry import Entry
+from app.cache.wire import FOREVER, InvalidBundleLine, from_line, pack, to_line, unpack
+from app.errors import StoreError
+from app.handle.answer import Answer, ResponseCode
+from tests.cache.entries import NOW, entry, missing, values
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
+times = st.floats(min_value=0, max_value=4e9)
+answers = st.builds(Answer, st.just(ResponseCode.SUCCESS), st.builds(values, texts)) | st.sampled_from(
+    [Answer(ResponseCode.HANDLE_NOT_FOUND), Answer(ResponseCode.VALUES_NOT_FOUND)]
+)
+entries = st.builds(Entry, texts.map(lambda t: "10.1000/" + t).map(str.upper), answers, times, times, times)
+
+
+@given(entries)
+def test_what_is_packed_is_unpacked_exactly(packed: Entry) -> None:
+    assert unpack(packed.key, pack(packed)) == packed
+
+
+@given(st.integers(min_value=0), st.integers(min_value=0, max_value=7))
+def test_a_flipped_bit_is_noticed(place: int, bit: int) -> None:
+    data = bytearray(pack(entry()))
+    data[place % len(data)] ^= 1 << bit
+    with pytest.raises(StoreError):
+        unpack("10.1000/182", bytes(data))
+
+
+@given(st.binary(max_size=200))
+def test_bytes_of_any_other_kind_are_no_entry(data: bytes) -> None:
+    with pytest.raises(StoreError):
+        unpack("10.1000/182", data)
+
+
+@pytest.mark.parametrize("length", range(0, 60, 7))
+def test_a_cut_off_entry_is_noticed(length: int) -> None:
+    with pytest.raises(StoreError):
+        unpack("10.1000/182", pack(entry())[:length])
+
+
+@given(entries)
+def test_what_is_written_as_a_line_is_read_again(written: Entry) -> None:
+    line = to_line(written)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    read = from_line(line)
+    assert (read.answer, read.key.upper()) == (written.answer, written.key.upper())
+    assert read.fetched_at == pytest.approx(written.fetched_at, abs=1e-6)
+    assert read.fresh_until == pytest.approx(written.fresh_until, abs=1e-6)
+    assert read.stale_until == pytest.approx(written.stale_until, abs=1e-6)
+
+
+def test_a_line_names_its_members_as_the_handle_api_does() -> None:
+    assert json.loads(to_line(missing("10.1000/X"))) == {
+        "handle": "10.1000/X",
+        "responseCode": 100,
+        "values": [],
+        "fetched": "2023-11-14T22:13:20Z",
+        "fresh_until": "2023-11-14T22:14:20Z",
+        "stale_until": "2023-11-14T22:14:20Z",
+    }
+
+
+def test_a_line_written_by_hand_is_expired_and_usable_for_ever() -> None:
+    line = b'{"handle": "10.1000/abc", "values": [ {"index": 1, "type": "URL", "data": "http://www.doi.org/"} ]}'
+    read = from_line(line, expired_at=NOW)
+    compact = b'[{"index":1,"type":"URL","data":"http://www.doi.org/"}]'
+    assert read == Entry("10.1000/ABC", Answer(ResponseCode.SUCCESS, compact), NOW, NOW, FOREVER)
+    assert not read.is_fresh(NOW)
+    assert read.is_usable(NOW + 1e9)
+    assert from_line(line).fetched_at == 0.0
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[]", "not JSON"),
+        (b'{"values":[]}', "handle"),
+        (b'{"handle":"","values":[]}', "name"),
+        (b'{"handle":"10.1/a\\u0000","values":[]}', "code point|U\\+0000"),
+        (b'{"handle":"10.1/a"}', "no values"),
+        (b'{"handle":"10.1/a","responseCode":2}', "response code 2"),
+        (b'{"handle":"10.1/a","values":{}}', "values"),
+        (b'{"handle":"10.1/a","values":[{"index":1}]}', "type"),
+        (b'{"handle":"10.1/a","values":[],"fetched":"soon"}', "fetched 'soon'"),
+        (b'{"handle":"10.1/a","values":[],"stale_until":7}', "stale_until"),
+        (b'{"handle":"10.1/\xff","values":[]}', "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_a_line_that_is_no_record_says_why(line: bytes, reason: str) -> None:
+    with pytest.raises(InvalidBundleLine, match=reason):
+        from_line(line)
+
+
+@given(st.binary(max_size=100) | st.text(max_size=100).map(lambda text: json.dumps({"handle": text}).encode()))
+def test_reading_a_line_raises_nothing_else(line: bytes) -> None:
+    with contextlib.suppress(InvalidBundleLine):
+        from_line(line)

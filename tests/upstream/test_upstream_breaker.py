@@ -1,0 +1,86 @@
+"""The circuit breaker."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.upstream.breaker import Breaker, BreakerState
+
+
+def opened(at: float = 0.0) -> Breaker:
+    breaker = Breaker(failures=1, cooldown=10)
+    breaker.failed(at)
+    return breaker
+
+
+def test_it_opens_after_so_many_failures_in_a_row() -> None:
+    breaker = Breaker(failures=3, cooldown=10)
+    for _ in range(2):
+        breaker.failed(0)
+        assert breaker.allow(0)
+    breaker.failed(0)
+    assert breaker.state is BreakerState.OPEN
+    assert not breaker.allow(9.9)
+
+
+def test_an_answer_in_between_starts_the_count_again() -> None:
+    breaker = Breaker(failures=2, cooldown=10)
+    breaker.failed(0)
+    breaker.succeeded(0)
+    breaker.failed(0)
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_after_the_cooldown_one_question_is_let_through() -> None:
+    breaker = opened()
+    assert [breaker.allow(10), breaker.allow(10), breaker.allow(11)] == [True, False, False]
+    assert breaker.state is BreakerState.HALF_OPEN
+
+
+def test_the_probe_closes_it_by_an_answer() -> None:
+    breaker = opened()
+    breaker.allow(10)
+    breaker.succeeded(11)
+    assert breaker.state is BreakerState.CLOSED
+    assert breaker.retry_after(11) == 0
+
+
+def test_the_probe_opens_it_again_by_a_failure() -> None:
+    breaker = opened()
+    breaker.allow(10)
+    breaker.failed(12)
+    assert breaker.state is BreakerState.OPEN
+    assert breaker.retry_after(12) == 10
+
+
+def test_a_probe_that_never_reports_loses_its_place_after_the_cooldown() -> None:
+    breaker = opened()
+    breaker.allow(10)
+    assert [breaker.allow(19.9), breaker.allow(20), breaker.allow(20)] == [False, True, False]
+
+
+def test_failures_that_arrive_late_do_not_prolong_it() -> None:
+    breaker = opened()
+    breaker.failed(9)
+    assert breaker.allow(10)
+
+
+def test_an_answer_that_arrives_late_closes_it() -> None:
+    breaker = opened()
+    breaker.succeeded(1)
+    assert breaker.allow(1)
+
+
+def test_after_it_closed_it_takes_all_failures_to_open_again() -> None:
+    breaker = Breaker(failures=2, cooldown=10)
+    breaker.failed(0)
+    breaker.failed(0)
+    breaker.allow(10)
+    breaker.succeeded(10)
+    breaker.failed(11)
+    assert breaker.state is BreakerState.CLOSED
+
+
+@pytest.mark.parametrize(("now", "seconds"), [(0, 10), (4, 6), (10, 0), (99, 0)])
+def test_it_says_when_asking_makes_sense(now: float, seconds: float) -> None:
+    assert opened().retry_after(now) == seconds

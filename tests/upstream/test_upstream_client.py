@@ -1,0 +1,429 @@
+"""The client against the fake upstream: what it sends, what it takes for an answer, and that it never lies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from app.doi.name import HandleName
+from app.errors import (
+    ConfigurationError,
+    CouldNotVerify,
+    InvalidAnswer,
+    RequestTooLarge,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.handle.answer import Answer, ResponseCode
+from app.upstream.client import MOST_AGENCY_NAMES, HandleApi
+from app.upstream.source import Question
+from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.upstream.faults import FAULTS
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.1234/Name"
+NOW = 1_800_000_000.0
+#: Seconds; long enough for loopback, short enough to wait for.
+SHORT = 0.05
+
+
+@pytest.fixture(autouse=True)
+def no_egress_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[FakeUpstream]:
+    async with FakeUpstream() as fake:
+        fake.put(NAME, url="https://target.example/")
+        yield fake
+
+
+@asynccontextmanager
+async def api_of(base_url: str, **options: Any) -> AsyncIterator[HandleApi]:
+    api = HandleApi(base_url, user_agent="doi-proxy/1.0", clock=lambda: NOW, **options)
+    try:
+        yield api
+    finally:
+        await api.aclose()
+
+
+async def ask(base_url: str, name: str = NAME, **options: Any) -> Answer:
+    async with api_of(base_url, **options) as api:
+        return await api.ask(Question(HandleName(name)))
+
+
+async def test_a_record_is_read(upstream: FakeUpstream) -> None:
+    answer = await ask(upstream.url)
+    assert answer.code is ResponseCode.SUCCESS
+    assert b'"value":"https://target.example/"' in answer.values
+
+
+async def test_the_name_is_asked_as_it_is_spelled(upstream: FakeUpstream) -> None:
+    assert (await ask(upstream.url, "10.1234/nAmE")).code is ResponseCode.SUCCESS
+    assert upstream.targets[-1] == "/api/handles/10.1234/nAmE"
+
+
+async def test_not_found_and_no_values_are_answers(upstream: FakeUpstream) -> None:
+    upstream.put("10.1234/empty", values=[])
+    assert (await ask(upstream.url, "10.1234/unknown")).code is ResponseCode.HANDLE_NOT_FOUND
+    assert (await ask(upstream.url, "10.1234/empty")).code is ResponseCode.VALUES_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "name", ["10.1000/a/b?c#d%2F ä", "10.1000/.", "10.1000/..", "/10.1000/182", "10.5517", "0.NA/10.1"]
+)
+async def test_odd_names_arrive_unharmed(upstream: FakeUpstream, name: str) -> None:
+    upstream.put(name, url="https://target.example/odd")
+    assert (await ask(upstream.url, name)).code is ResponseCode.SUCCESS
+    assert upstream.asked(name) == 1
+
+
+async def test_suffix_slashes_are_encoded_unless_told_otherwise(upstream: FakeUpstream) -> None:
+    await ask(upstream.url, "10.1234/a/b")
+    await ask(upstream.url, "10.1234/a/b", literal_slashes=True)
+    assert list(upstream.targets) == ["/api/handles/10.1234/a%2Fb", "/api/handles/10.1234/a/b"]
+
+
+async def test_auth_and_cert_are_passed_on(upstream: FakeUpstream) -> None:
+    async with api_of(upstream.url) as api:
+        await api.ask(Question(HandleName(NAME), authoritative=True, certified=True))
+    assert upstream.targets[-1] == "/api/handles/10.1234/Name?auth=true&cert=true"
+
+
+async def test_the_base_url_may_have_a_path(upstream: FakeUpstream) -> None:
+    assert (await ask(f"{upstream.url}/sub/path/")).code is ResponseCode.SUCCESS
+    assert upstream.targets[-1] == "/sub/path/api/handles/10.1234/Name"
+
+
+# What is sent
+
+
+async def test_nothing_is_sent_but_who_asks_and_what_is_taken(upstream: FakeUpstream) -> None:
+    await ask(upstream.url, contact="mailto:library@university.example")
+    assert upstream.last_headers == {
+        "host": upstream.url.removeprefix("http://"),
+        "user-agent": "doi-proxy/1.0 (+mailto:library@university.example)",
+        "accept": "application/json",
+        "accept-encoding": "gzip",
+        "connection": "keep-alive",
+    }
+
+
+async def test_cookies_are_not_kept(upstream: FakeUpstream) -> None:
+    upstream.fault(NAME, "cookie", count=1)
+    async with api_of(upstream.url) as api:
+        with pytest.raises(InvalidAnswer):
+            await api.ask(Question(HandleName(NAME)))
+        await api.ask(Question(HandleName(NAME)))
+    assert "cookie" not in upstream.last_headers
+
+
+async def test_a_connection_is_used_again(upstream: FakeUpstream) -> None:
+    async with api_of(upstream.url) as api:
+        for _ in range(5):
+            await api.ask(Question(HandleName(NAME)))
+    assert upstream.connections == 1
+
+
+async def test_no_name_is_logged(upstream: FakeUpstream, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    await ask(upstream.url)
+    assert "10.1234" not in caplog.text
+
+
+async def test_an_egress_proxy_is_used_where_the_environment_names_one(
+    upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", upstream.url)
+    assert (await ask("http://upstream.example")).code is ResponseCode.SUCCESS
+    assert upstream.targets[-1] == "http://upstream.example/api/handles/10.1234/Name"
+
+
+# What is no answer
+
+IMPATIENT = {"total_timeout": SHORT}
+FAILURES: list[tuple[str, dict[str, Any], dict[str, Any], type[CouldNotVerify], int]] = [
+    # fault, its options, the client's options, error, questions
+    ("status", {"status": 500}, {}, UpstreamRefused, 1),
+    ("status", {"status": 502}, {}, UpstreamRefused, 1),
+    ("status", {"status": 503, "retry_after": 1}, {}, UpstreamRefused, 1),
+    ("status", {"status": 429}, {}, UpstreamRefused, 1),
+    ("status", {"status": 403}, {}, UpstreamRefused, 1),
+    ("status", {"status": 404}, {}, InvalidAnswer, 1),
+    ("status", {"status": 401}, {}, InvalidAnswer, 1),
+    ("status", {"status": 300}, {}, InvalidAnswer, 1),
+    ("garbage", {}, {}, InvalidAnswer, 1),
+    ("html", {}, {}, InvalidAnswer, 1),
+    ("cookie", {}, {}, InvalidAnswer, 1),
+    ("empty", {}, {}, InvalidAnswer, 1),
+    ("wrong_name", {}, {}, InvalidAnswer, 1),
+    ("values_no_list", {}, {}, InvalidAnswer, 1),
+    ("deep", {}, {}, InvalidAnswer, 1),
+    ("huge", {}, {}, InvalidAnswer, 1),
+    ("bomb", {}, {}, InvalidAnswer, 1),
+    ("unknown_coding", {}, {}, InvalidAnswer, 1),
+    ("bad_gzip", {}, {}, InvalidAnswer, 1),
+    ("code_2", {}, {}, UpstreamRefused, 1),
+    ("redirect", {}, {}, UpstreamRefused, 4),
+    ("redirect", {"location": "http://127.0.0.1:1/elsewhere"}, {}, UpstreamRefused, 1),
+    ("redirect", {"location": "http://host:no-port/"}, {}, UpstreamUnreachable, 2),
+    ("truncate", {}, {}, UpstreamUnreachable, 2),
+    ("reset", {}, {}, UpstreamUnreachable, 2),
+    ("close", {}, {}, UpstreamUnreachable, 2),
+    ("not_http", {}, {}, UpstreamUnreachable, 2),
+    ("hang", {}, IMPATIENT, UpstreamTimeout, 1),
+    ("hang", {}, {"read_timeout": SHORT}, UpstreamTimeout, 1),
+    ("drip", {}, IMPATIENT, UpstreamTimeout, 1),
+    ("delay", {"seconds": 3600}, IMPATIENT, UpstreamTimeout, 1),
+]
+
+
+@pytest.mark.parametrize("name", [NAME, "10.1234/unknown"])
+@pytest.mark.parametrize(("fault", "how", "options", "error", "questions"), FAILURES)
+async def test_a_failure_is_told_as_what_it_is(
+    upstream: FakeUpstream,
+    fault: str,
+    how: dict[str, Any],
+    options: dict[str, Any],
+    error: type[CouldNotVerify],
+    questions: int,
+    name: str,
+) -> None:
+    upstream.fault(name, fault, **how)
+    with pytest.raises(CouldNotVerify) as failure:
+        await ask(upstream.url, name, **options)
+    assert type(failure.value) is error
+    assert failure.value.message
+    # A deadline so short may pass before the question arrives.
+    assert upstream.asked(name) in ((0, questions) if options else (questions,))
+
+
+def test_every_fault_is_tried() -> None:
+    assert {fault for fault, *_ in FAILURES} == set(FAULTS) - {"unavailable_but_known"}
+
+
+async def test_after_every_fault_the_same_client_still_gets_answers(upstream: FakeUpstream) -> None:
+    async with api_of(upstream.url) as api:
+        for fault, how, impatient, *_ in FAILURES:
+            if impatient:
+                continue
+            upstream.fault("10.1234/bad", fault, **how)
+            with pytest.raises(CouldNotVerify):
+                await api.ask(Question(HandleName("10.1234/bad")))
+            assert (await api.ask(Question(HandleName(NAME)))).code is ResponseCode.SUCCESS
+
+
+async def test_a_refusal_tells_its_status_and_when_to_come_back(upstream: FakeUpstream) -> None:
+    for retry_after, seconds in ((7, 7.0), (formatdate(NOW + 60, usegmt=True), 60.0), ("soon", None), (None, None)):
+        upstream.fault(NAME, "status", status=429, retry_after=retry_after)
+        with pytest.raises(UpstreamRefused) as refusal:
+            await ask(upstream.url)
+        assert (refusal.value.upstream_status, refusal.value.retry_after) == (429, seconds)
+
+
+async def test_response_code_2_keeps_the_http_status(upstream: FakeUpstream) -> None:
+    upstream.fault(NAME, "code_2")
+    with pytest.raises(UpstreamRefused, match="Cannot connect") as refusal:
+        await ask(upstream.url)
+    assert refusal.value.upstream_status == 500
+
+
+async def test_a_response_code_decides_whatever_the_http_status(upstream: FakeUpstream) -> None:
+    upstream.fault(NAME, "unavailable_but_known")
+    assert (await ask(upstream.url)).code is ResponseCode.HANDLE_NOT_FOUND
+
+
+async def test_an_answer_longer_than_the_cap_is_no_answer(upstream: FakeUpstream) -> None:
+    upstream.put(NAME, url="https://target.example/" + "x" * 2000)
+    with pytest.raises(InvalidAnswer):
+        await ask(upstream.url, max_answer_bytes=2000)
+    assert (await ask(upstream.url, max_answer_bytes=4000)).code is ResponseCode.SUCCESS
+
+
+async def test_nobody_listening_is_unreachable() -> None:
+    async with FakeUpstream() as gone:
+        pass
+    with pytest.raises(UpstreamUnreachable):
+        await ask(gone.url)
+
+
+async def test_a_host_without_an_address_is_unreachable() -> None:
+    with pytest.raises(UpstreamUnreachable):
+        await ask("http://upstream.invalid")
+
+
+# Dropped connections
+
+
+@pytest.mark.parametrize("fault", ["reset", "close", "truncate"])
+async def test_a_dropped_connection_is_tried_once_more(upstream: FakeUpstream, fault: str) -> None:
+    upstream.fault(NAME, fault, count=1)
+    assert (await ask(upstream.url)).code is ResponseCode.SUCCESS
+    assert upstream.asked(NAME) == 2
+
+
+async def test_a_retry_is_asked_for_permission(upstream: FakeUpstream) -> None:
+    async def refuse() -> bool:
+        return False
+
+    upstream.fault(NAME, "reset", count=1)
+    with pytest.raises(UpstreamUnreachable):
+        await ask(upstream.url, may_ask_again=refuse)
+    assert upstream.asked(NAME) == 1
+
+
+async def test_a_restarted_upstream_is_asked_on_a_new_connection(upstream: FakeUpstream) -> None:
+    async with api_of(upstream.url) as api:
+        await api.ask(Question(HandleName(NAME)))
+        upstream.drop_connections()
+        assert (await api.ask(Question(HandleName(NAME)))).code is ResponseCode.SUCCESS
+    assert upstream.connections == 2
+
+
+# Redirects
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_on_the_own_origin_is_followed(upstream: FakeUpstream, status: int) -> None:
+    upstream.fault(NAME, "redirect", count=1, status=status, location="/moved/api/handles/10.1234/Name")
+    assert (await ask(upstream.url)).code is ResponseCode.SUCCESS
+    assert upstream.targets[-1] == "/moved/api/handles/10.1234/Name"
+
+
+async def test_three_redirects_are_followed(upstream: FakeUpstream) -> None:
+    upstream.fault(NAME, "redirect", count=3)
+    assert (await ask(upstream.url)).code is ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("location", ["{}/api/handles/10.1234/Name", "//{}/api/handles/10.1234/Name", "https:"])
+async def test_a_redirect_to_another_origin_is_not_followed(upstream: FakeUpstream, location: str) -> None:
+    async with FakeUpstream() as other:
+        other.put(NAME, url="https://elsewhere.example/")
+        place = other.url if location.startswith("{}") else other.url.removeprefix("http://")
+        upstream.fault(NAME, "redirect", location=location.format(place))
+        with pytest.raises(UpstreamRefused, match="another origin"):
+            await ask(upstream.url)
+        assert other.asked() == 0
+
+
+async def test_a_redirect_to_another_name_is_no_answer(upstream: FakeUpstream) -> None:
+    upstream.put("10.1234/other", url="https://other.example/")
+    upstream.fault(NAME, "redirect", location="/api/handles/10.1234/other")
+    with pytest.raises(InvalidAnswer):
+        await ask(upstream.url)
+
+
+async def test_a_redirect_is_asked_for_permission(upstream: FakeUpstream) -> None:
+    async def refuse() -> bool:
+        return False
+
+    upstream.fault(NAME, "redirect", count=1)
+    with pytest.raises(UpstreamRefused):
+        await ask(upstream.url, may_ask_again=refuse)
+    assert upstream.asked(NAME) == 1
+
+
+# Whoever asks goes away
+
+
+async def test_a_question_that_is_cancelled_leaves_the_client_usable(upstream: FakeUpstream) -> None:
+    async with api_of(upstream.url) as api:
+        upstream.hold(NAME)
+        question = asyncio.create_task(api.ask(Question(HandleName(NAME))))
+        await upstream.arrived(NAME)
+        question.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await question
+        upstream.release(NAME)
+        assert (await api.ask(Question(HandleName(NAME)))).code is ResponseCode.SUCCESS
+
+
+async def test_many_questions_at_once_all_get_their_own_answer(upstream: FakeUpstream) -> None:
+    names = [f"10.1234/{number}" for number in range(100)]
+    for name in names:
+        upstream.put(name, url=f"https://target.example/{name}")
+        upstream.hold(name)
+    async with api_of(upstream.url) as api, asyncio.TaskGroup() as group:
+        tasks = {name: group.create_task(api.ask(Question(HandleName(name)))) for name in names}
+        for name in reversed(names):
+            await upstream.arrived(name)
+            upstream.release(name)
+        for name, task in tasks.items():
+            assert f'"https://target.example/{name}"'.encode() in (await task).values
+    assert upstream.asked() == 100
+
+
+# Registration agencies
+
+
+async def test_registration_agencies_are_asked_in_one_question(upstream: FakeUpstream) -> None:
+    upstream.agency("10.5240", "EIDR")
+    async with api_of(upstream.url) as api:
+        rows = await api.registration_agencies(["10.5240/a,b/c", "10.9999"])
+    assert rows == [{"DOI": "10.5240/a,b/c", "RA": "EIDR"}, {"DOI": "10.9999", "status": "DOI does not exist"}]
+    assert list(upstream.targets) == ["/ra/10.5240/a%2Cb%2Fc,10.9999"]
+
+
+async def test_no_names_are_not_asked_and_too_many_are_refused(upstream: FakeUpstream) -> None:
+    async with api_of(upstream.url) as api:
+        assert await api.registration_agencies([]) == []
+        with pytest.raises(RequestTooLarge):
+            await api.registration_agencies(["10.5240"] * (MOST_AGENCY_NAMES + 1))
+    assert upstream.asked() == 0
+
+
+@pytest.mark.parametrize(("fault", "how", "options", "error", "questions"), FAILURES)
+async def test_an_agency_that_could_not_be_asked_is_told_as_such(
+    upstream: FakeUpstream,
+    fault: str,
+    how: dict[str, Any],
+    options: dict[str, Any],
+    error: type[CouldNotVerify],
+    questions: int,
+) -> None:
+    upstream.fault(EVERY_NAME, fault, **how)
+    async with api_of(upstream.url, **options) as api:
+        with pytest.raises(CouldNotVerify) as failure:
+            await api.registration_agencies(["10.5240"])
+    assert type(failure.value) is error
+    assert upstream.asked() in ((0, questions) if options else (questions,))
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    ["", "doi.org", "ftp://doi.example", "https://", "https://doi.example?x=1", "https://a:b", "http://a\nb"],
+)
+def test_an_upstream_url_that_cannot_be_asked_is_refused(base_url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        HandleApi(base_url, user_agent="doi-proxy/1.0")
+
+
+@pytest.mark.parametrize("contact", ["mailto:bücherei@university.example", "https://a.example\r\nX-Injected: 1"])
+def test_a_contact_that_cannot_stand_in_a_header_is_refused(contact: str) -> None:
+    with pytest.raises(ConfigurationError):
+        HandleApi("https://doi.example", user_agent="doi-proxy/1.0", contact=contact)
+
+
+def test_a_missing_certificate_file_is_told() -> None:
+    with pytest.raises(ConfigurationError, match=r"/nowhere/ca\.pem"):
+        HandleApi("https://doi.example", user_agent="doi-proxy/1.0", ca_file="/nowhere/ca.pem")
+
+
+def test_an_egress_proxy_that_is_no_url_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "gopher://proxy.example")
+    with pytest.raises(ConfigurationError):
+        HandleApi("http://doi.example", user_agent="doi-proxy/1.0")

@@ -1,0 +1,84 @@
+"""Every error of a library leaves the client as one of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import anyio
+import h2.exceptions
+import httpcore
+import httpx
+import pytest
+
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, UpstreamTimeout
+from app.upstream.client import HandleApi, translated
+from app.upstream.source import Question
+
+pytestmark = pytest.mark.anyio
+
+
+def exceptions_of(*modules: object) -> list[type[Exception]]:
+    found = {item for module in modules for item in vars(module).values() if isinstance(item, type)}
+    return sorted(
+        (kind for kind in found if issubclass(kind, Exception)), key=lambda kind: (kind.__module__, kind.__name__)
+    )
+
+
+FOREIGN = [
+    *exceptions_of(httpx, httpcore, h2.exceptions, anyio),
+    OSError,
+    ConnectionResetError,
+    BrokenPipeError,
+    PermissionError,
+    TimeoutError,
+    ssl.SSLError,
+    ssl.SSLCertVerificationError,
+    asyncio.IncompleteReadError,
+    asyncio.InvalidStateError,
+    UnicodeError,
+    ValueError,
+    KeyError,
+    RuntimeError,
+    AttributeError,
+    MemoryError,
+]
+
+
+class Raising(httpx.AsyncBaseTransport):
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        raise self._error
+
+
+def made(kind: type[Exception]) -> Exception:
+    """An instance, however many arguments its constructor wants and its text is made of."""
+    plain = type(kind.__name__, (kind,), {"__init__": Exception.__init__, "__str__": Exception.__str__})
+    error = plain("no details")
+    assert isinstance(error, Exception)
+    return error
+
+
+def test_the_list_holds_the_libraries_errors() -> None:
+    assert {httpx.ConnectTimeout, httpx.InvalidURL, httpx.StreamConsumed, httpcore.ConnectionNotAvailable} <= {*FOREIGN}
+    assert len(FOREIGN) > 60
+
+
+@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+async def test_an_error_of_a_library_is_could_not_verify(kind: type[Exception]) -> None:
+    api = HandleApi("http://upstream.example", user_agent="doi-proxy/1.0", transport=Raising(made(kind)))
+    try:
+        with pytest.raises(CouldNotVerify) as failure:
+            await api.ask(Question(HandleName("10.1234/x")))
+    finally:
+        await api.aclose()
+    assert failure.value.message
+    assert isinstance(failure.value.__cause__, kind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FOREIGN if issubclass(kind, (httpx.TimeoutException, TimeoutError))])
+def test_a_timeout_is_told_as_one(kind: type[Exception]) -> None:
+    assert type(translated(made(kind))) is UpstreamTimeout

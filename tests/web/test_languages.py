@@ -1,0 +1,120 @@
+"""Which language a page is in, and what a catalogue may be."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from string import Formatter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markupsafe import Markup
+
+from app.errors import ConfigurationError
+from app.web.languages import DEFAULT_LANGUAGE, MAX_HEADER_CHARACTERS, Catalogue, choose, load_catalogues, read_texts
+
+CATALOGUES = load_catalogues()
+ENGLISH = CATALOGUES[DEFAULT_LANGUAGE]
+#: Keys that are put together from a part that stands in the code and one that a fact decides.
+JOINED = (
+    "code_point.", "could_not_verify.retry_", "could_not_verify.title_", "not_found.lead_", "not_found.title_", "note.",
+    "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp", "values.data",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("header", "available", "chosen", "source"),
+    [
+        (None, ("en", "de"), "en", "RFC 9110, section 12.5.4: no header, any language"),
+        ("", ("en", "de"), "en", "RFC 9110, section 12.5.4"),
+        ("de", ("en", "de"), "de", "RFC 4647, section 3.4"),
+        ("DE", ("en", "de"), "de", "RFC 4647, section 2: letters of either case"),
+        ("de-CH", ("en", "de"), "de", "RFC 4647, section 3.4: shortened from the end"),
+        ("zh-Hant-CN-x-private1-private2", ("en", "zh-Hant-CN"), "zh-Hant-CN", "RFC 4647, section 3.4, its example"),
+        ("zh-Hant-CN-x-private1-private2", ("en", "zh-Hant-CN-x"), "en", "RFC 4647, section 3.4: no single character"),
+        ("de", ("en", "de-AT"), "en", "RFC 4647, section 3.4: a longer tag does not match"),
+        ("da, en-gb;q=0.8, en;q=0.7", ("en", "de"), "en", "RFC 9110, section 12.5.4, its example"),
+        ("en;q=0.7, de", ("en", "de"), "de", "RFC 9110, section 12.4.2: no weight is 1"),
+        ("en;q=0.2, de;q=0.3", ("en", "de"), "de", "RFC 9110, section 12.4.2"),
+        ("de;q=0.5,en;q=0.5", ("en", "de"), "de", "RFC 4647, section 3.4: equal weights in their order"),
+        ("de ; q=0.001", ("en", "de"), "de", "RFC 9110, section 12.4.2: white space around the semicolon"),
+        ("fr, de;q=0.5", ("en", "de"), "de", "RFC 4647, section 3.4: the next range"),
+        ("fr", ("en", "de"), "en", "RFC 4647, section 3.4: the default"),
+        ("*", ("en", "de"), "en", "RFC 4647, section 3.4: the wildcard is the default"),
+        ("fr, *;q=0.1", ("en", "de"), "en", "RFC 4647, section 3.4"),
+        ("en;q=0, *", ("en", "de"), "de", "RFC 9110, section 12.4.2: 0 is not acceptable"),
+        ("de;q=0", ("en", "de"), "en", "RFC 9110, section 12.4.2"),
+        ("en;q=0, de;q=0", ("en", "de"), "en", "RFC 9110, section 12.5.4: a header may be disregarded"),
+        ("de;q=2, de;q=x, de;q=0.1234, d e, -de, de_DE", ("en", "de"), "en", "malformed elements are ignored"),
+        (",,de,", ("en", "de"), "de", "RFC 9110, section 5.6.1: empty elements"),
+    ],
+)
+def test_the_language_asked_for_is_chosen(
+    header: str | None, available: tuple[str, ...], chosen: str, source: str
+) -> None:
+    assert choose(header, available) == chosen, source
+
+
+def test_what_stands_behind_the_bound_of_the_header_is_not_read() -> None:
+    filling = "fr," * (MAX_HEADER_CHARACTERS // 3)
+    assert choose(filling + "de", ("en", "de")) == "en"
+
+
+def test_an_element_cut_by_the_bound_is_not_read() -> None:
+    filling = "x," + "a" * (MAX_HEADER_CHARACTERS - 5) + ","
+    assert len(filling) == MAX_HEADER_CHARACTERS - 2
+    assert choose(filling + "desperate", ("en", "de")) == "en"
+
+
+@given(st.text(max_size=2_000))
+def test_any_header_chooses_a_language_there_is(header: str) -> None:
+    assert choose(header, ("en", "de")) in ("en", "de")
+
+
+def test_the_default_language_comes_first() -> None:
+    assert next(iter(CATALOGUES)) == DEFAULT_LANGUAGE
+    assert set(CATALOGUES) >= {"en", "de"}
+
+
+@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != DEFAULT_LANGUAGE])
+def test_each_language_has_the_keys_of_the_default(language: str) -> None:
+    assert set(CATALOGUES[language].texts) == set(ENGLISH.texts)
+
+
+@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != DEFAULT_LANGUAGE])
+def test_each_text_has_the_placeholders_of_the_default(language: str) -> None:
+    theirs, ours = CATALOGUES[language].texts, ENGLISH.texts
+    different = {key for key, text in ours.items() if _placeholders(text) != _placeholders(theirs[key])}
+    assert not different
+
+
+@pytest.mark.parametrize("language", CATALOGUES)
+def test_no_text_is_blank_or_html(language: str) -> None:
+    assert not {key for key, text in CATALOGUES[language].texts.items() if not text.strip() or re.search("[<>]", text)}
+
+
+def test_every_text_is_used() -> None:
+    package = resources.files("app.web")
+    files = [package.joinpath("pages.py"), *package.joinpath("templates").iterdir()]
+    sources = "".join(file.read_text("utf-8") for file in files)
+    assert not {key for key in ENGLISH.texts if f'"{key}"' not in sources and not key.startswith(JOINED)}
+
+
+def test_what_is_filled_in_is_escaped_unless_it_is_html() -> None:
+    texts = Catalogue("en", {"a.b": "<{one}> & {two}"})
+    assert texts("a.b", one="<i>", two=Markup("<b>x</b>")) == "&lt;&lt;i&gt;&gt; &amp; <b>x</b>"
+
+
+def test_a_placeholder_in_what_is_filled_in_is_left_alone() -> None:
+    assert Catalogue("en", {"a.b": "{one}"})("a.b", one="{two} {0.x}") == "{two} {0.x}"
+
+
+@pytest.mark.parametrize("toml", ["no toml", "key = 1", "[table]\nkey = 1", '[table.inner]\nkey = "text"'])
+def test_a_catalogue_that_cannot_be_read_says_which(toml: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"messages/xx\.toml"):
+        read_texts("xx", toml)
+
+
+def _placeholders(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}

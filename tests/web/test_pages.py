@@ -1,0 +1,593 @@
+"""What a person sees: every page, for names of every kind, in every language."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from importlib import resources
+
+import pytest
+
+from app.doi.name import HandleName
+from app.handle.record import read_values
+from app.handle.value import HandleValue
+from app.web.languages import load_catalogues
+from app.web.pages import (
+    ERROR_TITLES,
+    MAX_CHARACTERS_SHOWN,
+    MAX_VALUES_SHOWN,
+    NOTES,
+    PERMISSIONS,
+    Link,
+    Pages,
+    StaleNote,
+    redirect_stub,
+)
+
+PAGES = Pages(base_url_hint="https://doi.example.edu/", product_version="1.2.3", contact="library@example.edu")
+HERE = Link("/doi")
+ORDINARY = "10.1000/182"
+HOSTILE = "10.5555/<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202egpj.exe\u00ad{{ 7*7 }}{name}"
+LONG = "10.5555/" + "a-very-long-suffix." * 400
+NAMES = {"ordinary": ORDINARY, "hostile": HOSTILE, "long": LONG}
+VOID = {"meta", "link", "input", "img", "br", "hr"}
+
+
+@dataclass
+class Element:
+    tag: str
+    attributes: dict[str, str]
+    text: str = ""
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page as its elements in document order; the text of an element holds that of the elements in it."""
+
+    source: str
+    elements: list[Element] = field(default_factory=list)
+    open: list[Element] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.source)
+        self.close()
+        assert not self.open, "an element is not closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        assert len(element.attributes) == len(attrs), "an attribute is there twice"
+        self.elements.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop().tag == tag, "elements are not nested"
+
+    def handle_data(self, data: str) -> None:
+        for element in self.open:
+            element.text += data
+
+    def all(self, tag: str) -> list[Element]:
+        return [element for element in self.elements if element.tag == tag]
+
+    def one(self, tag: str) -> Element:
+        (found,) = self.all(tag)
+        return found
+
+    @property
+    def links(self) -> dict[str, str]:
+        """The text of each link by where it leads."""
+        return {element.attributes["href"]: element.text for element in self.all("a")}
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.one("main").text.split())
+
+
+def value(index: int, type_: str, data: object, **members: object) -> dict[str, object]:
+    return {"index": index, "type": type_, "data": data, **members}
+
+
+def string(text: str) -> dict[str, str]:
+    return {"format": "string", "value": text}
+
+
+def read(*values: dict[str, object]) -> tuple[HandleValue, ...]:
+    return read_values(json.dumps(values).encode()).values
+
+
+def record_with(data: str) -> tuple[HandleValue, ...]:
+    return read(
+        value(1, "URL", string(data), timestamp="2004-09-10T19:49:59Z"),
+        value(2, data, string(data), timestamp=data),
+        value(3, "HS_ADMIN", {"format": "admin", "value": {"handle": data, "index": 300, "permissions": "1" * 12}}),
+        value(4, "HS_VLIST", {"format": "vlist", "value": [{"handle": data, "index": 300}]}),
+        value(5, "HS_SITE", {"format": "site", "value": {data: [{"address": data}, None, True, 1.5, [], {}]}}),
+        value(6, "X", {"format": data, "value": data}),
+        value(7, "X", {"format": "base64", "value": data}),
+        value(8, "X", {"format": "base64", "value": "AAEC/w=="}),
+    )
+
+
+def every_page(language: str, text: str) -> dict[str, bytes]:
+    name, link, values = HandleName(text), HERE, record_with(text)
+    stale = StaleNote("2026-11-20 09:00 UTC", text)
+    return {
+        "home": PAGES.home(link, language),
+        "values": PAGES.values(link, language, name=name, values=values, stale=stale),
+        **{note: PAGES.values(link, language, name=name, values=values[:1], stale=None, note=note) for note in NOTES},
+        "values_not_found": PAGES.values_not_found(link, language, name=name),
+        "not_found": PAGES.not_found(
+            link,
+            language,
+            name=name,
+            suggestions=[name],
+            questionable=name.questionable(),
+            contact=text,
+            stale=stale,
+        ),
+        "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, suggestions=[name]),
+        "could_not_verify": PAGES.could_not_verify(link, language, name=name, reason=text, retry_after=30),
+        "alias": PAGES.alias_chain_too_long(link, language, name=name, reached=name),
+        "prefix": PAGES.prefix_inactive(link, language, name=name, message=text, contact=text),
+        **{title: PAGES.error(link, language, title_key=title, reason=text) for title in ERROR_TITLES},
+    }
+
+
+@pytest.fixture(params=[(language, kind) for language in PAGES.languages for kind in NAMES], ids="-".join)
+def rendered(request: pytest.FixtureRequest) -> tuple[str, str, dict[str, Page]]:
+    language, kind = request.param
+    pages = every_page(language, NAMES[kind])
+    return language, kind, {key: Page(html.decode()) for key, html in pages.items()}
+
+
+def test_every_page_is_a_sound_document(rendered: tuple[str, str, dict[str, Page]]) -> None:
+    language, _, pages = rendered
+    for key, page in pages.items():
+        assert page.source.startswith("<!doctype html>"), key
+        assert page.one("html").attributes == {"lang": language}, key
+        assert page.one("h1").text.strip(), key
+        assert page.one("title").text.startswith(page.one("h1").text), key
+        for landmark in ("header", "nav", "main", "footer"):
+            page.one(landmark)
+        ids = [element.attributes["id"] for element in page.elements if "id" in element.attributes]
+        assert len(ids) == len(set(ids)), key
+        referred = [element.attributes.get("aria-labelledby") for element in page.elements]
+        assert {one for one in referred if one is not None} <= set(ids), key
+
+
+def test_every_input_has_a_label_and_every_form_posts_to_the_root(rendered: tuple[str, str, dict[str, Page]]) -> None:
+    _, _, pages = rendered
+    for key, page in pages.items():
+        labelled = {element.attributes["for"] for element in page.all("label") if element.text.strip()}
+        assert {element.attributes["id"] for element in page.all("input")} <= labelled, key
+        for form in page.all("form"):
+            assert (form.attributes["method"], form.attributes["action"]) == ("post", "/doi/"), key
+        assert {element.attributes["name"] for element in page.all("input")} <= {"hdl"}, key
+
+
+def test_no_page_runs_or_loads_anything_foreign(rendered: tuple[str, str, dict[str, Page]]) -> None:
+    _, _, pages = rendered
+    for key, page in pages.items():
+        loaded = {element.attributes["href"] for element in page.all("link")}
+        assert loaded == {"/doi/static/style.css", "/doi/static/favicon.svg"}, key
+        tags = {element.tag for element in page.elements}
+        assert not tags & {"script", "img", "style", "iframe", "object", "base"}, key
+        attributes = {name for element in page.elements for name in element.attributes}
+        assert not {name for name in attributes if name.startswith("on") or name in ("style", "src", "srcset")}, key
+
+
+def test_links_lead_only_to_addresses_a_person_may_follow(rendered: tuple[str, str, dict[str, Page]]) -> None:
+    _, _, pages = rendered
+    for key, page in pages.items():
+        strange = [href for href in page.links if not re.match(r"/doi/|#main$|https?://|ftp://|mailto:", href)]
+        assert not strange, key
+
+
+def test_only_the_home_page_is_for_search_engines(rendered: tuple[str, str, dict[str, Page]]) -> None:
+    _, _, pages = rendered
+    for key, page in pages.items():
+        robots = [
+            element.attributes["content"] for element in page.all("meta") if element.attributes.get("name") == "robots"
+        ]
+        assert robots == ([] if key == "home" else ["noindex"]), key
+
+
+def test_a_page_about_a_doi_shows_it_with_its_uri_and_its_link(rendered: tuple[str, str, dict[str, Page]]) -> None:
+    _, kind, pages = rendered
+    for key in ("values", "values_not_found", "not_found", "could_not_verify", "alias", "prefix"):
+        isolated = [element.text for element in pages[key].all("bdi")]
+        assert isolated[0] == NAMES[kind], key
+        assert isolated[1].startswith("doi:10."), key
+        assert any(href.startswith("https://doi.org/10.") for href in pages[key].links), key
+
+
+def test_the_title_holds_no_character_that_turns_the_writing_direction() -> None:
+    page = Page(every_page("en", HOSTILE)["not_found"].decode())
+    assert not set("\u202e\u00ad") & set(page.one("title").text)
+
+
+def test_an_unknown_language_is_the_default() -> None:
+    assert PAGES.home(HERE, "tlh") == PAGES.home(HERE, "en")
+
+
+def test_the_home_page_tells_programs_the_public_address() -> None:
+    page = Page(PAGES.home(HERE, "en").decode())
+    assert "https://doi.example.edu" in page.words
+    assert page.links["/doi/docs"] == "API documentation"
+    assert "https://doi.example.org" in Page(PAGES.home(Link("https://doi.example.org"), "en").decode()).words
+
+
+def test_the_form_resolves_with_its_first_button_and_shows_the_record_with_its_second() -> None:
+    first, second = Page(PAGES.home(HERE, "en").decode()).all("button")
+    assert "name" not in first.attributes
+    assert second.attributes["name"] == "noredirect"
+
+
+def not_found(text: str, *suggestions: str, contact: str | None = None, language: str = "en") -> Page:
+    name = HandleName(text)
+    html = PAGES.not_found(
+        Link(""),
+        language,
+        name=name,
+        suggestions=[HandleName(other) for other in suggestions],
+        questionable=name.questionable(),
+        contact=contact,
+    )
+    return Page(html.decode())
+
+
+def test_a_name_that_ends_with_a_slash_is_offered_without_it_once() -> None:
+    page = not_found("10.1000/182/", "10.1000/182", "10.1000/18")
+    assert page.one("h1").text == "DOI Not Found"
+    assert page.source.count('href="/10.1000/182"') == 1
+    assert page.links["/10.1000/18"] == "10.1000/18"
+
+
+def test_a_name_that_ends_otherwise_gets_no_hint_about_slashes() -> None:
+    assert "slash" not in not_found("10.1000/182").words
+    assert "slash" not in not_found("10.1000/").words
+
+
+def test_questionable_code_points_are_named_with_their_place() -> None:
+    words = not_found("10.1000/1\u200b8\ue000").words
+    assert "U+200B ZERO WIDTH SPACE, character 10 of the name" in words
+    assert "U+E000 a private-use character, character 12 of the name" in words
+
+
+def test_the_form_of_the_not_found_page_holds_the_name() -> None:
+    assert not_found(HOSTILE).one("input").attributes["value"] == HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("contact", "href"),
+    [
+        ("support@example.org", "mailto:support@example.org"),
+        ("mailto:support@example.org", "mailto:support@example.org"),
+        ("https://example.org/help?a=b&c", "https://example.org/help?a=b&c"),
+        ("javascript:alert(1)//@example.org", None),
+        ("the library", None),
+    ],
+)
+def test_a_contact_is_linked_if_it_is_an_address(contact: str, href: str | None) -> None:
+    page = not_found("10.1000/x", contact=contact)
+    assert contact in page.words
+    assert {link for link in page.links if "example.org" in link} == ({href} if href else set())
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "elsewhere"),
+    [
+        ("10.1000/x", "DOI Not Found", "https://doi.org/10.1000/x"),
+        ("10/abcde", "DOI Not Found", "https://doi.org/10/abcde"),
+        ("10.99999", "Prefix Not Found", "https://doi.org/10.99999"),
+        ("20.500.12345/1", "Handle Not Found", "https://hdl.handle.net/20.500.12345/1"),
+    ],
+)
+def test_what_was_not_found_is_called_what_it_is(text: str, title: str, elsewhere: str) -> None:
+    page = not_found(text)
+    assert page.one("h1").text == title
+    assert elsewhere in page.links
+
+
+@pytest.mark.parametrize(
+    ("typed", "href"),
+    [
+        ("20.500.12345/1", "https://hdl.handle.net/20.500.12345/1"),
+        (" hdl:11304/a b", None),
+        ("HDL:11304/a?b", "https://hdl.handle.net/11304/a%3Fb"),
+        ("0.NA/10.1000", "https://hdl.handle.net/0.NA/10.1000"),
+        ("10.1000/x", None),
+        ("foo", None),
+        ("foo/bar", None),
+        ("11304/\u202e", None),
+    ],
+)
+def test_what_looks_like_a_handle_is_sent_to_the_resolver_of_handles(typed: str, href: str | None) -> None:
+    page = Page(PAGES.not_a_doi(HERE, "en", typed=typed, reason="It is none.").decode())
+    assert page.one("h1").text == "Not a DOI"
+    assert {link for link in page.links if "hdl.handle.net" in link} == ({href} if href else set())
+
+
+def test_could_not_verify_never_says_that_the_name_is_missing() -> None:
+    for language in PAGES.languages:
+        words = Page(every_page(language, ORDINARY)["could_not_verify"].decode()).words.lower()
+        assert not re.search("not found|does not exist|not registered|nicht gefunden|nicht registriert", words)
+    assert "We do not know whether it exists." in Page(every_page("en", ORDINARY)["could_not_verify"].decode()).words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "in a moment"),
+        (1, "in a moment"),
+        (2, "about 2 seconds"),
+        (119, "about 119 seconds"),
+        (120, "about 2 minutes"),
+        (121, "about 3 minutes"),
+        (None, None),
+    ],
+)
+def test_the_time_to_wait_is_said_where_it_is_known(seconds: int | None, said: str | None) -> None:
+    html = PAGES.could_not_verify(HERE, "en", name=HandleName(ORDINARY), reason="It is down.", retry_after=seconds)
+    page = Page(html.decode())
+    assert page.links["/doi/10.1000/182"] == "Try again"
+    assert ("makes sense in" in page.words) == (said is not None)
+    assert said is None or said in page.words
+
+
+def test_the_end_of_an_alias_chain_is_linked_to_its_own_record() -> None:
+    html = PAGES.alias_chain_too_long(HERE, "en", name=HandleName("10.1000/a"), reached=HandleName("10.1000/b"))
+    assert Page(html.decode()).links["/doi/10.1000/b?noredirect&ignore_aliases"] == "10.1000/b"
+
+
+def test_an_error_that_was_not_worded_is_worded_by_the_page() -> None:
+    html = PAGES.error(HERE, "en", title_key="error_internal", reason="")
+    assert "on this resolver's side" in Page(html.decode()).words
+
+
+def test_words_that_are_english_are_marked_so_in_another_language() -> None:
+    html = PAGES.error(HERE, "de", title_key="error_request", reason="It is bad.").decode()
+    assert '<bdi lang="en">It is bad.</bdi>' in html
+
+
+def values_page(*values: dict[str, object], note: str | None = None, name: str = ORDINARY) -> Page:
+    html = PAGES.values(HERE, "en", name=HandleName(name), values=read(*values), stale=None, note=note)
+    return Page(html.decode())
+
+
+def cells(page: Page) -> list[str]:
+    return [" ".join(element.text.split()) for element in page.all("td")]
+
+
+def test_a_value_is_shown_with_index_type_timestamp_and_data() -> None:
+    page = values_page(value(1, "URL", string("http://www.doi.org/hb.html"), timestamp="2004-09-10T19:49:59Z"))
+    assert [element.text for element in page.all("th")] == ["Index", "Type", "Timestamp", "Data"]
+    assert cells(page) == ["1", "URL", "2004-09-10 19:49:59Z", "http://www.doi.org/hb.html"]
+
+
+def test_values_keep_the_order_of_the_record() -> None:
+    page = values_page(value(2, "URL", string("b")), value(1, "URL", string("a")))
+    assert cells(page)[::4] == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "shown"),
+    [
+        ("2004-09-10T19:49:59Z", "2004-09-10 19:49:59Z"),
+        ("2004-09-10T19:49:59.250Z", "2004-09-10 19:49:59Z"),
+        (1094845799, "2004-09-10 19:49:59Z"),
+        (99999999999, "5138-11-16 09:46:39Z"),
+        (0, "not given"),
+        (None, "not given"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_a_timestamp_is_shown_in_utc(timestamp: str | int | None, shown: str) -> None:
+    assert cells(values_page(value(1, "URL", string("x"), timestamp=timestamp)))[2] == shown
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "href"),
+    [
+        ("URL", "http://example.org/a?b=c&d", "http://example.org/a?b=c&d"),
+        ("DESC", "HTTPS://example.org/", "HTTPS://example.org/"),
+        ("URL", "ftp://example.org/", "ftp://example.org/"),
+        ("URL", "javascript:alert(1)", None),
+        ("URL", "data:text/html,x", None),
+        ("URL", "http://example.org/ and more", None),
+        ("EMAIL", "someone@example.org", "mailto:someone@example.org"),
+        ("email", "some?one&x@example.org", "mailto:some%3Fone%26x@example.org"),
+        ("EMAIL", "someone", None),
+        ("DESC", "someone@example.org", None),
+        ("HS_ALIAS", "10.1000/other#1", "/doi/10.1000/other%231?noredirect"),
+        ("HS_ALIAS", "20.500.12345/1", "https://hdl.handle.net/20.500.12345/1?noredirect"),
+        ("HS_ALIAS", "not a name", None),
+        ("HS_SERV", "10.SERV/CROSSREF", "/doi/10.SERV/CROSSREF?noredirect"),
+        ("DESC", "20.500.12345/1", None),
+    ],
+)
+def test_data_are_linked_only_where_a_person_may_go(type_: str, text: str, href: str | None) -> None:
+    page = values_page(value(1, type_, string(text)))
+    assert cells(page)[3] == text
+    assert [link for link, said in page.links.items() if said == text] == ([href] if href else [])
+
+
+@pytest.mark.parametrize(
+    ("type_", "href"),
+    [
+        ("URL", None),
+        ("HS_ADMIN", None),
+        ("10.1000/type", "/doi/10.1000/type?noredirect"),
+        ("10320/loc", "https://hdl.handle.net/10320/loc?noredirect"),
+        ("a/b", None),
+    ],
+)
+def test_a_type_is_linked_if_it_is_a_name(type_: str, href: str | None) -> None:
+    links = values_page(value(1, type_, string("x"))).links
+    assert [link for link, said in links.items() if said == type_] == ([href] if href else [])
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (
+            {"format": "admin", "value": {"handle": "0.NA/10.1000", "index": 200, "permissions": "000000000011"}},
+            "Administrator 0.NA/10.1000, index 200 May delete handles, add handles",
+        ),
+        (
+            {"format": "admin", "value": {"handle": "x", "index": 200, "permissions": "000000000000"}},
+            "Administrator x, index 200 May nothing",
+        ),
+        ({"format": "admin", "value": {"handle": "x", "permissions": "12"}}, "handle x permissions 12"),
+        ({"format": "vlist", "value": [{"handle": "10.1000/x", "index": 3}]}, "10.1000/x, index 3"),
+        ({"format": "vlist", "value": [7]}, "7"),
+        (
+            {"format": "site", "value": {"version": 1, "primarySite": True, "hash": None}},
+            "version 1 primarySite true hash null",
+        ),
+        ({"format": "key", "value": {"kty": "RSA", "e": "AQAB"}}, "kty RSA e AQAB"),
+        ({"format": "base64", "value": "AAEC/w=="}, "0001 02ff"),
+        ({"format": "hex", "value": "0001FFfe00"}, "0001 fffe 00"),
+        ({"format": "base64", "value": "not base64!"}, "not base64!"),
+        ({"format": "hex", "value": "xyz"}, "xyz"),
+        ({"format": "base64", "value": ["x"]}, "x"),
+        ("a bare string", "a bare string"),
+        (string(""), "(empty)"),
+        (string("a\x00b\x1b\r\nc"), "a␀b␛ c"),
+        (
+            {"format": "odd", "value": {"items": {"keys": 12345678901234567890123}}},
+            "items keys 12345678901234567890123",
+        ),
+    ],
+)
+def test_data_of_every_format_are_readable(data: object, shown: str) -> None:
+    assert cells(values_page(value(1, "X", data)))[3] == shown
+
+
+def test_every_permission_has_its_words() -> None:
+    assert {f"permission.{permission}" for permission in PERMISSIONS} <= set(load_catalogues()["en"].texts)
+
+
+def test_data_nested_without_end_are_shown_a_few_levels_deep() -> None:
+    nested: object = "the end"
+    for _ in range(200):
+        nested = {"a": [nested]}
+    shown = cells(values_page(value(1, "X", {"format": "odd", "value": nested})))[3]
+    assert shown.endswith("…")
+    assert "the end" not in shown
+
+
+def test_long_data_are_cut_and_the_page_says_by_how_much() -> None:
+    shown = cells(values_page(value(1, "X", string("x" * (MAX_CHARACTERS_SHOWN + 7)))))[3]
+    assert shown == "x" * MAX_CHARACTERS_SHOWN + " 7 more characters are not shown here."
+
+
+def test_many_values_are_cut_and_the_page_says_by_how_many() -> None:
+    page = values_page(*(value(index, "X", string("x")) for index in range(MAX_VALUES_SHOWN + 3)))
+    assert len(cells(page)) == MAX_VALUES_SHOWN * 4
+    assert "3 more values are not shown here." in page.words
+    assert page.links["/doi/api/handles/10.1000/182"] == "This record as JSON"
+
+
+def test_a_record_that_leads_somewhere_links_there() -> None:
+    assert values_page(value(1, "URL", string("http://x.example"))).links["/doi/10.1000/182"] == "Go to the work"
+    assert "/doi/10.1000/182" not in values_page(value(1, "DESC", string("x"))).links
+
+
+def test_the_page_says_why_it_came_instead_of_a_redirect() -> None:
+    refused = values_page(value(1, "URL", string("javascript:x")), note="not_a_web_target")
+    assert "not one that a browser should be sent to" in refused.words
+    assert "/doi/10.1000/182" not in refused.links
+    assert "there is no web address" in values_page(value(1, "DESC", string("x")), note="not_a_web_target").words
+
+
+def test_a_prefix_has_a_record_page_without_a_doi_uri() -> None:
+    page = values_page(value(1, "HS_SERV", string("10.SERV/CROSSREF")), name="10.1000")
+    assert page.one("h1").text == "Prefix Record"
+    assert "doi:10.1000 " not in page.one("main").text.split("Try another")[0]
+    assert "https://doi.org/10.1000" in page.links
+
+
+@pytest.mark.parametrize(
+    ("fetched", "said"),
+    [("2026-11-20 09:00 UTC", "last confirmed on 2026-11-20 09:00 UTC"), ("", "could not be confirmed just now")],
+)
+def test_a_stale_record_says_since_when(fetched: str, said: str) -> None:
+    html = PAGES.values(
+        HERE,
+        "en",
+        name=HandleName(ORDINARY),
+        values=record_with("x"),
+        stale=StaleNote(fetched, "It is down."),
+        note=None,
+    )
+    words = Page(html.decode()).words
+    assert said in words
+    assert "Reason: It is down." in words
+
+
+def test_the_documentation_shows_each_operation_of_the_description() -> None:
+    schema = {
+        "info": {"summary": "A resolver."},
+        "paths": {
+            "/{doi}": {
+                "summary": "members of a path that are no operation are passed over",
+                "get": {
+                    "summary": "Resolve <it>",
+                    "description": "Redirect to `a`.\n\nOr not.",
+                    "parameters": [{"name": "type", "in": "query", "description": "A type."}],
+                    "responses": {"302": {"description": "Found."}},
+                },
+            },
+            "/healthz": {"get": {}},
+        },
+    }
+    page = Page(PAGES.docs(HERE, schema).decode())
+    assert [element.text for element in page.all("h2")] == ["Resolve <it>", "/healthz"]
+    assert "GET /doi/{doi} Redirect to a. Or not. Parameters type A type. Answers 302 Found." in page.words
+    assert page.links["/doi/openapi.json"] == "openapi.json"
+
+
+def test_the_body_of_a_redirect_has_two_lines_and_one_link() -> None:
+    target = "http://example.org/?a=\"b\"&c='<d>'\r\n"
+    html = redirect_stub("http://example.org/?a=\"b\"&c='<d>'").decode()
+    page = Page(html)
+    assert html.count("\n") == 2
+    assert page.one("title").text == "Handle Redirect"
+    assert page.one("a").attributes == {"href": target.strip()}
+    assert page.one("a").text == target.strip()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_background(scheme: str) -> None:
+    css = resources.files("app.web").joinpath("static", "style.css").read_text("utf-8")
+    light, dark = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part)) for part in css.split("@media", 2)[:2])
+    colours = light | (dark if scheme == "dark" else {})
+    grounds = ("paper", "raised", "tint", "warn-tint")
+    pairs = [(text, ground) for text in ("ink", "quiet", "accent") for ground in grounds] + [("on-accent", "accent")]
+    too_weak = {pair for pair in pairs if _contrast(colours[pair[0]], colours[pair[1]]) < 4.5}
+    assert not too_weak
+    # WCAG 2.1, 1.4.11: the edge of a field is what shows where it is.
+    assert _contrast(colours["edge"], colours["raised"]) >= 3
+
+
+def test_the_stylesheet_loads_nothing() -> None:
+    css = resources.files("app.web").joinpath("static", "style.css").read_text("utf-8")
+    assert not re.search(r"url\(|@import|@font-face", css)
+
+
+def _contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours (WCAG 2.1, definition of contrast ratio)."""
+    brighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    curve: Callable[[float], float] = lambda c: c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4  # noqa: E731
+    red, green, blue = (curve(int(colour[place : place + 2], 16) / 255) for place in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
