@@ -7,31 +7,23 @@ import logging
 import os
 import random
 import time
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
-from app.cache.address import open_store
+from app.assembly import Parts, assemble, open_cache
 from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Patience, Resolver
-from app.resolver.ttl_policy import TtlPolicy
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings, load
-from app.upstream.breaker import Breaker
-from app.upstream.budget import Budget, LocalBucket
-from app.upstream.client import HandleApi as UpstreamApi
-from app.upstream.guarded import USUAL_PATIENCE, GuardedAgencies, GuardedSource
-from app.upstream.source import AgencySource, Priority, Source
 from app.web.api import HandleApi
 from app.web.application import Application, Face
 from app.web.country import open_countries
@@ -49,24 +41,6 @@ STATIC_FILES: Final = {
     "/static/favicon.svg": ("image/svg+xml", "favicon.svg"),
     "/favicon.ico": ("image/svg+xml", "favicon.svg"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What one process runs with."""
-
-    settings: Settings
-    cache: TieredStore
-    upstream: Upstream
-    resolver: Resolver
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """The upstream's two services, behind one breaker and one budget."""
-
-    source: Source
-    agencies: AgencySource | None
 
 
 def create(settings: Settings) -> Application:
@@ -125,74 +99,6 @@ def prepare(settings: Settings) -> None:
 
 async def _open_and_close(settings: Settings) -> None:
     await open_cache(settings).close()
-
-
-def assemble(settings: Settings) -> Parts:
-    """The parts without a face. Raises ConfigurationError."""
-    cache = open_cache(settings)
-    upstream = open_upstream(settings)
-    resolver = Resolver(
-        cache=cache,
-        source=upstream.source,
-        policy=TtlPolicy(
-            floor=settings.cache_ttl_floor,
-            ceiling=settings.cache_ttl_ceiling,
-            negative=settings.cache_negative_ttl,
-            grace=settings.cache_grace,
-        ),
-        clock=time.time,
-        patience=Patience(
-            upstream=settings.upstream_patience,
-            recheck=settings.upstream_recheck,
-            lease=settings.upstream_timeout + settings.upstream_queue_patience,
-        ),
-        owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
-    )
-    return Parts(settings, cache, upstream, resolver)
-
-
-def open_cache(settings: Settings) -> TieredStore:
-    """The cache. Raises ConfigurationError for its URL and StoreError for a file that cannot be used."""
-    return open_store(
-        settings.store_url,
-        clock=time.time,
-        memory_bytes=settings.cache_memory_bytes,
-        store_bytes=settings.store_max_bytes,
-        timeout=settings.store_timeout,
-    )
-
-
-def open_upstream(settings: Settings) -> Upstream:
-    """The upstream behind its breaker and its budget. Raises ConfigurationError."""
-    budget = Budget(
-        rate=settings.upstream_rate,
-        burst=settings.upstream_burst,
-        max_concurrency=settings.upstream_max_concurrency,
-        reserved_for_people=settings.upstream_reserved_share,
-        clock=time.monotonic,
-        bucket=LocalBucket(settings.upstream_rate, settings.upstream_burst, time.monotonic),
-    )
-    breaker = Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown)
-    api = UpstreamApi(
-        settings.upstream_url,
-        user_agent=f"doi-proxy/{__version__}",
-        contact=settings.upstream_contact,
-        connect_timeout=settings.upstream_connect_timeout,
-        read_timeout=settings.upstream_read_timeout,
-        total_timeout=settings.upstream_timeout,
-        max_answer_bytes=settings.upstream_max_answer_bytes,
-        literal_slashes=settings.upstream_literal_slashes,
-        http2=settings.upstream_http2,
-        clock=time.time,
-        may_ask_again=budget.one_more,
-    )
-    patience = {**USUAL_PATIENCE, Priority.PERSON: settings.upstream_queue_patience}
-    source = GuardedSource(api, budget, breaker, time.monotonic, patience=patience)
-    return Upstream(source, GuardedAgencies(api, source.guard))
-
-
-def _is_shared(settings: Settings) -> bool:
-    return settings.workers > 1 or urlsplit(settings.store_url).scheme not in ("memory", "sqlite")
 
 
 @asynccontextmanager

@@ -61,7 +61,14 @@ class Settings(BaseModel):
     )
 
     upstream_url: str = Field(
-        "https://doi.org", pattern=r"^https?://[^?#\s]+$", description="Base URL of the upstream handle API."
+        "https://doi.org",
+        pattern=r"^https?://[^?#\s]+(\s+https?://[^?#\s]+)*$",
+        description="Base URL of the upstream handle API; several, separated by blanks, are asked in this order.",
+    )
+    upstream_routes: str = Field(
+        "",
+        pattern=r"^(\s*[^\s=]+=https?://[^?#\s]+)*\s*$",
+        description="Upstreams of single prefixes, as `10.5072=https://handle.test.example` separated by blanks.",
     )
     upstream_contact: str | None = Field(
         None, description="Contact in the User-Agent sent upstream: a URL or mailto: address of this institution."
@@ -112,6 +119,16 @@ class Settings(BaseModel):
     store_max_bytes: int = Field(
         20 * 1024**3, ge=1024 * 1024, description="Size of the SQLite store after which records are evicted, in bytes."
     )
+
+    @property
+    def upstream_urls(self) -> tuple[str, ...]:
+        """The upstreams in the order in which they are asked."""
+        return tuple(self.upstream_url.split())
+
+    @property
+    def upstream_route_urls(self) -> dict[str, str]:
+        """The upstream of each routed prefix."""
+        return dict(route.split("=", 1) for route in self.upstream_routes.split())
 
     def as_environment(self) -> dict[str, str]:
         """The settings that differ from their defaults, as environment variables, for worker processes."""

@@ -20,17 +20,21 @@ class Bucket:
     blocked_until: float = 0.0
 
 
-def take_one(bucket: Bucket | None, now: float, rate: float, burst: float) -> tuple[Bucket, float]:
-    """Take a token: the bucket afterwards, and 0.0 or the seconds until there will be one. None is a full bucket."""
+def take_one(bucket: Bucket | None, now: float, rate: float, burst: float, leaving: float) -> tuple[Bucket, float]:
+    """Take a token: the bucket afterwards, and 0.0 or the seconds until there will be one. None is a full bucket.
+
+    One is taken only if `leaving` stay, or as many as the bucket can hold besides.
+    """
     if bucket is None:
         bucket = Bucket(tokens=burst, at=now)
     # A clock that was set back gives no tokens and must not hold them back either.
     tokens = min(burst, bucket.tokens + max(0.0, now - bucket.at) * rate)
     if now < bucket.blocked_until:
         return Bucket(tokens, now, bucket.blocked_until), bucket.blocked_until - now
-    if tokens >= 1.0:
+    needed = 1.0 + max(0.0, min(leaving, burst - 1.0))
+    if tokens >= needed:
         return Bucket(tokens - 1.0, now, bucket.blocked_until), 0.0
-    return Bucket(tokens, now, bucket.blocked_until), (1.0 - tokens) / rate if rate > 0 else inf
+    return Bucket(tokens, now, bucket.blocked_until), (needed - tokens) / rate if rate > 0 else inf
 
 
 def blocked(bucket: Bucket | None, now: float, seconds: float) -> Bucket:
@@ -46,9 +50,9 @@ class Buckets:
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
-    def take(self, name: str, now: float, rate: float, burst: float) -> float:
+    def take(self, name: str, now: float, rate: float, burst: float, leaving: float = 0.0) -> float:
         """Take one token and return 0.0, or the seconds until there will be one."""
-        bucket, wait = take_one(self._buckets.get(name), now, rate, burst)
+        bucket, wait = take_one(self._buckets.get(name), now, rate, burst, leaving)
         self._keep(name, bucket)
         return wait
 

@@ -122,9 +122,9 @@ class MemoryStore:
         """See Store."""
         self._leases.release(key, owner)
 
-    async def take(self, bucket: str, rate: float, burst: float) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """See Store."""
-        return self._buckets.take(bucket, self._clock(), rate, burst)
+        return self._buckets.take(bucket, self._clock(), rate, burst, leaving)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""

@@ -120,10 +120,10 @@ class SqliteStore:
             with self._translated():
                 self._coordination.release(key, owner, self._clock())
 
-    async def take(self, bucket: str, rate: float, burst: float) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """See Store."""
         with self._translated():
-            return self._coordination.take(bucket, self._clock(), rate, burst)
+            return self._coordination.take(bucket, self._clock(), rate, burst, leaving)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""

@@ -64,10 +64,10 @@ class Coordination:
                 "DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - _BUCKET_IDLE, now)
             )
 
-    def take(self, name: str, now: float, rate: float, burst: float) -> float:
+    def take(self, name: str, now: float, rate: float, burst: float, leaving: float) -> float:
         """Take one token and return 0.0, or the seconds until there will be one."""
         with _Transaction(self._connection):
-            bucket, wait = take_one(self._read(name), now, rate, burst)
+            bucket, wait = take_one(self._read(name), now, rate, burst, leaving)
             self._write(name, bucket)
         return wait
 

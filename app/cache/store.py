@@ -64,10 +64,11 @@ class Store(Protocol):
     async def release(self, key: str, owner: str) -> None:
         """Give a lease back; what was put under it is visible to the next owner. Someone else's lease stays."""
 
-    async def take(self, bucket: str, rate: float, burst: float) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """Take one token and return 0.0, or take none and return the seconds until there will be one.
 
-        The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second.
+        The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second. One is taken only if
+        `leaving` tokens stay: those are for others.
         """
 
     async def back_off(self, bucket: str, seconds: float) -> None:

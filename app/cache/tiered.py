@@ -182,14 +182,14 @@ class TieredStore:
         if self._store is not None:
             await self._tried("release", self._store.release(key, owner), None)
 
-    async def take(self, bucket: str, rate: float, burst: float) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """Take a token, see Store; from a bucket of this process alone where the store fails."""
         if self._store is not None:
-            wait = await self._tried("take", self._store.take(bucket, rate, burst), None)
+            wait = await self._tried("take", self._store.take(bucket, rate, burst, leaving), None)
             if wait is not None:
                 return wait
             self.counters.budget_fallbacks += 1
-        return await self._memory.take(bucket, rate, burst)
+        return await self._memory.take(bucket, rate, burst, leaving)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """Let nobody take a token for `seconds`; at least nobody of this process."""

@@ -123,10 +123,10 @@ class ValkeyStore:
         with self._guarded():
             await self._release(keys=[_LEASE + key], args=[owner])
 
-    async def take(self, bucket: str, rate: float, burst: float) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """See Store. The server's clock counts the seconds."""
         with self._guarded():
-            return float(await self._take(keys=[_BUCKET + bucket], args=[rate, burst]))
+            return float(await self._take(keys=[_BUCKET + bucket], args=[rate, burst, leaving]))
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""

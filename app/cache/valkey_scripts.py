@@ -17,21 +17,22 @@ local held = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')
 local blocked_until = tonumber(held[3]) or 0
 """
 
-#: KEYS[1] the bucket, ARGV rate and burst: take one token; the seconds until there will be one, or 0, as text.
+#: KEYS[1] the bucket, ARGV rate, burst and leaving: take one token; the seconds until there will be one, or 0, as text.
 #: The same arithmetic as app.cache.bucket.take_one; a bucket that has been full for a while is forgotten.
 TAKE: Final = (
     _NOW
     + """
 local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local needed = 1 + math.max(0, math.min(tonumber(ARGV[3]), burst - 1))
 local tokens, at = tonumber(held[1]) or burst, tonumber(held[2]) or now
 tokens = math.min(burst, tokens + math.max(0, now - at) * rate)
 local wait = 0
 if now < blocked_until then
     wait = blocked_until - now
-elseif tokens >= 1 then
+elseif tokens >= needed then
     tokens = tokens - 1
 elseif rate > 0 then
-    wait = (1 - tokens) / rate
+    wait = (needed - tokens) / rate
 else
     wait = math.huge
 end

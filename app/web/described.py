@@ -61,7 +61,7 @@ def resolve(
 ) -> None:
     """Redirect to where a DOI name leads, or show its record.
 
-    The name may also be written `doi:10.1000/182`, `urn:doi:10.1000:182`, `info:doi/10.1000/182` or as a URL of doi.org.
+    The name may also be written `doi:10.1000/182`, `urn:doi:10.1000:182`, `info:doi/10.1000/182` or as a URL.
     """
 
 

@@ -32,16 +32,16 @@ def test_buckets_do_not_share_tokens() -> None:
 
 
 def test_a_clock_set_back_gives_no_tokens_and_blocks_none() -> None:
-    empty, _ = take_one(None, NOW, 1, 1)
-    bucket, wait = take_one(empty, NOW - 3_600, 1, 1)
+    empty, _ = take_one(None, NOW, 1, 1, 0)
+    bucket, wait = take_one(empty, NOW - 3_600, 1, 1, 0)
     assert wait == 1.0
-    assert take_one(bucket, NOW - 3_599, 1, 1)[1] == 0.0
+    assert take_one(bucket, NOW - 3_599, 1, 1, 0)[1] == 0.0
 
 
 def test_a_block_ends_and_a_longer_one_stays() -> None:
     bucket = blocked(blocked(None, NOW, 30), NOW, 10)
-    assert take_one(bucket, NOW, 1, 5)[1] == 30
-    assert take_one(bucket, NOW + 30, 1, 5)[1] == 0.0
+    assert take_one(bucket, NOW, 1, 5, 0)[1] == 30
+    assert take_one(bucket, NOW + 30, 1, 5, 0)[1] == 0.0
 
 
 @given(
@@ -53,7 +53,7 @@ def test_no_bucket_ever_gives_more_than_burst_and_rate_allow(pauses: list[float]
     bucket, now, given_out = None, 0.0, 0
     for pause in pauses:
         now += pause
-        bucket, wait = take_one(bucket, now, rate, burst)
+        bucket, wait = take_one(bucket, now, rate, burst, 0)
         given_out += wait == 0.0
         assert given_out <= burst + rate * now + 1e-6
 

@@ -245,6 +245,16 @@ async def test_a_bucket_without_a_rate_never_fills_again(store: Store) -> None:
     assert await store.take(bucket, 0, 1) == float("inf")
 
 
+async def test_tokens_that_are_left_for_others_are_not_taken(store: Store) -> None:
+    bucket = "people-first"
+    assert [await store.take(bucket, 0.001, 3, 2) for _ in range(2)] == [0.0, pytest.approx(1000, rel=0.01)]
+    assert [await store.take(bucket, 0.001, 3) for _ in range(2)] == [0.0, 0.0]
+
+
+async def test_nobody_has_to_leave_more_than_the_bucket_holds(store: Store) -> None:
+    assert await store.take("small", 0.001, 1, 50) == 0.0
+
+
 async def test_after_a_back_off_nobody_who_shares_the_bucket_takes_a_token(open_one: Opener) -> None:
     here, there = await open_one(), await open_one()
     bucket = f"bucket {next(_numbers)}"

@@ -1,0 +1,161 @@
+"""Puts together what answers names: cache, upstream, resolver. `main` gives them their face."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from app import __version__
+from app.cache.address import open_store
+from app.cache.tiered import TieredStore
+from app.resolver.resolver import Patience, Resolver
+from app.resolver.ttl_policy import TtlPolicy
+from app.settings import Settings
+from app.upstream.breaker import Breaker
+from app.upstream.budget import Budget, TokenBucket
+from app.upstream.client import HandleApi as UpstreamApi
+from app.upstream.guarded import USUAL_PATIENCE, Guard, GuardedAgencies, GuardedSource
+from app.upstream.routed import RoutedSource
+from app.upstream.source import AgencySource, Priority, Source
+
+log = logging.getLogger(__name__)
+
+#: The name under which all processes that share a store count one budget.
+_BUCKET: Final = "upstream"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one process runs with."""
+
+    settings: Settings
+    cache: TieredStore
+    upstream: Upstream
+    resolver: Resolver
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The upstream's two services, behind one breaker and one budget."""
+
+    source: Source
+    agencies: AgencySource | None
+    #: The guard of each upstream by its base URL; all of them share one budget.
+    guards: dict[str, Guard]
+    budget: Budget
+
+
+class SharedBucket:
+    """The budget's tokens, kept in the store, so that all who share it are one guest upstream."""
+
+    def __init__(self, cache: TieredStore, rate: float, burst: float) -> None:
+        self._cache = cache
+        self._rate = rate
+        self._burst = burst
+        self._wait = 0.0
+
+    async def take(self, leaving: float = 0.0) -> float:
+        """See TokenBucket; by this process alone while the store fails."""
+        self._wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving)
+        return self._wait
+
+    async def back_off(self, seconds: float) -> None:
+        """See TokenBucket."""
+        await self._cache.back_off(_BUCKET, seconds)
+
+    @property
+    def tokens(self) -> float:
+        """Whether the last question got a token: the others' questions are not known here."""
+        return 0.0 if self._wait else 1.0
+
+
+def assemble(settings: Settings) -> Parts:
+    """The parts without a face. Raises ConfigurationError."""
+    cache = open_cache(settings)
+    shared = _is_shared(settings)
+    bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if shared else None
+    upstream = open_upstream(settings, bucket)
+    resolver = Resolver(
+        cache=cache,
+        source=upstream.source,
+        policy=TtlPolicy(
+            floor=settings.cache_ttl_floor,
+            ceiling=settings.cache_ttl_ceiling,
+            negative=settings.cache_negative_ttl,
+            grace=settings.cache_grace,
+        ),
+        clock=time.time,
+        patience=Patience(
+            upstream=settings.upstream_patience,
+            recheck=settings.upstream_recheck,
+            lease=settings.upstream_timeout + settings.upstream_queue_patience,
+        ),
+        owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
+    )
+    return Parts(settings, cache, upstream, resolver)
+
+
+def open_cache(settings: Settings) -> TieredStore:
+    """The cache. Raises ConfigurationError for its URL and StoreError for a file that cannot be used."""
+    return open_store(
+        settings.store_url,
+        clock=time.time,
+        memory_bytes=settings.cache_memory_bytes,
+        store_bytes=settings.store_max_bytes,
+        timeout=settings.store_timeout,
+    )
+
+
+def open_upstream(settings: Settings, bucket: TokenBucket | None) -> Upstream:
+    """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
+    if settings.upstream_contact is None:
+        log.warning(
+            "no contact is set: give --upstream-contact a URL or mailto: address, so that the upstream can write to "
+            "you before it blocks you"
+        )
+    budget = Budget(
+        rate=settings.upstream_rate,
+        burst=settings.upstream_burst,
+        max_concurrency=settings.upstream_max_concurrency,
+        reserved_for_people=settings.upstream_reserved_share,
+        clock=time.monotonic,
+        bucket=bucket,
+    )
+    opened: dict[str, tuple[GuardedSource, AgencySource]] = {}
+    for url in (*settings.upstream_urls, *settings.upstream_route_urls.values()):
+        if url not in opened:
+            opened[url] = _guarded(settings, url, budget)
+    guards = {url: source.guard for url, (source, _) in opened.items()}
+    default = [opened[url][0] for url in settings.upstream_urls]
+    routes = {prefix: opened[url][0] for prefix, url in settings.upstream_route_urls.items()}
+    source: Source = default[0] if len(default) == 1 and not routes else RoutedSource(routes, default)
+    return Upstream(source, opened[settings.upstream_urls[0]][1], guards, budget)
+
+
+def _guarded(settings: Settings, url: str, budget: Budget) -> tuple[GuardedSource, AgencySource]:
+    api = UpstreamApi(
+        url,
+        user_agent=f"doi-proxy/{__version__}",
+        contact=settings.upstream_contact,
+        connect_timeout=settings.upstream_connect_timeout,
+        read_timeout=settings.upstream_read_timeout,
+        total_timeout=settings.upstream_timeout,
+        max_answer_bytes=settings.upstream_max_answer_bytes,
+        literal_slashes=settings.upstream_literal_slashes,
+        http2=settings.upstream_http2,
+        clock=time.time,
+        may_ask_again=budget.one_more,
+    )
+    breaker = Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown)
+    patience = {**USUAL_PATIENCE, Priority.PERSON: settings.upstream_queue_patience}
+    source = GuardedSource(api, budget, breaker, time.monotonic, patience=patience)
+    return source, GuardedAgencies(api, source.guard)
+
+
+def _is_shared(settings: Settings) -> bool:
+    return settings.workers > 1 or urlsplit(settings.store_url).scheme not in ("memory", "sqlite")

@@ -1,0 +1,77 @@
+"""What every test stands on: asyncio for async tests, repeatable examples, and no network but this machine's."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+# CI tries the same examples each time, so that its result is a fact about the commit; people look further.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+class NotLoopback(RuntimeError):
+    """A test reached for another machine; no OSError, so that no code under test takes it for a failed upstream."""
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio, as the server does."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback() -> Iterator[None]:
+    """Sockets reach 127.0.0.0/8, ::1 and Unix paths alone, and no name but "localhost" resolves."""
+    connect, connect_ex, look_up = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        _refuse_others(self.family, address)
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        _refuse_others(self.family, address)
+        return connect_ex(self, address)
+
+    def guarded_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_local_name(host):
+            raise socket.gaierror(socket.EAI_NONAME, f"tests resolve no names: {host!r}")
+        return look_up(host, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        patch.setattr(socket, "getaddrinfo", guarded_look_up)
+        yield
+
+
+def _refuse_others(family: int, address: Any) -> None:
+    if family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(str(address[0])):
+        raise NotLoopback(f"a test may not connect to {address!r}")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_local_name(host: Any) -> bool:
+    text = host.decode("ascii", "replace") if isinstance(host, bytes) else host
+    if text is None or text == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(str(text).partition("%")[0])
+    except ValueError:
+        return False
+    return True
