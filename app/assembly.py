@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from app import __version__
 from app.cache.address import open_store
 from app.cache.tiered import TieredStore
-from app.resolver.resolver import Patience, Resolver
+from app.resolver.resolver import BypassLimit, Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
 from app.upstream.breaker import Breaker
@@ -95,6 +95,7 @@ def assemble(settings: Settings) -> Parts:
             recheck=settings.upstream_recheck,
             lease=settings.upstream_timeout + settings.upstream_queue_patience,
         ),
+        bypass_limit=BypassLimit(settings.bypass_rate, settings.bypass_burst),
         owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
     )
     return Parts(settings, cache, upstream, resolver)
@@ -121,7 +122,8 @@ def open_upstream(settings: Settings, bucket: TokenBucket | None) -> Upstream:
     budget = Budget(
         rate=settings.upstream_rate,
         burst=settings.upstream_burst,
-        max_concurrency=settings.upstream_max_concurrency,
+        # Each worker has its part, so that together they keep to the cap.
+        max_concurrency=max(1, settings.upstream_max_concurrency // settings.workers),
         reserved_for_people=settings.upstream_reserved_share,
         clock=time.monotonic,
         bucket=bucket,

@@ -10,7 +10,8 @@
     │   │   ├── EmptyName
     │   │   └── NotADOI                    a handle, or nothing like one
     │   ├── InvalidParameter             a query parameter that the REST API refuses
-    │   └── RequestTooLarge
+    │   ├── RequestTooLarge
+    │   └── TooManyBypasses              one client asked past the cache too often
     ├── NotAnswerable                  the answer is known and is "no"
     │   ├── AliasChainTooLong
     │   └── PrefixInactive
@@ -92,6 +93,17 @@ class RequestTooLarge(InvalidRequest):
     """The request is larger than this resolver accepts."""
 
     status = 413
+
+
+class TooManyBypasses(InvalidRequest):
+    """This client asked past the cache (auth, cert) too often; without these parameters it is answered at once."""
+
+    status = 429
+
+    def __init__(self, message: str | None = None, *, retry_after: float) -> None:
+        super().__init__(message)
+        #: Seconds after which asking again makes sense.
+        self.retry_after = retry_after
 
 
 class NotAnswerable(DoiProxyError):

@@ -29,6 +29,7 @@ from app.web.application import Application, Face
 from app.web.country import open_countries
 from app.web.documented import create_documented, other_paths
 from app.web.error_handlers import ErrorPages
+from app.web.express_lane import ExpressLane
 from app.web.health import Readiness
 from app.web.pages import Link, Pages
 from app.web.redirect import Facts, Redirects
@@ -50,7 +51,8 @@ def create(settings: Settings) -> Application:
     pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=None)
     link = Link(base=sub_path)
     errors = ErrorPages(pages=pages, link=link)
-    api = HandleApi(resolver=parts.resolver, clock=time.time, max_age=settings.web_max_age)
+    express = ExpressLane(parts.resolver, time.time, _count_nothing) if settings.express_lane else None
+    api = HandleApi(resolver=parts.resolver, clock=time.time, max_age=settings.web_max_age, express=express)
     prefixes = PrefixChain(parts.resolver)
     redirects = Redirects(
         resolver=parts.resolver,
@@ -61,6 +63,7 @@ def create(settings: Settings) -> Application:
         facts=Facts(clock=time.time, chance=random.random, country=open_countries(settings.country_database)),
         resolves=settings.resolve,
         max_age=settings.web_max_age,
+        express=express,
     )
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
     documented = create_documented(
@@ -77,7 +80,12 @@ def create(settings: Settings) -> Application:
         other_paths=other_paths(documented),
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
         sub_path=sub_path.encode(),
+        express=express,
     )
+
+
+def _count_nothing(route: str, method: str, status: int) -> None:
+    return None
 
 
 def create_from_environment() -> Application:

@@ -56,9 +56,17 @@ class Settings(BaseModel):
         None,
         description="MMDB file that tells the country of an address, for records that choose by it; none is shipped.",
     )
+    express_lane: bool = Field(
+        True, description="Answer hot, plain requests from prepared bytes; the same bytes as without."
+    )
     web_max_age: float = Field(
         300.0, ge=0, description="Greatest max-age sent to browsers, in seconds, so that a corrected target is seen."
     )
+
+    bypass_rate: float = Field(
+        1.0, gt=0, description="Questions a second that one client may ask past the cache (auth, cert)."
+    )
+    bypass_burst: float = Field(60.0, ge=1, description="Such questions of one client at once after a quiet time.")
 
     upstream_url: str = Field(
         "https://doi.org",

@@ -11,6 +11,7 @@ from typing import Any
 
 import uvicorn
 
+from app.cli.express_protocol import protocol_class
 from app.errors import ConfigurationError
 from app.main import create, prepare
 from app.settings import Settings
@@ -44,6 +45,7 @@ def serve(settings: Settings) -> int:
 
 def _run(settings: Settings, listening: socket.socket) -> None:
     options: dict[str, Any] = {
+        "http": protocol_class(),
         "log_config": None,
         "access_log": False,
         "server_header": False,
@@ -69,11 +71,16 @@ def _run(settings: Settings, listening: socket.socket) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigurationError that says what to do about a port in use or a bad address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    """A bound socket; uvicorn listens on it when it can answer. Raises ConfigurationError that says what to do."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=host == "::")
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if host == "::":
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind((host, port))
+        return listening
     except OSError as error:
+        listening.close()
         reason = {
             errno.EADDRINUSE: "the port is in use: stop what uses it or choose another by --port",
             errno.EACCES: "this user may not open the port: choose one above 1023",

@@ -12,7 +12,7 @@ from typing import Final
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, UpstreamTimeout
+from app.errors import CouldNotVerify, TooManyBypasses, UpstreamTimeout
 from app.resolver.alias import Chain, next_name
 from app.resolver.asked import Asked
 from app.resolver.observer import NoObserver, Observer
@@ -60,6 +60,14 @@ class Demand:
 ORDINARY: Final = Demand()
 
 
+@dataclass(frozen=True, slots=True)
+class BypassLimit:
+    """How often one client may ask past the cache: questions a second, and at once after a quiet time."""
+
+    rate: float = 1.0
+    burst: float = 60.0
+
+
 class Resolver:
     """Answers names: from the cache where that is fresh, else from the upstream, else stale, and never with a guess."""
 
@@ -71,6 +79,7 @@ class Resolver:
         policy: TtlPolicy,
         clock: Callable[[], float],
         patience: Patience = Patience(),
+        bypass_limit: BypassLimit = BypassLimit(),
         owner: str | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -80,6 +89,7 @@ class Resolver:
         self._policy = policy
         self._clock = clock
         self._patience = patience
+        self._bypass_limit = bypass_limit
         self._owner = owner
         self._observer = observer or NoObserver()
         self._flights: SingleFlight[Entry] = SingleFlight()
@@ -103,6 +113,14 @@ class Resolver:
         except CouldNotVerify as failure:
             self._observer.failed(type(failure).__name__)
             raise
+
+    async def admit_bypass(self, client: str) -> None:
+        """Count a question past the cache by a client, named by its address. Raises TooManyBypasses."""
+        limit = self._bypass_limit
+        # In this process's memory alone: no address is written anywhere.
+        seconds = await self._cache.memory.take(f"bypass {client}", limit.rate, limit.burst)
+        if seconds:
+            raise TooManyBypasses(retry_after=seconds)
 
     async def follow(self, name: HandleName, asked: Asked, demand: Demand = ORDINARY) -> Chain:
         """Answer a name and, while it is an alias, the name that it stands for. Raises AliasChainTooLong as well."""

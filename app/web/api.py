@@ -11,12 +11,13 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.doi.percent import decode
-from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName
+from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, TooManyBypasses
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
 from app.resolver.asked import Asked
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import ORDINARY, Demand, Resolver
+from app.web.express_lane import ExpressLane
 from app.web.request import Request
 from app.web.request_path import Parameters, is_true, read_api_asked
 from app.web.responses import (
@@ -29,6 +30,7 @@ from app.web.responses import (
     failure_headers,
     http_date,
     lifetime,
+    retry_after,
 )
 
 #: Where the API begins, in lower case: any case is answered.
@@ -46,10 +48,13 @@ MAX_CALLBACK: Final = 256
 class HandleApi:
     """Answers the JSON API from a resolver; aliases are data here and are never followed."""
 
-    def __init__(self, *, resolver: Resolver, clock: Callable[[], float], max_age: float) -> None:
+    def __init__(
+        self, *, resolver: Resolver, clock: Callable[[], float], max_age: float, express: ExpressLane | None
+    ) -> None:
         self._resolver = resolver
         self._clock = clock
         self._max_age = max_age
+        self._express = express
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
         """Answer a request for `path`, which is raw and begins behind `/api/`."""
@@ -60,26 +65,38 @@ class HandleApi:
         try:
             name = HandleName.asked(decode(path[len(HANDLES) :]))
             asked = read_api_asked(parameters)
-            resolution = await resolve(self._resolver, name, asked)
+            resolution = await self._resolved(request, name, asked)
         except CouldNotVerify as failure:
             return self.could_not_verify(failure, name, parameters)
+        except TooManyBypasses as error:
+            headers = (NO_STORE, retry_after(error.retry_after))
+            return _written(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
         except DoiProxyError as error:
             code = INVALID_HANDLE if isinstance(error, InvalidName) else PROTOCOL_ERROR
             message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
             return self.failed(error.status, code, message, parameters)
         return self.found(request, resolution, asked, parameters)
 
+    async def _resolved(self, request: Request, name: HandleName, asked: Asked) -> Resolution:
+        demand = await demanded(self._resolver, request, asked)
+        # Without a task switch where it is fresh in memory.
+        fresh = None if demand.bypasses else self._resolver.peek(name)
+        return fresh or await self._resolver.resolve(name, demand)
+
     def found(self, request: Request, resolution: Resolution, asked: Asked, parameters: Parameters) -> Reply:
         """The answer about a name that the upstream, or the cache, knows something of."""
         code, body = write_answer(resolution, asked)
-        now = self._clock()
-        headers = (*self._freshness(resolution, now), cache_status(resolution, now))
+        headers = self._freshness(resolution, int(self._clock()))
         reply = _written(404 if code == ResponseCode.HANDLE_NOT_FOUND else 200, body, headers, parameters)
-        return _unless_known(request, reply)
+        tagged = _tagged(reply)
+        if self._express is not None and request.is_plain and _is_plain(resolution, code):
+            raw_path = request.scope["raw_path"]
+            self._express.offer(raw_path, tagged, resolution, lambda now: self._freshness(resolution, now))
+        return _unless_known(request, tagged)
 
-    def _freshness(self, resolution: Resolution, now: float) -> tuple[Header, ...]:
+    def _freshness(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
         if resolution.origin is Origin.BYPASSED:
-            return (NO_STORE,)
+            return (NO_STORE, cache_status(resolution, now))
         until, max_age = lifetime(resolution, now, self._max_age)
         age = max(0, int(resolution.entry.age(now)))
         # max-age counts from when the upstream answered, as Age does (RFC 9111, section 4.2.3).
@@ -87,6 +104,7 @@ class HandleApi:
             (b"cache-control", f"public, max-age={age + int(max_age)}".encode()),
             (b"expires", http_date(int(min(until, now + max_age)))),
             (b"age", str(age).encode()),
+            cache_status(resolution, now),
         )
 
     def could_not_verify(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
@@ -99,11 +117,12 @@ class HandleApi:
         return _written(status, _object(code, ("message", message)), (NO_STORE,), parameters)
 
 
-async def resolve(resolver: Resolver, name: HandleName, asked: Asked) -> Resolution:
-    """The resolution of a name; without a task switch where it is fresh in memory."""
-    if asked.authoritative or asked.certified:
-        return await resolver.resolve(name, Demand(authoritative=asked.authoritative, certified=asked.certified))
-    return resolver.peek(name) or await resolver.resolve(name, ORDINARY)
+async def demanded(resolver: Resolver, request: Request, asked: Asked) -> Demand:
+    """How an answer is wanted. Raises TooManyBypasses for a client that asks past the cache too often."""
+    if not (asked.authoritative or asked.certified):
+        return ORDINARY
+    await resolver.admit_bypass(request.client_address)
+    return Demand(authoritative=asked.authoritative, certified=asked.certified)
 
 
 def write_answer(resolution: Resolution, asked: Asked) -> tuple[ResponseCode, bytes]:
@@ -135,13 +154,20 @@ def _written(status: int, body: bytes, headers: tuple[Header, ...], parameters: 
     return Reply(status, (JSON, *headers), body)
 
 
+def _is_plain(resolution: Resolution, code: ResponseCode) -> bool:
+    return resolution.origin is Origin.HIT and code is ResponseCode.SUCCESS
+
+
+def _tagged(reply: Reply) -> Reply:
+    tag = f'"{crc32(reply.body):08x}{len(reply.body):x}"'
+    return Reply(reply.status, (*reply.headers, (b"etag", tag.encode())), reply.body)
+
+
 def _unless_known(request: Request, reply: Reply) -> Reply:
     """304 where the caller holds this very body (RFC 9110, section 13.1.2)."""
-    tag = f'"{crc32(reply.body):08x}{len(reply.body):x}"'
-    headers = (*reply.headers, (b"etag", tag.encode()))
     known = request.header(b"if-none-match") if reply.status == 200 else None
-    if known is not None and (
-        known.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in known.split(",")]
-    ):
-        return Reply(304, headers)
-    return Reply(reply.status, headers, reply.body)
+    if known is None:
+        return reply
+    tag = reply.headers[-1][1].decode()
+    tags = [one.strip().removeprefix("W/") for one in known.split(",")]
+    return Reply(304, reply.headers) if tag in tags or known.strip() == "*" else reply

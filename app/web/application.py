@@ -16,6 +16,7 @@ from app.resolver.which_ra import WhichRa
 from app.web import which_ra
 from app.web.api import PREFIX, HandleApi
 from app.web.error_handlers import ErrorPages
+from app.web.express_lane import ExpressLane
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
@@ -47,13 +48,22 @@ class Application:
     """Answers names itself and leaves the few other paths (docs, health, static files) to FastAPI."""
 
     def __init__(
-        self, face: Face, *, documented: ASGIApp, other_paths: frozenset[bytes], public_url: str | None, sub_path: bytes
+        self,
+        face: Face,
+        *,
+        documented: ASGIApp,
+        other_paths: frozenset[bytes],
+        public_url: str | None,
+        sub_path: bytes,
+        express: ExpressLane | None,
     ) -> None:
         self._face = face
         self._documented = documented
         self._other_paths = other_paths
         self._public_url = public_url
         self._sub_path = sub_path
+        #: The lane that a server may ask before this application, None where it is switched off.
+        self.express = express
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Path, Query
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 
@@ -38,6 +40,14 @@ class HandleAnswerModel(BaseModel):
     handle: str | None = Field(None, description="The name as the caller spelled it.", examples=["10.1000/182"])
     values: list[HandleValueModel] | None = None
     message: str | None = Field(None, description="Why it failed.")
+
+
+class AgencyModel(BaseModel):
+    """Which registration agency a name is of: `RA`, or `status` where there is none to tell."""
+
+    DOI: str = Field(description="The name as the caller wrote it.", examples=["10.1000/182"])
+    RA: str | None = Field(None, examples=["DataCite"])
+    status: str | None = Field(None, examples=["DOI does not exist"])
 
 
 _COULD_NOT_VERIFY: dict[int | str, dict[str, Any]] = {
@@ -80,20 +90,34 @@ def handle_record(
     """
 
 
+def agencies(
+    names: Annotated[
+        str,
+        Path(
+            description="DOI names or prefixes, at most 100, separated by commas; a comma inside a name is `%2C`.",
+            examples=["10.1000/182,10.5281"],
+        ),
+    ],
+) -> None:
+    """The registration agency of each name, in the order of the names; also at `/doiRA/{names}`.
+
+    A name without an agency has a `status` instead: "Invalid DOI", "DOI does not exist", or "Unknown" where that
+    could not be verified.
+    """
+
+
+def openurl(
+    id: Annotated[str, Query(description="A DOI as `doi:10.1000/182`.")] = "",  # noqa: A002
+    rft_id: Annotated[str, Query(description="A DOI as `info:doi/10.1000/182`.")] = "",
+) -> None:
+    """Resolve the DOI that an OpenURL names (ANSI/NISO Z39.88)."""
+
+
 def described_routes() -> list[APIRoute]:
     """The routes to describe."""
-    found = {"description": "The values page: there is no target, or it was asked for.", "content": {"text/html": {}}}
-    missing = {"description": "The upstream says that the name is not registered.", "content": {"text/html": {}}}
     return [
-        APIRoute(
-            "/{doi}",
-            resolve,
-            methods=["GET"],
-            tags=["resolution"],
-            summary="Resolve a DOI name",
-            status_code=302,
-            responses={200: found, 400: {"description": "Not a DOI name."}, 404: missing, **_COULD_NOT_VERIFY},
-        ),
+        _page_route("/{doi}", resolve, "Resolve a DOI name"),
+        _page_route("/openurl", openurl, "Resolve the DOI in an OpenURL"),
         APIRoute(
             "/api/handles/{handle}",
             handle_record,
@@ -101,10 +125,52 @@ def described_routes() -> list[APIRoute]:
             tags=["handle API"],
             summary="Read a record",
             response_model=HandleAnswerModel,
+            response_description="The record, or responseCode 200 where it has no such values.",
             responses={
+                304: {"description": "The caller holds this very answer: its ETag stood in If-None-Match."},
                 400: {"model": HandleAnswerModel, "description": "A bad index or name."},
                 404: {"model": HandleAnswerModel, "description": "responseCode 100: not registered."},
                 **{status: {**answer, "model": HandleAnswerModel} for status, answer in _COULD_NOT_VERIFY.items()},
             },
         ),
+        APIRoute(
+            "/ra/{names}",
+            agencies,
+            methods=["GET"],
+            tags=["agencies"],
+            summary="Which agency registered it?",
+            response_model=list[AgencyModel],
+            response_model_exclude_none=True,
+            response_description="A row for each name.",
+            responses={400: {"description": "More names than are answered at once."}},
+        ),
     ]
+
+
+def _page_route(path: str, described: Callable[..., None], summary: str) -> APIRoute:
+    """A route that redirects, or answers a page."""
+    location = {"description": "Where the name leads.", "schema": {"type": "string", "format": "uri"}}
+    page: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"description": "The record as a page: it leads nowhere, or to see it was asked for."},
+        301: {"description": "The name is an alias: to this resolver's own address of the name that it stands for."},
+        302: {"description": "To where the name leads; 303, 307 or 308 where the record says so."},
+        400: {"description": "Not a DOI name."},
+        404: {"description": "The upstream says that the name is not registered."},
+        414: {"description": "The address is too long."},
+        **_COULD_NOT_VERIFY,
+    }
+    responses = {status: {**answer, **page} for status, answer in answers.items()}
+    responses[302]["headers"] = {"Location": location}
+    responses[301] = {**answers[301], "headers": {"Location": location}}
+    return APIRoute(
+        path,
+        described,
+        methods=["GET"],
+        tags=["resolution"],
+        summary=summary,
+        status_code=302,
+        response_class=HTMLResponse,
+        response_description=answers[302]["description"],
+        responses=responses,
+    )

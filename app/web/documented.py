@@ -8,15 +8,19 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
+from starlette.routing import BaseRoute
 
 from app.web.described import described_routes
 from app.web.health import Health, Readiness
+from app.web.responses import HTML, PAGE_POLICY, Header
 
 #: Crawlers are asked to stay away: each name they fetch is a question upstream.
 ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
 #: Static files change with a release only.
 STATIC_MAX_AGE: Final = "public, max-age=86400"
+#: So does the page about the API; a new release is seen within the hour.
+DOCS_CACHE: Final[Header] = (b"cache-control", b"public, max-age=3600")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -43,16 +47,7 @@ def create_documented(
 
     def openapi() -> dict[str, Any]:
         if not schema:
-            routes = [*described_routes(), *app.routes]
-            schema.update(
-                get_openapi(
-                    title="doi-proxy",
-                    version=version,
-                    summary="A resolver for DOI names that speaks doi.org's own language.",
-                    routes=routes,
-                    servers=[{"url": server_url}],
-                )
-            )
+            schema.update(_description([*described_routes(), *app.routes], version, server_url))
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -63,17 +58,40 @@ def create_documented(
     return app
 
 
+def _description(routes: list[BaseRoute], version: str, server_url: str) -> dict[str, Any]:
+    """The OpenAPI document, without the 422 that FastAPI adds to whatever has parameters: nothing here sends it."""
+    found = get_openapi(
+        title="doi-proxy",
+        version=version,
+        summary="A resolver for DOI names that speaks doi.org's own language.",
+        routes=routes,
+        servers=[{"url": server_url}],
+    )
+    for operations in found["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    for model in ("HTTPValidationError", "ValidationError"):
+        found["components"]["schemas"].pop(model, None)
+    return found
+
+
 def other_paths(app: FastAPI) -> frozenset[bytes]:
     """The paths that FastAPI answers; all others are names."""
     return frozenset(str(getattr(route, "path", "")).encode() for route in app.routes)
 
 
 def _add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> None:
-    @app.get("/healthz", tags=["operation"], summary="Is the process alive?")
+    @app.get("/healthz", tags=["operation"], summary="Is the process alive?", response_description="It is.")
     async def healthz() -> Health:
         return Health(status="ok")
 
-    @app.get("/readyz", tags=["operation"], summary="Can it answer?", responses={503: {"model": Readiness}})
+    @app.get(
+        "/readyz",
+        tags=["operation"],
+        summary="Can it answer?",
+        response_description="It can, from its cache at least.",
+        responses={503: {"model": Readiness, "description": "It cannot: send requests elsewhere."}},
+    )
     async def readyz(response: Response) -> Readiness:
         found = await readiness()
         response.status_code = 200 if found.ready else 503
@@ -85,12 +103,16 @@ def _add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> 
 
 def _add_pages(app: FastAPI, docs_page: Callable[[], bytes]) -> None:
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(docs_page())
+    async def docs() -> Response:
+        return Response(docs_page(), headers=_text_headers(HTML, *PAGE_POLICY, DOCS_CACHE))
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
     async def robots() -> PlainTextResponse:
         return PlainTextResponse(ROBOTS)
+
+
+def _text_headers(*headers: Header) -> dict[str, str]:
+    return {name.decode("ascii"): value.decode("ascii") for name, value in headers}
 
 
 def _add_file(app: FastAPI, path: str, media_type: str, content: bytes) -> None:

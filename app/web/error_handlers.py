@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from app.doi.name import HandleName
-from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive
+from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive, TooManyBypasses
 from app.web.pages import Link, Pages
 from app.web.request import Request
-from app.web.responses import NO_STORE, Header, Reply, failure_headers, page
+from app.web.responses import NO_STORE, Header, Reply, failure_headers, page, retry_after
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ class ErrorPages:
         if isinstance(error, InvalidName) and error.status == 400:
             body = self._pages.not_a_doi(self._link, language, typed=typed, reason=error.message)
             return page(error.status, body)
+        if isinstance(error, TooManyBypasses):
+            return self.plain(request, error.status, error.message, (retry_after(error.retry_after),))
         if isinstance(error, DoiProxyError):
             return self.plain(request, error.status, error.message)
         log.error("a request failed by a fault of this program", exc_info=error)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import base64
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from app.doi.code_point import CodePoint
 from app.doi.name import HandleName
-from app.doi.percent import encode
 from app.doi.uri import to_uri, to_url, url_path
-from app.handle.value import Data, HandleValue
+from app.handle.value import HandleValue
 from app.web.languages import DEFAULT_LANGUAGE, load_catalogues
+from app.web.shown_values import (
+    HANDLE_RESOLVER,
+    MAX_CHARACTERS_SHOWN,
+    contact_link,
+    data_href,
+    granted,
+    handle_url,
+    hexadecimal,
+    linked,
+    name_href,
+    shape,
+    shown_time,
+    visible,
+)
 
 #: What `Pages.error` takes as its title.
 ERROR_TITLES: Final = (
@@ -27,14 +36,8 @@ ERROR_TITLES: Final = (
 )  # fmt: skip
 #: Why the values page came instead of a redirect.
 NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
-#: The permissions of an HS_ADMIN value from the left of its bit string, highest bit first (RFC 3651, section 3.2.1).
-PERMISSIONS: Final = (
-    "list_handles", "authorized_read", "add_admin", "remove_admin", "modify_admin", "add_value",
-    "delete_value", "modify_value", "delete_prefix", "add_prefix", "delete_handle", "add_handle",
-)  # fmt: skip
-#: What a page shows at most; the rest is in the record's JSON, to which the page links.
+#: What a page shows at most beside MAX_CHARACTERS_SHOWN; the rest is in the record's JSON, to which the page links.
 MAX_VALUES_SHOWN: Final = 500
-MAX_CHARACTERS_SHOWN: Final = 10_000
 MAX_ITEMS_SHOWN: Final = 10
 #: A name in a page's title, in characters.
 MAX_TITLE_CHARACTERS: Final = 60
@@ -42,16 +45,6 @@ MAX_TITLE_CHARACTERS: Final = 60
 LONG_WAIT_SECONDS: Final = 120
 
 _DOI_RESOLVER: Final = "https://doi.org"
-_HANDLE_RESOLVER: Final = "https://hdl.handle.net"
-_HANDLE: Final = re.compile(r"(?:hdl:)?([0-9]+(?:\.[0-9A-Za-z-]+)*/[^\s/]\S*)", re.IGNORECASE)
-_DOI: Final = re.compile(r"10(?:\.[^\s/]+)?/\S+")
-_WEB_ADDRESS: Final = re.compile(r"(?:https?|ftp)://[^\s<>\"\\]+", re.IGNORECASE)
-_EMAIL: Final = re.compile(r"[^\s@<>,;:\"]+@[^\s@<>,;:\"]+\.[^\s@<>,;:\"]+")
-_TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?Z")
-_SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
-_BITS: Final = re.compile(f"[01]{{{len(PERMISSIONS)}}}")
-#: Controls, which HTML drops or refuses, as their pictures; a tab and a line feed are shown as what they are.
-_PICTURES: Final = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +87,10 @@ class Pages:
         environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
         )
-        environment.globals |= {"version": product_version, "operator": _contact(contact), "link": _link}
-        environment.globals |= {"granted": _granted, "most_characters": MAX_CHARACTERS_SHOWN}
-        environment.globals |= {"shape": _shape, "data_href": _data_href, "name_href": _name_href}
-        environment.filters |= {"visible": visible, "time": _time, "hexadecimal": _hexadecimal}
+        environment.globals |= {"version": product_version, "operator": contact_link(contact), "link": linked}
+        environment.globals |= {"granted": granted, "most_characters": MAX_CHARACTERS_SHOWN}
+        environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
+        environment.filters |= {"visible": visible, "time": shown_time, "hexadecimal": hexadecimal}
         pages = [name for name in environment.list_templates() if name not in ("layout.html", "parts.html")]
         self._templates = {name.removesuffix(".html"): environment.get_template(name) for name in pages}
 
@@ -150,7 +143,7 @@ class Pages:
         others = [other for other in suggestions if not (slashed and other.text == shorter)]
         without_slash = _shown(HandleName(shorter)) if slashed else None
         facts: dict[str, Any] = {"without_slash": without_slash, "suggestions": _all_shown(others)}
-        facts |= {"questionable": questionable[:MAX_ITEMS_SHOWN], "contact": _contact(contact), "stale": stale}
+        facts |= {"questionable": questionable[:MAX_ITEMS_SHOWN], "contact": contact_link(contact), "stale": stale}
         return self._page("not_found", link, language, "not_found.title_", name, **facts)
 
     def not_a_doi(
@@ -158,7 +151,7 @@ class Pages:
     ) -> bytes:
         """What was `typed` is no DOI, or no name at all; `reason` is the error's message."""
         typed = typed[:MAX_CHARACTERS_SHOWN]
-        facts: dict[str, Any] = {"typed": typed, "reason": reason, "handle_url": _handle_url(typed)}
+        facts: dict[str, Any] = {"typed": typed, "reason": reason, "handle_url": handle_url(typed)}
         return self._page("not_a_doi", link, language, "not_a_doi.title", suggestions=_all_shown(suggestions), **facts)
 
     def could_not_verify(
@@ -176,7 +169,7 @@ class Pages:
         self, link: Link, language: str, *, name: HandleName, message: str | None, contact: str | None
     ) -> bytes:
         """The registry marks the name's prefix as inactive; `message` is what it says about that."""
-        facts = {"message": message, "contact": _contact(contact)}
+        facts = {"message": message, "contact": contact_link(contact)}
         return self._page("prefix_inactive", link, language, "prefix.title", name, **facts)
 
     def error(self, link: Link, language: str, *, title_key: str, reason: str) -> bytes:
@@ -211,14 +204,9 @@ def redirect_stub(target_for_display: str) -> bytes:
     ).encode("utf-8", "replace")
 
 
-def visible(text: object) -> str:
-    """Text as far as a page shows it, with pictures in place of control characters."""
-    return str(text)[:MAX_CHARACTERS_SHOWN].replace("\r\n", "\n").translate(_PICTURES)
-
-
 def _shown(name: HandleName) -> ShownName:
     kind = "doi" if name.is_doi or name.is_short_doi else "prefix" if name.is_prefix else "handle"
-    public_url = to_url(name, _HANDLE_RESOLVER if kind == "handle" else _DOI_RESOLVER)
+    public_url = to_url(name, HANDLE_RESOLVER if kind == "handle" else _DOI_RESOLVER)
     return ShownName(name.text, kind, to_uri(name) if name.is_doi else None, public_url, url_path(name))
 
 
@@ -236,89 +224,3 @@ def _wait(seconds: int) -> tuple[str, int]:
     if seconds >= LONG_WAIT_SECONDS:
         return "retry_minutes", -(-seconds // 60)
     return ("retry_seconds", seconds) if seconds > 1 else ("retry_soon", seconds)
-
-
-def _link(href: str, text: str | None = None) -> Markup:
-    return Markup('<a href="{}"><bdi>{}</bdi></a>').format(href, visible(href if text is None else text))
-
-
-def _contact(contact: str | None) -> Markup | None:
-    """An e-mail address or a web address as a link, anything else as its words; None where there is nothing."""
-    words = (contact or "").strip()[:MAX_CHARACTERS_SHOWN]
-    if not words:
-        return None
-    href = _address_href(words.removeprefix("mailto:"))
-    return _link(href, words) if href else Markup("<bdi>{}</bdi>").format(visible(words))
-
-
-def _address_href(text: str) -> str | None:
-    if _WEB_ADDRESS.fullmatch(text):
-        return text
-    return "mailto:" + encode(text, b"@+") if _EMAIL.fullmatch(text) and text.isprintable() else None
-
-
-def _handle_url(text: str) -> str | None:
-    found = _HANDLE.fullmatch(text.strip())
-    if found is None or _DOI.match(found[1]) or not found[1].isprintable():
-        return None
-    return to_url(found[1], _HANDLE_RESOLVER)
-
-
-def _name_href(base: str, text: str) -> str | None:
-    """Where the record of a name is: here for a DOI, at the public resolver for another handle, None for no name."""
-    if len(text) <= MAX_CHARACTERS_SHOWN and text.isprintable() and _DOI.fullmatch(text):
-        return f"{base}/{url_path(text)}?noredirect"
-    handle = _handle_url(text[:MAX_CHARACTERS_SHOWN])
-    return None if handle is None else handle + "?noredirect"
-
-
-def _data_href(base: str, value: HandleValue) -> str | None:
-    """Where a value's text leads: only http, https, ftp, an e-mail address, or the record of a name."""
-    text = (value.text or "").strip()
-    if not text or len(text) > MAX_CHARACTERS_SHOWN:
-        return None
-    if value.has_type("HS_ALIAS.") or _DOI.fullmatch(text):
-        return _name_href(base, text)
-    href = _address_href(text)
-    return href if href is None or _WEB_ADDRESS.match(href) or value.has_type("EMAIL.") else None
-
-
-def _shape(data: Data) -> str:
-    """How a page shows the data: "text", "hex", "admin", "vlist" or, for whatever else the JSON held, "members"."""
-    match data.format, data.value:
-        case "admin", {"handle": str(), "index": int(), "permissions": str(bits)} if _BITS.fullmatch(bits):
-            return "admin"
-        case "vlist", [*items] if all(isinstance(i, dict) and {"handle", "index"} <= i.keys() for i in items):
-            return "vlist"
-        case "base64" | "hex", str() if _bytes(data) is not None:
-            return "hex"
-        case _, str():
-            return "text"
-        case _:
-            return "members"
-
-
-def _bytes(data: Data) -> bytes | None:
-    try:
-        return base64.b64decode(data.value, validate=True) if data.format == "base64" else bytes.fromhex(data.value)
-    except ValueError:
-        return None
-
-
-def _granted(bits: str) -> list[str]:
-    return [permission for permission, bit in zip(PERMISSIONS, bits, strict=True) if bit == "1"]
-
-
-def _hexadecimal(data: Data) -> str:
-    """Bytes as groups of four hexadecimal digits."""
-    return (_bytes(data) or b"").hex(" ", -2)
-
-
-def _time(timestamp: str | None) -> str | None:
-    """A timestamp as 2004-09-10 19:49:59Z, from ISO 8601 or seconds since the epoch; other text as it came."""
-    if timestamp is None or timestamp == "0":
-        return None
-    if _SECONDS.fullmatch(timestamp):
-        return datetime.fromtimestamp(int(timestamp), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    found = _TIME.fullmatch(timestamp)
-    return f"{found[1]} {found[2]}Z" if found else visible(timestamp)

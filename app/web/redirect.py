@@ -18,9 +18,10 @@ from app.resolver.alias import Chain
 from app.resolver.asked import Action, Asked, Client
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
-from app.resolver.resolver import ORDINARY, Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.resolver.target import Places, Target, choose_target, links
-from app.web.api import HandleApi
+from app.web.api import HandleApi, demanded
+from app.web.express_lane import ExpressLane
 from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
 from app.web.negotiation import is_browser, negotiate
@@ -60,6 +61,7 @@ class Redirects:
         facts: Facts,
         resolves: Literal["doi", "any"],
         max_age: float,
+        express: ExpressLane | None,
     ) -> None:
         self._resolver = resolver
         self._prefixes = prefixes
@@ -69,11 +71,12 @@ class Redirects:
         self._facts = facts
         self._resolves = resolves
         self._max_age = max_age
+        self._express = express
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError for what `error_handlers` turns into a page."""
         asked = read_asked(parameters)
-        chain = await self._resolved(name, asked)
+        chain = await self._resolved(request, name, asked)
         resolution = chain.last
         if asked.action is Action.API:
             return self._api.found(request, chain.resolutions[0], asked, parameters)
@@ -86,11 +89,10 @@ class Redirects:
             return self._values_not_found(request, resolution)
         return await self._leads(request, chain, record, asked)
 
-    async def _resolved(self, name: HandleName, asked: Asked) -> Chain:
+    async def _resolved(self, request: Request, name: HandleName, asked: Asked) -> Chain:
         """The chain of a name that may be resolved here. Raises NotADOI and whatever the resolver raises."""
         follow = asked if asked.action is not Action.API else ALIASES_ARE_DATA
-        bypass = asked.authoritative or asked.certified
-        demand = Demand(authoritative=asked.authoritative, certified=asked.certified) if bypass else ORDINARY
+        demand = await demanded(self._resolver, request, asked)
         if self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix:
             return await self._resolver.follow(name, follow, demand)
         short = name.expanded_short_doi()
@@ -113,15 +115,18 @@ class Redirects:
             target = choose_target(resolution.name, record, places, asked, client)
             if target is not None:
                 headers = [link_header(*one) for one in links(record, places, resolution.name)]
-                return self._redirect(request, chain, target, places, asked, headers)
+                reply = self._redirect(request, chain, target, places, asked, headers)
+                if self._express is not None and request.is_plain and _is_plain(chain, places, client):
+                    raw_path = request.scope["raw_path"]
+                    self._express.offer(raw_path, reply, resolution, lambda now: self._freshness(chain, now))
+                return reply
         return self._values(request, resolution, record, asked)
 
     def _client(self, request: Request, asked: Asked) -> Client:
         negotiation = negotiate(
             request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
         )
-        peer = request.scope.get("client")
-        host = peer[0] if peer else ""
+        host = request.client_address
         try:
             address = ip_address(host)
         except ValueError:
@@ -137,7 +142,8 @@ class Redirects:
             status = 302
         if asked.redirection_headers:
             status = 200
-        headers = (HTML, (b"location", target.location.encode()), *self._freshness(chain, places.ends_at), VARY, *more)
+        freshness = self._freshness(chain, self._now(), places.ends_at)
+        headers = (HTML, (b"location", target.location.encode()), *freshness, VARY, *more)
         return Reply(status, headers, redirect_stub(target.display))
 
     def _alias(self, request: Request, chain: Chain) -> Reply:
@@ -145,11 +151,13 @@ class Redirects:
         location = f"{request.base_url}/{url_path(chain.last.name)}".encode()
         if request.query:
             location += b"?" + request.query
-        return Reply(301, ((b"location", location), *self._freshness(chain)))
+        return Reply(301, ((b"location", location), *self._freshness(chain, self._now())))
 
-    def _freshness(self, chain: Chain, ends_at: float | None = None) -> tuple[Header, ...]:
+    def _now(self) -> int:
+        return int(self._facts.clock())
+
+    def _freshness(self, chain: Chain, now: int, ends_at: float | None = None) -> tuple[Header, ...]:
         """`Expires`, `Cache-Control` and `Cache-Status`: of the resolution in the chain that ends first."""
-        now = self._facts.clock()
         until, max_age = min(lifetime(one, now, self._max_age) for one in chain.resolutions)
         if ends_at is not None:
             until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
@@ -158,7 +166,7 @@ class Redirects:
         return ((b"expires", http_date(int(until))), control, cache_status(chain.last, now))
 
     def _page_headers(self, chain: Chain) -> tuple[Header, ...]:
-        return self._freshness(chain)[1:]
+        return self._freshness(chain, self._now())[1:]
 
     async def _not_found(self, request: Request, resolution: Resolution) -> Reply:
         name = resolution.name
@@ -195,6 +203,12 @@ class Redirects:
             note=note,
         )
         return page(200, body, self._page_headers(Chain((resolution,))))
+
+
+def _is_plain(chain: Chain, places: Places, client: Client) -> bool:
+    """Whether the redirect depends on nothing but the record, which is fresh."""
+    hit = chain.last.origin is Origin.HIT and not chain.is_alias
+    return hit and not places.has_own and not places.own.items and not client.negotiation.conneg
 
 
 #: The API shows an alias as data.

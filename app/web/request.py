@@ -45,6 +45,17 @@ class Request:
         found = [value for key, value in self.scope["headers"] if key == name]
         return b", ".join(found).decode("latin-1") if found else None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a path alone: no query, no body."""
+        return not self.query and self.method in ("GET", "HEAD")
+
+    @property
+    def client_address(self) -> str:
+        """The address of whoever asks, "" where it is not known."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
+
     def language(self, available: Sequence[str]) -> str:
         """The language of a page for this request."""
         return choose(self.header(b"accept-language"), available)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
+from math import ceil
 from typing import Any, Final
 
 from app.errors import CouldNotVerify
@@ -76,7 +77,7 @@ def http_date(seconds: int) -> bytes:
     return formatdate(seconds, usegmt=True).encode()
 
 
-def lifetime(resolution: Resolution, now: float, max_age: float) -> tuple[float, float]:
+def lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, float]:
     """How long an answer may be kept: until when (seconds since the epoch), and `max-age` in seconds."""
     if resolution.origin is Origin.STALE:
         return now + STALE_MAX_AGE, min(STALE_MAX_AGE, max_age)
@@ -84,7 +85,7 @@ def lifetime(resolution: Resolution, now: float, max_age: float) -> tuple[float,
     return now + left, min(left, max_age)
 
 
-def cache_status(resolution: Resolution, now: float) -> Header:
+def cache_status(resolution: Resolution, now: int) -> Header:
     """`Cache-Status`: how this answer came about (RFC 9211)."""
     ttl = f"ttl={int(resolution.entry.ttl_left(now))}"
     match resolution.origin:
@@ -117,8 +118,13 @@ def failure_token(failure: CouldNotVerify | None) -> str:
     return _FAILURE_TOKENS.get(type(failure).__name__, "not-asked")
 
 
+def retry_after(seconds: float) -> Header:
+    """`Retry-After` in whole seconds, at least one (RFC 9110, section 10.2.3)."""
+    return b"retry-after", str(max(1, ceil(seconds))).encode()
+
+
 def failure_headers(failure: CouldNotVerify) -> tuple[Header, ...]:
     """The headers of "could not verify": not to be kept, which failure it was (RFC 9209), when to try again."""
     said = f"{CACHE_NAME}; error={failure.proxy_error}; details={failure_token(failure)}"
-    again = () if failure.retry_after is None else ((b"retry-after", str(max(1, round(failure.retry_after))).encode()),)
+    again = () if failure.retry_after is None else (retry_after(failure.retry_after),)
     return (NO_STORE, (b"proxy-status", said.encode()), *again)

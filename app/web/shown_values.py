@@ -1,0 +1,129 @@
+"""How names and values are shown on a page: what is visible of them, as what, and where they may lead."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup
+
+from app.doi.percent import encode
+from app.doi.uri import to_url, url_path
+from app.handle.value import Data, HandleValue
+
+#: The permissions of an HS_ADMIN value from the left of its bit string, highest bit first (RFC 3651, section 3.2.1).
+PERMISSIONS: Final = (
+    "list_handles", "authorized_read", "add_admin", "remove_admin", "modify_admin", "add_value",
+    "delete_value", "modify_value", "delete_prefix", "add_prefix", "delete_handle", "add_handle",
+)  # fmt: skip
+#: What a page shows of one text at most, in characters.
+MAX_CHARACTERS_SHOWN: Final = 10_000
+#: The public resolver of handles that are no DOIs.
+HANDLE_RESOLVER: Final = "https://hdl.handle.net"
+
+_HANDLE: Final = re.compile(r"(?:hdl:)?([0-9]+(?:\.[0-9A-Za-z-]+)*/[^\s/]\S*)", re.IGNORECASE)
+_DOI: Final = re.compile(r"10(?:\.[^\s/]+)?/\S+")
+_WEB_ADDRESS: Final = re.compile(r"(?:https?|ftp)://[^\s<>\"\\]+", re.IGNORECASE)
+_EMAIL: Final = re.compile(r"[^\s@<>,;:\"]+@[^\s@<>,;:\"]+\.[^\s@<>,;:\"]+")
+_TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?Z")
+_SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
+_BITS: Final = re.compile(f"[01]{{{len(PERMISSIONS)}}}")
+#: Controls, which HTML drops or refuses, as their pictures; a tab and a line feed are shown as what they are.
+_PICTURES: Final = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
+
+
+def visible(text: object) -> str:
+    """Text as far as a page shows it, with pictures in place of control characters."""
+    return str(text)[:MAX_CHARACTERS_SHOWN].replace("\r\n", "\n").translate(_PICTURES)
+
+
+def linked(href: str, text: str | None = None) -> Markup:
+    """A link, isolated from the writing direction around it; its text is the address unless another is given."""
+    return Markup('<a href="{}"><bdi>{}</bdi></a>').format(href, visible(href if text is None else text))
+
+
+def contact_link(contact: str | None) -> Markup | None:
+    """An e-mail address or a web address as a link, anything else as its words; None where there is nothing."""
+    words = (contact or "").strip()[:MAX_CHARACTERS_SHOWN]
+    if not words:
+        return None
+    href = address_href(words.removeprefix("mailto:"))
+    return linked(href, words) if href else Markup("<bdi>{}</bdi>").format(visible(words))
+
+
+def address_href(text: str) -> str | None:
+    """Where an address leads: http, https or ftp as it is, an e-mail address as mailto, None for anything else."""
+    if _WEB_ADDRESS.fullmatch(text):
+        return text
+    return "mailto:" + encode(text, b"@+") if _EMAIL.fullmatch(text) and text.isprintable() else None
+
+
+def handle_url(text: str) -> str | None:
+    """The address at the public resolver of what looks like a handle and is no DOI; None for anything else."""
+    found = _HANDLE.fullmatch(text.strip())
+    if found is None or _DOI.match(found[1]) or not found[1].isprintable():
+        return None
+    return to_url(found[1], HANDLE_RESOLVER)
+
+
+def name_href(base: str, text: str) -> str | None:
+    """Where the record of a name is: here for a DOI, at the public resolver for another handle, None for no name."""
+    if len(text) <= MAX_CHARACTERS_SHOWN and text.isprintable() and _DOI.fullmatch(text):
+        return f"{base}/{url_path(text)}?noredirect"
+    handle = handle_url(text[:MAX_CHARACTERS_SHOWN])
+    return None if handle is None else handle + "?noredirect"
+
+
+def data_href(base: str, value: HandleValue) -> str | None:
+    """Where a value's text leads: only http, https, ftp, an e-mail address, or the record of a name."""
+    text = (value.text or "").strip()
+    if not text or len(text) > MAX_CHARACTERS_SHOWN:
+        return None
+    if value.has_type("HS_ALIAS.") or _DOI.fullmatch(text):
+        return name_href(base, text)
+    href = address_href(text)
+    return href if href is None or _WEB_ADDRESS.match(href) or value.has_type("EMAIL.") else None
+
+
+def shape(data: Data) -> str:
+    """How a page shows the data: "text", "hex", "admin", "vlist" or, for whatever else the JSON held, "members"."""
+    match data.format, data.value:
+        case "admin", {"handle": str(), "index": int(), "permissions": str(bits)} if _BITS.fullmatch(bits):
+            return "admin"
+        case "vlist", [*items] if all(isinstance(i, dict) and {"handle", "index"} <= i.keys() for i in items):
+            return "vlist"
+        case "base64" | "hex", str() if _bytes(data) is not None:
+            return "hex"
+        case _, str():
+            return "text"
+        case _:
+            return "members"
+
+
+def _bytes(data: Data) -> bytes | None:
+    try:
+        return base64.b64decode(data.value, validate=True) if data.format == "base64" else bytes.fromhex(data.value)
+    except ValueError:
+        return None
+
+
+def granted(bits: str) -> list[str]:
+    """The PERMISSIONS that a bit string of an HS_ADMIN value grants."""
+    return [permission for permission, bit in zip(PERMISSIONS, bits, strict=True) if bit == "1"]
+
+
+def hexadecimal(data: Data) -> str:
+    """Bytes as groups of four hexadecimal digits."""
+    return (_bytes(data) or b"").hex(" ", -2)
+
+
+def shown_time(timestamp: str | None) -> str | None:
+    """A timestamp as 2004-09-10 19:49:59Z, from ISO 8601 or seconds since the epoch; other text as it came."""
+    if timestamp is None or timestamp == "0":
+        return None
+    if _SECONDS.fullmatch(timestamp):
+        return datetime.fromtimestamp(int(timestamp), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    found = _TIME.fullmatch(timestamp)
+    return f"{found[1]} {found[2]}Z" if found else visible(timestamp)
