@@ -150,6 +150,7 @@ def _guarded(settings: Settings, url: str, budget: Budget) -> tuple[GuardedSourc
         max_answer_bytes=settings.upstream_max_answer_bytes,
         literal_slashes=settings.upstream_literal_slashes,
         http2=settings.upstream_http2,
+        ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
         clock=time.time,
         may_ask_again=budget.one_more,
     )

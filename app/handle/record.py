@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from app.doi.name import fold
 from app.errors import InvalidAnswer
 from app.handle.ttl import earliest_end
-from app.handle.value import HandleValue, read_value
+from app.handle.value import HandleValue, matches_type, read_value
 
 _array: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -20,6 +21,7 @@ class Record:
     """The values of one name, in the upstream's order, which is the order that decides (not the index)."""
 
     values: tuple[HandleValue, ...]
+    _by_type: dict[str, tuple[HandleValue, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def select(self, types: Collection[str] = (), indexes: Collection[int] = ()) -> Record:
         """The values whose type or index was asked for (a union); all of them where nothing was."""
@@ -31,7 +33,13 @@ class Record:
 
     def of_type(self, wanted: str) -> tuple[HandleValue, ...]:
         """The values of one type; see HandleValue.has_type."""
-        return tuple(value for value in self.values if value.has_type(wanted))
+        found = self._by_type.get(wanted)
+        if found is None:
+            folded = fold(wanted)
+            found = tuple(value for value in self.values if matches_type(value.folded_type, folded))
+            # What is asked for are a handful of types that this program knows; what callers name goes to `select`.
+            self._by_type[wanted] = found
+        return found
 
     def ends_at(self, fetched_at: float) -> float:
         """When the first of the values ends, in seconds since the epoch."""

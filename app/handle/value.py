@@ -57,6 +57,8 @@ class HandleValue:
     permissions: str
     references: tuple[tuple[str, int], ...]
     raw: bytes
+    #: The type with its ASCII letters in upper case, by which types are compared.
+    folded_type: str
 
     @property
     def text(self) -> str | None:
@@ -65,10 +67,14 @@ class HandleValue:
 
     def has_type(self, wanted: str) -> bool:
         """Whether the type equals `wanted`, ASCII letters of either case; "X." also takes "X" and every "X.y"."""
-        mine, asked = fold(self.type), fold(wanted)
-        if asked.endswith("."):
-            return mine == asked[:-1] or mine.startswith(asked)
-        return mine == asked
+        return matches_type(self.folded_type, fold(wanted))
+
+
+def matches_type(folded: str, wanted: str) -> bool:
+    """Whether a type is the wanted one, or with a dot at the end one of its subtypes; both folded."""
+    if wanted.endswith("."):
+        return folded == wanted[:-1] or folded.startswith(wanted)
+    return folded == wanted
 
 
 def read_value(raw: bytes) -> HandleValue:
@@ -86,6 +92,7 @@ def read_value(raw: bytes) -> HandleValue:
         permissions=wire.permissions or USUAL_PERMISSIONS,
         references=tuple(_read_reference(item) for item in wire.references or ()),
         raw=raw,
+        folded_type=fold(wire.type),
     )
 
 

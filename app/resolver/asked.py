@@ -61,3 +61,7 @@ class Client:
     country: str | None = None
     chance: float = 0.0
     negotiation: Negotiation = field(default_factory=Negotiation)
+
+
+#: Whoever asks where nothing depends on it.
+NOBODY = Client()

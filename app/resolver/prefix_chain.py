@@ -15,7 +15,7 @@ from app.errors import CouldNotVerify, InvalidName, PrefixInactive
 from app.handle.location import Locations, merged
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record
-from app.resolver.asked import Asked, Client
+from app.resolver.asked import Asked, Negotiation
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import Places, needs_prefix, read_own_places
@@ -51,18 +51,23 @@ class PrefixChain:
         resolution = self._resolver.peek(name) or await self._resolver.resolve(name)
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
-    async def places(self, name: HandleName, record: Record, asked: Asked, client: Client) -> Places:
+    async def places(self, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation) -> Places:
         """The locations of a name: its own, those it includes and, where the answer depends on them, its prefix's.
 
-        Raises CouldNotVerify where those of the prefix are needed and cannot be asked for: to answer without them
-        would send a program that wants metadata to a page for people.
+        Raises CouldNotVerify where the prefix's alone could tell and cannot be asked for: to answer without them would
+        send a program that wants metadata to a page for people.
         """
         places = read_own_places(record)
         if places.own.includes:
             places = replace(places, own=await self._with_includes(places.own))
-        if needs_prefix(places, asked, client):
+        if not needs_prefix(places, asked, negotiation):
+            return places
+        try:
             return await self._with_prefix(places, name)
-        return places
+        except CouldNotVerify:
+            if places.any:
+                return places
+            raise
 
     async def services(self, prefix: str) -> list[Resolution]:
         """The records of the service handles of a prefix and of the prefixes above it. Raises CouldNotVerify."""

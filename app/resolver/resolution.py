@@ -19,6 +19,7 @@ class Origin(Enum):
     HIT = "hit"  # fresh, from the cache
     STALE = "stale"  # past its TTL, from the cache, because the upstream could not be asked
     ASKED = "asked"  # from the upstream, just now
+    RENEWED = "renewed"  # from the upstream, just now, in place of one past its TTL
     JOINED = "joined"  # from the upstream, by a question that another caller began
     BYPASSED = "bypassed"  # from the upstream, because the caller asked for that
 

@@ -165,7 +165,7 @@ class Resolver:
             return Resolution(name, entry, Origin.STALE, slow)
         except CouldNotVerify as failure:
             return Resolution(name, entry, Origin.STALE, failure)
-        return Resolution(name, fresh, Origin.ASKED if begun else Origin.JOINED)
+        return Resolution(name, fresh, Origin.RENEWED if begun else Origin.JOINED)
 
     async def _bypass(self, name: HandleName, demand: Demand) -> Resolution:
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"

@@ -19,7 +19,7 @@ from app.handle.location import (
     read_locations,
 )
 from app.handle.record import Record
-from app.resolver.asked import Action, Asked, Client
+from app.resolver.asked import Action, Asked, Client, Negotiation
 from app.resolver.location_choice import choose
 from app.resolver.target_url import web_target
 
@@ -59,9 +59,9 @@ class Places:
         return self.setting("choose_by") or self.setting("chooseby")
 
     @property
-    def negotiates(self) -> bool:
-        """Whether the answer depends on the request's Accept header."""
-        return any("conneg" in (one.get("http_role") or "") for one in (*self.own.items, *self.of_prefix.items))
+    def any(self) -> bool:
+        """Whether there is anything to choose from besides URL values."""
+        return self.has_own or bool(self.own.items or self.of_prefix.items)
 
 
 NO_PLACES: Final = Places()
@@ -81,11 +81,11 @@ def read_own_places(record: Record) -> Places:
     return Places(own=merged(read), has_own=bool(read), malformed=tuple(malformed))
 
 
-def needs_prefix(places: Places, asked: Asked, client: Client) -> bool:
+def needs_prefix(places: Places, asked: Asked, negotiation: Negotiation) -> bool:
     """Whether the answer can depend on the locations of the name's prefix."""
     if places.own.is_set("no_nslocs"):
         return False
-    return client.negotiation.conneg or bool(asked.locatts) or asked.action is Action.SHOW_URLS
+    return negotiation.conneg or bool(asked.locatts) or asked.action is Action.SHOW_URLS
 
 
 def candidates(record: Record, places: Places) -> list[Location]:
@@ -116,7 +116,7 @@ def choose_target(name: HandleName, record: Record, places: Places, asked: Asked
     subtype "URL.x". With locations: one of them by the record's methods. Raises InvalidParameter for a `urlappend`
     that would leave the target's host.
     """
-    if not places.has_own and not places.of_prefix.items:
+    if not places.any:
         values = record.of_type("URL") or record.of_type("URL.")
         return _to(values[0].text if values else None, USUAL_STATUS, asked)
     wanted = (*asked.locatts, *client.negotiation.locatts)

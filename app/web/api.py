@@ -98,6 +98,9 @@ class HandleApi:
         if resolution.origin is Origin.BYPASSED:
             return (NO_STORE, cache_status(resolution, now))
         until, max_age = lifetime(resolution, now, self._max_age)
+        if resolution.origin is Origin.STALE:
+            control = f"public, max-age={int(max_age)}".encode()
+            return ((b"cache-control", control), (b"expires", http_date(int(until))), cache_status(resolution, now))
         age = max(0, int(resolution.entry.age(now)))
         # max-age counts from when the upstream answered, as Age does (RFC 9111, section 4.2.3).
         return (

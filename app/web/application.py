@@ -14,7 +14,7 @@ from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI
 from app.resolver.which_ra import WhichRa
 from app.web import which_ra
-from app.web.api import PREFIX, HandleApi
+from app.web.api import PREFIX, PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.pages import Link, Pages
@@ -92,6 +92,8 @@ class Application:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # every error becomes a page; error_handlers logs what is no DoiProxyError
+            if request.path[:5].lower() == PREFIX and isinstance(error, DoiProxyError):
+                return self._face.api.failed(error.status, PROTOCOL_ERROR, error.message, Parameters())
             return self._face.errors.answer(request, error, name=None, typed=_shown(request))
 
     async def _named(self, request: Request, typed: str | None, parameters: Parameters) -> Reply:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 
-from app.cache.entry import Entry
-from app.doi.name import HandleName
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.web.negotiation import is_browser, negotiate
@@ -48,8 +46,7 @@ Value = TypeVar("Value")
 class Prepared:
     """An answer but for its changing headers, and how it looked in the second when it was last given."""
 
-    name: HandleName
-    entry: Entry
+    resolution: Resolution
     freshness: Freshness
     status_line: bytes
     before: bytes
@@ -111,8 +108,7 @@ class ExpressLane:
         self._prepared.put(
             target,
             Prepared(
-                name=resolution.name,
-                entry=resolution.entry,
+                resolution=resolution,
                 freshness=freshness,
                 status_line=b"HTTP/1.1 %d %s\r\n" % (reply.status, HTTPStatus(reply.status).phrase.encode()),
                 before=_lines(before),
@@ -132,8 +128,8 @@ class ExpressLane:
         prepared = self._prepared.get(request[5 if head_only else 4 : end])
         if prepared is None or not self._is_plain(request[end + len(_VERSION) :]):
             return None
-        found = self._resolver.peek(prepared.name)
-        if found is None or found.entry is not prepared.entry:
+        found = self._resolver.peek(prepared.resolution.name)
+        if found is None or found.entry is not prepared.resolution.entry:
             self._prepared.drop(request[5 if head_only else 4 : end])
             return None
         second = int(self._clock())

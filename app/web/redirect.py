@@ -15,7 +15,7 @@ from app.doi.uri import url_path
 from app.errors import NotADOI
 from app.handle.record import Record
 from app.resolver.alias import Chain
-from app.resolver.asked import Action, Asked, Client
+from app.resolver.asked import NOBODY, Action, Asked, Client, Negotiation
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
@@ -106,26 +106,27 @@ class Redirects:
 
     async def _leads(self, request: Request, chain: Chain, record: Record, asked: Asked) -> Reply:
         resolution = chain.last
-        client = self._client(request, asked)
-        places = await self._prefixes.places(resolution.name, record, asked, client)
+        negotiation = negotiate(
+            request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
+        )
+        places = await self._prefixes.places(resolution.name, record, asked, negotiation)
         if asked.action is Action.SHOW_URLS:
             body = write_locations(resolution.name, record, places)
             return Reply(200, (XML, *self._page_headers(chain), VARY), body)
         if asked.action is Action.REDIRECT:
+            # Without locations there is nothing to choose, and nobody needs to know who asks.
+            client = self._client(request, asked, negotiation) if places.any else NOBODY
             target = choose_target(resolution.name, record, places, asked, client)
             if target is not None:
                 headers = [link_header(*one) for one in links(record, places, resolution.name)]
                 reply = self._redirect(request, chain, target, places, asked, headers)
-                if self._express is not None and request.is_plain and _is_plain(chain, places, client):
+                if self._express is not None and request.is_plain and _is_plain(chain, places, negotiation):
                     raw_path = request.scope["raw_path"]
                     self._express.offer(raw_path, reply, resolution, lambda now: self._freshness(chain, now))
                 return reply
         return self._values(request, resolution, record, asked)
 
-    def _client(self, request: Request, asked: Asked) -> Client:
-        negotiation = negotiate(
-            request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
-        )
+    def _client(self, request: Request, asked: Asked, negotiation: Negotiation) -> Client:
         host = request.client_address
         try:
             address = ip_address(host)
@@ -202,13 +203,13 @@ class Redirects:
             stale=stale_note(resolution),
             note=note,
         )
-        return page(200, body, self._page_headers(Chain((resolution,))))
+        return page(200, body, (*self._page_headers(Chain((resolution,))), VARY))
 
 
-def _is_plain(chain: Chain, places: Places, client: Client) -> bool:
+def _is_plain(chain: Chain, places: Places, negotiation: Negotiation) -> bool:
     """Whether the redirect depends on nothing but the record, which is fresh."""
     hit = chain.last.origin is Origin.HIT and not chain.is_alias
-    return hit and not places.has_own and not places.own.items and not client.negotiation.conneg
+    return hit and not places.any and not negotiation.conneg
 
 
 #: The API shows an alias as data.

@@ -95,6 +95,8 @@ def cache_status(resolution: Resolution, now: int) -> Header:
             said = f"hit; {ttl}; detail={failure_token(resolution.failure)}"
         case Origin.ASKED:
             said = f"fwd=uri-miss; stored; {ttl}"
+        case Origin.RENEWED:
+            said = f"fwd=stale; stored; {ttl}"
         case Origin.JOINED:
             said = f"fwd=uri-miss; collapsed; {ttl}"
         case Origin.BYPASSED:
@@ -125,6 +127,6 @@ def retry_after(seconds: float) -> Header:
 
 def failure_headers(failure: CouldNotVerify) -> tuple[Header, ...]:
     """The headers of "could not verify": not to be kept, which failure it was (RFC 9209), when to try again."""
-    said = f"{CACHE_NAME}; error={failure.proxy_error}; details={failure_token(failure)}"
+    said = f'{CACHE_NAME}; error={failure.proxy_error}; details="{failure_token(failure)}"'
     again = () if failure.retry_after is None else (retry_after(failure.retry_after),)
     return (NO_STORE, (b"proxy-status", said.encode()), *again)

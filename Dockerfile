@@ -1,0 +1,42 @@
+# doi-proxy as a container: packages from the lock, with hashes; the image that runs has no pip and no build tools in use.
+#
+#   docker build -t doi-proxy .
+#   docker run --read-only --tmpfs /tmp -p 8000:8000 -v doi-proxy:/var/lib/doi-proxy doi-proxy
+
+FROM python:3.11-slim AS install
+ENV PIP_QUIET=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+COPY requirements requirements
+RUN python3 -m venv --without-pip /opt/doi-proxy \
+ && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --require-hashes -r requirements/runtime.lock
+RUN python3 -m venv --without-pip /opt/build \
+ && python3 -m pip --python /opt/build/bin/python install --no-deps --require-hashes -r requirements/build.lock
+COPY pyproject.toml LICENSE ./
+COPY app app
+RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
+ && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy
+
+FROM python:3.11-slim
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="doi-proxy" \
+      org.opencontainers.image.description="A self-hosted DOI resolver proxy for institutions" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+RUN groupadd --system --gid 10001 doi-proxy \
+ && useradd --system --uid 10001 --gid doi-proxy --home-dir /var/lib/doi-proxy --shell /usr/sbin/nologin doi-proxy \
+ && install -d -o doi-proxy -g doi-proxy -m 0750 /var/lib/doi-proxy
+COPY --from=install /opt/doi-proxy /opt/doi-proxy
+COPY config /usr/share/doi-proxy
+ENV PATH="/opt/doi-proxy/bin:${PATH}" \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    DOI_PROXY_STORE_URL="sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"
+WORKDIR /var/lib/doi-proxy
+USER 10001:10001
+VOLUME /var/lib/doi-proxy
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["doi-proxy", "healthcheck"]
+ENTRYPOINT ["doi-proxy"]
+CMD ["serve", "--host", "0.0.0.0"]

@@ -1,0 +1,366 @@
+"""What the documentation says is there, and what is there is documented; README's commands print what README shows."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+import app.errors
+from app.errors import CouldNotVerify, DoiProxyError
+from app.main import STATIC_FILES
+from app.settings import ENV_PREFIX, Settings, load, variable
+from app.web.application import OPENURL
+from app.web.responses import failure_token
+from app.web.which_ra import PATHS
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGES: Final = sorted(
+    path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md") for path in ROOT.glob(pattern) if path.is_file()
+)
+#: The address that README shows; the port is that of `make run`.
+SHOWN_ADDRESS: Final = "http://127.0.0.1:8000"
+#: For the proxy to listen, and for one curl to end, in seconds.
+DEADLINE: Final = 60
+
+#: `make target` where a command stands: at a line's start or in back quotes, not in prose ("we make sure").
+COMMAND: Final = re.compile(r"(?:^\s*(?:\$ )?|`)make ([a-z]+)(?=[\s`]|$)", re.MULTILINE)
+TARGET: Final = re.compile(r"^([a-z]+):", re.MULTILINE)
+PHONY: Final = re.compile(r"^\.PHONY: (.*)$", re.MULTILINE)
+LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+SOURCE_FILE: Final = re.compile(r"`((?:app|docs|tests|config|requirements)/[^`\s*…]+)`")
+CONSOLE: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SUBCOMMAND: Final = re.compile(r"(?:`|^|/)doi-proxy ([a-z]+)", re.MULTILINE)
+
+
+def text_of(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def makefile() -> str:
+    return text_of("Makefile")
+
+
+def settings_in(text: str, pattern: str) -> set[str]:
+    return set(re.findall(pattern, text))
+
+
+# --- Commands of make ---------------------------------------------------------------------------------------------
+
+
+def test_every_make_target_that_the_readme_names_is_in_the_makefile() -> None:
+    named = set(COMMAND.findall(text_of("README.md")))
+    assert {"run", "test"} <= named
+    assert named <= set(TARGET.findall(makefile()))
+
+
+def test_every_make_target_that_contributing_names_is_in_the_makefile() -> None:
+    named = set(COMMAND.findall(text_of("CONTRIBUTING.md")))
+    assert {"run", "test", "check", "bench", "lock"} <= named <= set(TARGET.findall(makefile()))
+
+
+def test_every_make_target_is_phony_and_has_a_line_in_the_makefile_s_help() -> None:
+    targets = set(TARGET.findall(makefile()))
+    assert set(" ".join(PHONY.findall(makefile())).split()) == targets
+    helped = set(re.findall(r"^#   make ([a-z]+) ", makefile(), re.MULTILINE))
+    assert helped == targets - {"help"}
+
+
+# --- Settings -----------------------------------------------------------------------------------------------------
+
+
+def generator() -> ModuleType:
+    """docs/generate.py, by its path: a package named "docs" may be installed by anybody."""
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs/generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_files_made_from_the_settings_are_up_to_date() -> None:
+    different = [str(path) for path, made in generator().generated().items() if text_of(str(path)) != made]
+    assert different == [], "run: .venv/bin/python docs/generate.py"
+
+
+def test_every_setting_has_its_variable_and_its_flag_in_the_documentation_and_no_other_is_there() -> None:
+    page = text_of("docs/settings.md")
+    rows = [row for row in page.splitlines() if row.startswith("| `")]
+    documented = {(row.split("`")[3], row.split("`")[5]) for row in rows}
+    assert documented == {(variable(name), "--" + name.replace("_", "-")) for name in Settings.model_fields}
+
+
+def test_every_setting_has_a_sentence_that_says_what_it_is() -> None:
+    sentences = {name: field.description or "" for name, field in Settings.model_fields.items()}
+    assert [name for name, sentence in sentences.items() if not re.fullmatch(r"[A-Z].*\.", sentence)] == []
+
+
+def test_the_settings_file_loads_to_the_defaults_as_it_stands() -> None:
+    assert load({}, {}, ROOT / "config/doi-proxy.toml") == Settings()
+
+
+def test_every_line_of_the_settings_file_without_its_comment_sign_is_the_default(tmp_path: Path) -> None:
+    lines = text_of("config/doi-proxy.toml").splitlines()
+    given = [line.removeprefix("#") for line in lines if re.match(r"#[a-z_0-9]+ = (?!\"…\")|\[", line)]
+    (tmp_path / "all.toml").write_text("\n".join(given), encoding="utf-8")
+    assert load({}, {}, tmp_path / "all.toml") == Settings()
+    tables = tomllib.loads("\n".join(given))
+    assert sum(len(table) for table in tables.values()) == sum(
+        field.default is not None for field in Settings.model_fields.values()
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_variable_that_a_page_names_is_a_setting(page: Path) -> None:
+    # DOI_PROXY_CACHE_TTL is the example of a variable that is refused.
+    known = {variable(name) for name in Settings.model_fields} | {f"{ENV_PREFIX}CONFIG", f"{ENV_PREFIX}CACHE_TTL"}
+    named = re.findall(rf"\b{ENV_PREFIX}[A-Z0-9_]+[A-Z0-9]\b", page.read_text(encoding="utf-8"))
+    assert {name.removesuffix("_FILE") for name in named} - known == set()
+
+
+# --- Errors -------------------------------------------------------------------------------------------------------
+
+
+def error_classes() -> list[type[DoiProxyError]]:
+    members = vars(app.errors).values()
+    return [one for one in members if isinstance(one, type) and issubclass(one, DoiProxyError)]
+
+
+def error_row(name: str) -> str:
+    rows = [row for row in text_of("docs/errors.md").splitlines() if row.startswith(f"| `{name}` |")]
+    assert len(rows) == 1, f"docs/errors.md has {len(rows)} rows about {name}"
+    return rows[0]
+
+
+@pytest.mark.parametrize("error", error_classes(), ids=lambda error: error.__name__)
+def test_every_error_is_documented_with_its_status(error: type[DoiProxyError]) -> None:
+    row = error_row(error.__name__)
+    never_an_answer = {"DoiProxyError", "StoreError", "ConfigurationError"}
+    assert error.__name__ in never_an_answer or row.split("|")[2].strip() == str(error.status)
+
+
+@pytest.mark.parametrize(
+    "error", [one for one in error_classes() if issubclass(one, CouldNotVerify)], ids=lambda error: error.__name__
+)
+def test_every_failure_is_documented_with_what_proxy_status_says(error: type[CouldNotVerify]) -> None:
+    row = error_row(error.__name__)
+    assert f"| `{error.proxy_error}` | `{failure_token(error())}` |" in row
+
+
+def test_no_error_is_documented_that_is_not_there() -> None:
+    named = set(re.findall(r"^\| `([A-Z]\w+)` \|", text_of("docs/errors.md"), re.MULTILINE))
+    assert named == {error.__name__ for error in error_classes()}
+
+
+def test_every_reason_that_cache_status_gives_is_documented() -> None:
+    page = text_of("docs/caching.md")
+    tokens = {failure_token(error()) for error in error_classes() if issubclass(error, CouldNotVerify)}
+    assert {token for token in tokens if f"| `{token}` |" not in page} == set()
+
+
+# --- Links and files ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    targets = [link.partition("#")[0] for link in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_of_the_project_that_a_page_names_is_there(page: Path) -> None:
+    named = set(SOURCE_FILE.findall(page.read_text(encoding="utf-8")))
+    # tests/x/ stands for the tests of app/x.
+    assert {name for name in named - {"app/x", "tests/x/"} if not (ROOT / name).exists()} == set()
+
+
+def test_every_page_is_linked_from_the_readme_and_every_decision_from_the_architecture() -> None:
+    readme, architecture = text_of("README.md"), text_of("docs/architecture.md")
+    assert [page.name for page in ROOT.glob("docs/*.md") if f"](docs/{page.name})" not in readme] == []
+    assert [page.name for page in ROOT.glob("docs/decisions/*.md") if page.name not in architecture] == []
+
+
+# --- A running proxy ----------------------------------------------------------------------------------------------
+
+
+class Proxy(NamedTuple):
+    """A proxy started as `make run` does, on a free port, whose upstream refuses every connection."""
+
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment without settings of a proxy, ours or anybody's."""
+    dropped = re.compile(rf"{ENV_PREFIX}.*|.*_proxy", re.IGNORECASE)
+    return {name: value for name, value in os.environ.items() if not dropped.fullmatch(name)}
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[Proxy]:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # taken, and nobody listens: refused at once
+        flags = ["--port", "0", "--seed", "config/seed.ndjson", "--store-url", "memory:"]
+        flags += ["--upstream-url", f"http://127.0.0.1:{closed.getsockname()[1]}"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "app", "serve", *flags],
+            cwd=ROOT,
+            env=plain_environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        watchdog = threading.Timer(DEADLINE, process.kill)
+        watchdog.start()
+        try:
+            yield Proxy(listening_port(process))
+        finally:
+            watchdog.cancel()
+            process.terminate()
+            process.communicate(timeout=DEADLINE)
+
+
+def listening_port(process: subprocess.Popen[str]) -> int:
+    """The port in the proxy's log, when the proxy answers on it."""
+    assert process.stderr is not None
+    port, log = 0, []
+    for line in process.stderr:
+        log.append(line)
+        if found := re.search(r"serving on http://127\.0\.0\.1:([0-9]+)", line):
+            port = int(found[1])
+        if port and "startup complete" in line:
+            return answering(port)
+    raise AssertionError("the proxy did not start: " + "".join(log))
+
+
+def answering(port: int) -> int:
+    """The port, once it takes connections, which is some milliseconds after the log says that it starts."""
+    ends = time.monotonic() + DEADLINE
+    while time.monotonic() < ends:
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=DEADLINE):
+            return port
+    raise AssertionError(f"nothing takes connections on port {port}")
+
+
+def fetch(proxy: Proxy, path: str) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=DEADLINE)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def openapi(proxy: Proxy) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(fetch(proxy, "/openapi.json"))
+    return document
+
+
+def test_every_path_is_documented(proxy: Proxy) -> None:
+    page = text_of("docs/api.md") + text_of("docs/operations.md")
+    routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/web/documented.py")))
+    # /doiRA/ is written with capitals as the handbook has it; any case is answered.
+    own = {OPENURL.decode(), *(path.decode().replace("/doira/", "/doiRA/") for path in PATHS)}
+    paths = routes | own | set(STATIC_FILES) | set(openapi(proxy)["paths"])
+    assert {path for path in paths if f"`{path}" not in page} == set()
+
+
+def test_every_parameter_in_the_openapi_description_is_documented(proxy: Proxy) -> None:
+    page = text_of("docs/api.md") + text_of("docs/resolution.md")
+    operations = [one for path in openapi(proxy)["paths"].values() for one in path.values()]
+    names = {parameter["name"] for one in operations for parameter in one.get("parameters", ())}
+    assert {name for name in names if f"`{name}`" not in page and f"{{{name}}}" not in page} == set()
+
+
+def test_every_command_that_a_page_names_is_one() -> None:
+    named = {name for page in PAGES for name in SUBCOMMAND.findall(page.read_text(encoding="utf-8"))}
+    helped = subprocess.run(
+        [sys.executable, "-m", "app", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=True
+    ).stdout
+    assert {"serve", "config", "healthcheck"} <= named
+    assert {name for name in named if not re.search(rf"^ +{name}\b", helped, re.MULTILINE)} == set()
+
+
+# --- What README prints -------------------------------------------------------------------------------------------
+
+
+class Shown(NamedTuple):
+    """A command in README and the output printed below it."""
+
+    command: str
+    output: str
+
+
+def shown_commands() -> list[Shown]:
+    found = []
+    for block in CONSOLE.findall(text_of("README.md")):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append(Shown(command, output.rstrip("\n")))
+    return found
+
+
+def run_shown(shown: Shown, proxy: Proxy) -> str:
+    """The real output of a command, with the address that README has."""
+    command = shlex.split(shown.command.replace(SHOWN_ADDRESS, proxy.address))
+    assert command[0] == "curl"
+    done = subprocess.run(
+        command, env=plain_environment(), capture_output=True, text=True, timeout=DEADLINE, check=True
+    )
+    return done.stdout.replace("\r\n", "\n").replace(proxy.address, SHOWN_ADDRESS).rstrip("\n")
+
+
+def head_and_body(output: str) -> tuple[str, dict[str, str], str]:
+    """Status line, headers and body; without a head, only a body."""
+    if not output.startswith("HTTP/"):
+        return "", {}, output
+    head, _, body = output.partition("\n\n")
+    status, *lines = head.split("\n")
+    return status, dict(line.split(": ", 1) for line in lines), body
+
+
+def test_the_readme_shows_a_redirect_a_record_and_a_failure() -> None:
+    outputs = [shown.output for shown in shown_commands()]
+    assert any(output.startswith("HTTP/1.1 302 ") for output in outputs)
+    assert any('"responseCode":1' in output for output in outputs)
+    assert any('"responseCode":2' in output for output in outputs)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed (Debian package: curl)")
+@pytest.mark.parametrize("shown", shown_commands(), ids=lambda shown: shown.command)
+def test_a_command_in_the_readme_prints_what_the_readme_shows(shown: Shown, proxy: Proxy) -> None:
+    status, headers, body = head_and_body(run_shown(shown, proxy))
+    shown_status, shown_headers, shown_body = head_and_body(shown.output)
+    assert (status, body) == (shown_status, shown_body)
+    assert list(headers) == list(shown_headers)
+    # Dates pass, and with them the age of the example records.
+    moving = {"date", "expires", "cache-status"}
+    assert {k: v for k, v in headers.items() if k not in moving} == {
+        k: v for k, v in shown_headers.items() if k not in moving
+    }
+    assert without_numbers(headers.get("cache-status")) == without_numbers(shown_headers.get("cache-status"))
+
+
+def without_numbers(text: str | None) -> str | None:
+    return text and re.sub(r"-?[0-9]+", "0", text)

@@ -1,0 +1,181 @@
+"""What the container files promise, as far as it can be shown without a container engine.
+
+Shown: the install stage of the Dockerfile, run in a clean folder with this machine's Python, gives a working program;
+docker-compose.yml is valid by tests/compose.schema.json (our own schema of the parts of the Compose Specification that
+we use, with every object closed) and agrees with the Dockerfile and the settings. Not shown: that the base image is
+there, that the second stage builds, and what a container engine makes of either file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from app import __version__
+from app.settings import ENV_PREFIX, Settings
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+#: For one instruction of the Dockerfile, in seconds; the slowest fetches all packages of the lock.
+STEP_DEADLINE: Final = 300
+
+
+class Instruction(NamedTuple):
+    """One instruction of a Dockerfile: `COPY`, `app app`."""
+
+    word: str
+    rest: str
+
+
+def stages() -> list[list[Instruction]]:
+    """The instructions of the Dockerfile, a list for each FROM."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    text = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    found: list[list[Instruction]] = []
+    for line in filter(str.strip, text.splitlines()):
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            found.append([])
+        found[-1].append(Instruction(word, " ".join(rest.split())))
+    return found
+
+
+def all_of(stage: list[Instruction], word: str) -> list[str]:
+    return [one.rest for one in stage if one.word == word]
+
+
+def variables(stage: list[Instruction]) -> dict[str, str]:
+    pairs = [re.findall(r'(\w+)=(?:"([^"]*)"|(\S*))', rest) for rest in all_of(stage, "ENV")]
+    return {name: quoted or plain for found in pairs for name, quoted, plain in found}
+
+
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    return document
+
+
+def copy_into(place: Path, rest: str) -> None:
+    """What `COPY a b c/` does with sources of the build context; bytecode stays behind, as .dockerignore says."""
+    *sources, _ = rest.split()
+    for source in sources:
+        if (ROOT / source).is_dir():
+            shutil.copytree(ROOT / source, place / source, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / source, place / source)
+
+
+def clean_environment(stage: list[Instruction]) -> dict[str, str]:
+    """This process's environment with the Python that made the virtual environment first, and nothing of the latter."""
+    python = Path(sys.base_prefix) / "bin"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("VIRTUAL_ENV", "PYTHON", "COV"))}
+    return {**kept, **variables(stage), "PATH": f"{python}{os.pathsep}{os.environ['PATH']}"}
+
+
+def data_files(package: Path) -> set[str]:
+    """Templates, style sheets, messages: all files of a package that are not Python."""
+    files = (path for path in package.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
+    return {str(path.relative_to(package)) for path in files}
+
+
+def run(command: list[str], cwd: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=STEP_DEADLINE, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_dockerfile_s_install_steps_give_a_working_program(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    install = stages()[0]
+    environment = clean_environment(install)
+    for one in install:
+        if one.word == "COPY":
+            copy_into(source, one.rest)
+        elif one.word == "RUN":
+            run(["sh", "-ec", one.rest.replace("/opt/", f"{tmp_path}/opt/")], source, environment)
+    program = tmp_path / "opt/doi-proxy/bin/doi-proxy"
+    assert __version__ in run([str(program), "--version"], tmp_path, environment)
+    installed = next((tmp_path / "opt/doi-proxy/lib").glob("python3*/site-packages/app"))
+    assert data_files(ROOT / "app") - data_files(installed) == set()
+
+
+def test_the_image_installs_only_what_the_locks_pin_with_hashes() -> None:
+    steps = [step for rest in all_of(stages()[0], "RUN") for step in rest.split("&&") if " install " in step]
+    assert steps
+    assert [step for step in steps if "--require-hashes" not in step and "--no-index" not in step] == []
+    assert [step for step in steps if "--no-deps" not in step] == []
+
+
+def test_what_the_image_copies_is_in_the_repository_and_not_ignored() -> None:
+    admitted = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE))
+    copied = [rest for stage in stages() for rest in all_of(stage, "COPY") if not rest.startswith("--from")]
+    sources = {source for rest in copied for source in rest.split()[:-1]}
+    assert sources == admitted
+    assert {source for source in sources if not (ROOT / source).exists()} == set()
+
+
+def test_the_image_runs_as_another_user_than_root_and_writes_only_to_its_volume() -> None:
+    last = stages()[-1]
+    assert all_of(last, "USER") == ["10001:10001"]
+    volume = all_of(last, "VOLUME")[0]
+    assert variables(last)["DOI_PROXY_STORE_URL"].startswith(f"sqlite:///{volume}/")
+
+
+def test_the_image_checks_its_health_with_its_own_program() -> None:
+    last = stages()[-1]
+    assert all_of(last, "HEALTHCHECK")[0].endswith('CMD ["doi-proxy", "healthcheck"]')
+    assert compose()["services"]["proxy"]["healthcheck"]["test"] == ["CMD", "doi-proxy", "healthcheck"]
+
+
+def test_the_compose_file_is_valid_by_the_schema() -> None:
+    schema = json.loads((ROOT / "tests/compose.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(compose())] == []
+
+
+def test_every_volume_of_the_compose_file_is_declared() -> None:
+    document = compose()
+    mounts = [mount for service in document["services"].values() for mount in service.get("volumes", [])]
+    named = {mount.partition(":")[0] for mount in mounts if not mount.startswith((".", "/"))}
+    assert named == set(document["volumes"])
+
+
+def test_the_container_files_name_only_settings_that_exist() -> None:
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields}
+    set_by_compose = {name for service in compose()["services"].values() for name in service.get("environment", {})}
+    set_by_image = {name for name in variables(stages()[-1]) if name.startswith(ENV_PREFIX)}
+    assert (set_by_compose | set_by_image) - known == set()
+
+
+def test_the_version_is_the_same_wherever_it_stands() -> None:
+    assert all_of(stages()[-1], "ARG")[0] == f"VERSION={__version__}"
+    assert compose()["services"]["proxy"]["image"] == f"doi-proxy:{__version__}"
+
+
+@pytest.mark.parametrize("lock", ["uv", "build", "runtime", "dev"])
+def test_a_lock_pins_every_package_with_a_hash_and_names_no_host(lock: str) -> None:
+    text = (ROOT / "requirements" / f"{lock}.lock").read_text(encoding="utf-8")
+    pinned = re.findall(r"^[a-z0-9][^#\n]*?==[^\n]*(?:\n +--hash=sha256:[0-9a-f]{64}[^\n]*)+", text, re.MULTILINE)
+    assert len(pinned) == len(re.findall(r"^[a-z0-9]", text, re.MULTILINE)) > 0
+    assert "://" not in text
+    assert "index-url" not in text
+
+
+def test_the_runtime_lock_holds_every_declared_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {re.split(r"[\[<>=!~ ]", one, maxsplit=1)[0] for one in project["dependencies"]}
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements/runtime.lock").read_text(), re.MULTILINE))
+    assert declared <= locked
