@@ -6,6 +6,7 @@ import logging
 import os
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -74,9 +75,9 @@ class SharedBucket:
         return 0.0 if self._wait else 1.0
 
 
-def assemble(settings: Settings) -> Parts:
+def assemble(settings: Settings, clock: Callable[[], float] = time.time) -> Parts:
     """The parts without a face. Raises ConfigurationError."""
-    cache = open_cache(settings)
+    cache = open_cache(settings, clock)
     shared = _is_shared(settings)
     bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if shared else None
     upstream = open_upstream(settings, bucket)
@@ -89,7 +90,7 @@ def assemble(settings: Settings) -> Parts:
             negative=settings.cache_negative_ttl,
             grace=settings.cache_grace,
         ),
-        clock=time.time,
+        clock=clock,
         patience=Patience(
             upstream=settings.upstream_patience,
             recheck=settings.upstream_recheck,
@@ -101,11 +102,11 @@ def assemble(settings: Settings) -> Parts:
     return Parts(settings, cache, upstream, resolver)
 
 
-def open_cache(settings: Settings) -> TieredStore:
+def open_cache(settings: Settings, clock: Callable[[], float] = time.time) -> TieredStore:
     """The cache. Raises ConfigurationError for its URL and StoreError for a file that cannot be used."""
     return open_store(
         settings.store_url,
-        clock=time.time,
+        clock=clock,
         memory_bytes=settings.cache_memory_bytes,
         store_bytes=settings.store_max_bytes,
         timeout=settings.store_timeout,

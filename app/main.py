@@ -7,13 +7,14 @@ import logging
 import os
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from app import __version__
 from app.assembly import Parts, assemble, open_cache
@@ -44,15 +45,17 @@ STATIC_FILES: Final = {
 }
 
 
-def create(settings: Settings) -> Application:
-    """The application of one process. Raises ConfigurationError."""
-    parts = assemble(settings)
+def create(
+    settings: Settings, *, clock: Callable[[], float] = time.time, chance: Callable[[], float] = random.random
+) -> Application:
+    """The application of one process; `clock` tells seconds since the epoch. Raises ConfigurationError."""
+    parts = assemble(settings, clock)
     sub_path = urlsplit(settings.public_url or "").path.rstrip("/")
-    pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=None)
+    pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
     link = Link(base=sub_path)
     errors = ErrorPages(pages=pages, link=link)
-    express = ExpressLane(parts.resolver, time.time, _count_nothing) if settings.express_lane else None
-    api = HandleApi(resolver=parts.resolver, clock=time.time, max_age=settings.web_max_age, express=express)
+    express = ExpressLane(parts.resolver, clock, _count_nothing) if settings.express_lane else None
+    api = HandleApi(resolver=parts.resolver, clock=clock, max_age=settings.web_max_age, express=express)
     prefixes = PrefixChain(parts.resolver)
     redirects = Redirects(
         resolver=parts.resolver,
@@ -60,7 +63,7 @@ def create(settings: Settings) -> Application:
         api=api,
         pages=pages,
         link=link,
-        facts=Facts(clock=time.time, chance=random.random, country=open_countries(settings.country_database)),
+        facts=Facts(clock=clock, chance=chance, country=open_countries(settings.country_database)),
         resolves=settings.resolve,
         max_age=settings.web_max_age,
         express=express,

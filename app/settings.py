@@ -59,6 +59,9 @@ class Settings(BaseModel):
     express_lane: bool = Field(
         True, description="Answer hot, plain requests from prepared bytes; the same bytes as without."
     )
+    web_contact: str | None = Field(
+        None, description="Whom people may ask about this resolver: an e-mail address, a URL or words, on every page."
+    )
     web_max_age: float = Field(
         300.0, ge=0, description="Greatest max-age sent to browsers, in seconds, so that a corrected target is seen."
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from sys import getsizeof
 from typing import Final
+
+import msgspec
 
 from app.handle.answer import Answer
 
@@ -14,8 +15,7 @@ from app.handle.answer import Answer
 OVERHEAD: Final = 450
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """The answer about one name and how long it counts; times in seconds since the epoch.
 
     `key` is the canonical name (`HandleName.key`). Until `fresh_until` the answer needs no question; after it and

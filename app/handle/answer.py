@@ -5,7 +5,6 @@ The body's `responseCode` decides, whatever the HTTP status says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -24,8 +23,7 @@ class ResponseCode(IntEnum):
     VALUES_NOT_FOUND = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What was said about a name: `values` is the compact JSON array of its values, `[]` where there are none."""
 
     code: ResponseCode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from app.doi.name import HandleName
@@ -132,10 +133,13 @@ def href(location: Location, name: HandleName) -> str | None:
 
 
 def _to(url: str | None, status: int, asked: Asked) -> Target | None:
-    if url is None:
-        return None
-    location = web_target(url, asked.urlappend)
-    return None if location is None else Target(location, url.strip() + (asked.urlappend or ""), status)
+    return None if url is None else _target(url, status, asked.urlappend)
+
+
+@lru_cache(maxsize=4096)
+def _target(url: str, status: int, append: str | None) -> Target | None:
+    location = web_target(url, append)
+    return None if location is None else Target(location, url.strip() + (append or ""), status)
 
 
 def _status(chosen: Location, places: Places) -> int:

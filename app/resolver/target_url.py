@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -27,7 +26,7 @@ def web_target(url: str, append: str | None = None) -> str | None:
 
     Raises InvalidParameter where `append` would lead to another scheme or host than the record does.
     """
-    plain = _encoded(url)
+    plain = _encode(url.strip())
     if plain is None or not append:
         return plain
     longer = _encode(url.strip() + append)
@@ -36,11 +35,6 @@ def web_target(url: str, append: str | None = None) -> str | None:
             "urlappend may add to the path, query or fragment of the target; here it would change the target's host."
         )
     return longer
-
-
-@lru_cache(maxsize=4096)
-def _encoded(url: str) -> str | None:
-    return _encode(url.strip())
 
 
 def _encode(url: str) -> str | None:

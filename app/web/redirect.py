@@ -159,7 +159,9 @@ class Redirects:
 
     def _freshness(self, chain: Chain, now: int, ends_at: float | None = None) -> tuple[Header, ...]:
         """`Expires`, `Cache-Control` and `Cache-Status`: of the resolution in the chain that ends first."""
-        until, max_age = min(lifetime(one, now, self._max_age) for one in chain.resolutions)
+        until, max_age = lifetime(chain.last, now, self._max_age)
+        for one in chain.resolutions[:-1]:
+            until, max_age = min((until, max_age), lifetime(one, now, self._max_age))
         if ends_at is not None:
             until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
         bypassed = chain.last.origin is Origin.BYPASSED

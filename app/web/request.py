@@ -21,7 +21,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0
 class Request:
     """One HTTP request. `path` is raw: percent-encoded, without the query, without the resolver's sub-path."""
 
-    __slots__ = ("_public_url", "_receive", "method", "path", "query", "scope")
+    __slots__ = ("_headers", "_public_url", "_receive", "method", "path", "query", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, *, public_url: str | None, sub_path: bytes) -> None:
         self.scope = scope
@@ -33,6 +33,7 @@ class Request:
             path = path[len(sub_path) :]
         self.path = path
         self._receive = receive
+        self._headers: dict[bytes, bytes] | None = None
         self._public_url = public_url
 
     @property
@@ -42,8 +43,11 @@ class Request:
 
     def header(self, name: bytes) -> str | None:
         """A header's value, several joined by a comma (RFC 9110, section 5.3); None where it is absent."""
-        found = [value for key, value in self.scope["headers"] if key == name]
-        return b", ".join(found).decode("latin-1") if found else None
+        headers = self._headers
+        if headers is None:
+            headers = self._headers = _joined(self.scope["headers"])
+        value = headers.get(name)
+        return None if value is None else value.decode("latin-1")
 
     @property
     def is_plain(self) -> bool:
@@ -95,6 +99,16 @@ class Request:
                 raise RequestTooLarge(f"The request's body is larger than {MAX_BODY_BYTES} bytes.")
             if not message.get("more_body", False):
                 return bytes(body)
+
+
+def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    found = dict(headers)
+    if len(found) < len(headers):
+        several: dict[bytes, list[bytes]] = {}
+        for name, value in headers:
+            several.setdefault(name, []).append(value)
+        found = {name: b", ".join(values) for name, values in several.items()}
+    return found
 
 
 def _read_json(body: bytes) -> Parameters:
