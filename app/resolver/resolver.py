@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from app.cache.entry import Entry
@@ -17,7 +18,7 @@ from app.resolver.alias import Chain, next_name
 from app.resolver.asked import Asked
 from app.resolver.observer import NoObserver, Observer
 from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step
-from app.resolver.single_flight import SingleFlight, shielded
+from app.resolver.single_flight import Overtaken, SingleFlight, shielded
 from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.source import Priority, Question, Source
 
@@ -109,7 +110,11 @@ class Resolver:
         try:
             if demand.bypasses:
                 return self._answered(await self._bypass(name, demand))
-            return self._answered(await self._ordinary(name, demand))
+            try:
+                return self._answered(await self._ordinary(name, demand))
+            except Overtaken:
+                # What overtook is urgent, so that nothing overtakes it.
+                return self._answered(await self._ordinary(name, demand))
         except CouldNotVerify as failure:
             self._observer.failed(type(failure).__name__)
             raise
@@ -150,7 +155,8 @@ class Resolver:
             return Resolution(name, entry, Origin.HIT)
         if entry is not None and step is Step.ANSWER_STALE:
             return Resolution(name, entry, Origin.STALE, failure)
-        task, begun = self._flights.join(name.key, lambda: self._ask(name, demand, entry))
+        urgent = demand.priority is Priority.PERSON
+        task, begun = self._flights.join(name.key, lambda: self._ask(name, demand, entry), urgent=urgent)
         if entry is None or step is Step.ASK:
             return Resolution(name, await shielded(task), Origin.ASKED if begun else Origin.JOINED)
         return await self._ask_with_fallback(name, entry, task, begun)
@@ -174,7 +180,7 @@ class Resolver:
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
         background = Demand(priority=Priority.BACKGROUND)
-        _, begun = self._flights.join(name.key, lambda: self._ask(name, background, entry))
+        _, begun = self._flights.join(name.key, lambda: self._ask(name, background, entry), urgent=False)
         if begun:
             self._hits.pop(name.key, None)
             self._observer.refreshed_ahead()
@@ -216,7 +222,8 @@ class Resolver:
         return entry
 
     async def _asked(self, name: HandleName, demand: Demand) -> Entry:
-        answer = await self._source.ask(Question(name, demand.authoritative, demand.certified, demand.priority))
+        leaves = partial(self._flights.asking, name.key)
+        answer = await self._source.ask(Question(name, demand.authoritative, demand.certified, demand.priority, leaves))
         return self._policy.entry(name.key, answer, self._clock())
 
     def _recent_failure(self, key: str, now: float) -> CouldNotVerify | None:

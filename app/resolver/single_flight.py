@@ -4,38 +4,69 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
+
+
+class Overtaken(Exception):
+    """The work was given up for more urgent work of the same key: join that."""
+
+
+@dataclass(slots=True)
+class _Flight(Generic[Result]):
+    task: asyncio.Task[Result]
+    urgent: bool
+    #: Whether the question has left; before that, it only waits for its turn.
+    asking: bool = False
 
 
 class SingleFlight(Generic[Result]):
     """Work in flight by key. Callers share the work; none of them can cancel it by going away."""
 
     def __init__(self) -> None:
-        self._flights: dict[str, asyncio.Task[Result]] = {}
+        self._flights: dict[str, _Flight[Result]] = {}
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._flights)
 
-    def join(self, key: str, work: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """The task that does the work of this key, and whether it was begun just now. Await it by `shielded`."""
-        task = self._flights.get(key)
-        if task is not None:
-            return task, False
+    def join(
+        self, key: str, work: Callable[[], Awaitable[Result]], *, urgent: bool = True
+    ) -> tuple[asyncio.Task[Result], bool]:
+        """The task that does the work of this key, and whether it was begun just now. Await it by `shielded`.
+
+        Urgent work takes the place of other work that only waits for its turn (see `asking`).
+        """
+        if self._closed:
+            raise asyncio.CancelledError
+        flight = self._flights.get(key)
+        if flight is not None and (flight.asking or flight.urgent or not urgent):
+            return flight.task, False
+        if flight is not None:
+            flight.task.cancel()
         task = asyncio.ensure_future(_run(work))
-        self._flights[key] = task
-        task.add_done_callback(lambda done: self._land(key, done))
+        self._flights[key] = flight = _Flight(task, urgent)
+        task.add_done_callback(lambda done: self._land(key, flight))
         return task, True
 
-    def _land(self, key: str, done: asyncio.Task[Result]) -> None:
-        self._flights.pop(key, None)
-        if not done.cancelled():
-            done.exception()  # retrieved here, so that work whose callers all left is not reported as unheeded
+    def asking(self, key: str) -> None:
+        """The question of this key has left; nothing overtakes it any more."""
+        flight = self._flights.get(key)
+        if flight is not None:
+            flight.asking = True
+
+    def _land(self, key: str, flight: _Flight[Result]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        if not flight.task.cancelled():
+            flight.task.exception()  # retrieved here, so that work whose callers all left is not reported as unheeded
 
     async def close(self) -> None:
-        """Cancel what is in flight and wait until it has ended."""
-        tasks = list(self._flights.values())
+        """Cancel what is in flight, wait until it has ended, and begin nothing any more."""
+        self._closed = True
+        tasks = [flight.task for flight in self._flights.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -46,6 +77,15 @@ async def _run(work: Callable[[], Awaitable[Result]]) -> Result:
 
 
 async def shielded(task: asyncio.Task[Result], seconds: float | None = None) -> Result:
-    """The task's result; the caller's own cancellation does not reach it. Raises TimeoutError after `seconds`."""
+    """The task's result; the caller's own cancellation does not reach it.
+
+    Raises TimeoutError after `seconds`, and Overtaken where the work was given up for more urgent work.
+    """
     async with asyncio.timeout(seconds):
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise Overtaken from None
+            raise

@@ -120,6 +120,8 @@ class HandleApi:
 
     async def ask(self, question: Question) -> Answer:
         """The upstream's answer about one name. Raises CouldNotVerify."""
+        if question.leaves is not None:
+            question.leaves()
         reply = await self._get(
             handle_url(
                 self._base,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.doi.name import HandleName
@@ -29,6 +29,8 @@ class Question:
     #: Ask for a certified answer (`?cert`).
     certified: bool = False
     priority: Priority = Priority.PERSON
+    #: Called when the question leaves, after its wait for the budget.
+    leaves: Callable[[], None] | None = field(default=None, compare=False)
 
 
 class Source(Protocol):

@@ -1,0 +1,168 @@
+"""One piece of work for each key at a time, which no caller can cancel for the others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.errors import UpstreamTimeout
+from app.resolver.single_flight import Overtaken, SingleFlight, shielded
+
+pytestmark = pytest.mark.anyio
+
+
+class Work:
+    """Work that ends when it is told to, and counts how often it was begun."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.go_on = asyncio.Event()
+        self.failure: Exception | None = None
+
+    async def __call__(self) -> int:
+        self.begun += 1
+        await self.go_on.wait()
+        if self.failure is not None:
+            raise self.failure
+        return self.begun
+
+
+@pytest.fixture
+async def unheeded() -> AsyncIterator[list[dict[str, Any]]]:
+    """What the event loop complains of."""
+    found: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: found.append(context))
+    yield found
+    loop.set_exception_handler(None)
+
+
+async def test_callers_of_one_key_share_the_work() -> None:
+    flights, work = SingleFlight[int](), Work()
+    first, begun = flights.join("X", work)
+    second, joined = flights.join("X", work)
+    assert (begun, joined, first is second, len(flights)) == (True, False, True, 1)
+    work.go_on.set()
+    assert list(await asyncio.gather(shielded(first), shielded(second))) == [1, 1]
+
+
+async def test_callers_of_other_keys_do_not() -> None:
+    flights, work = SingleFlight[int](), Work()
+    assert flights.join("X", work)[0] is not flights.join("x", work)[0]
+    work.go_on.set()
+    await flights.close()
+
+
+async def test_work_that_has_ended_is_begun_anew() -> None:
+    flights, work = SingleFlight[int](), Work()
+    work.go_on.set()
+    assert await shielded(flights.join("X", work)[0]) == 1
+    await asyncio.sleep(0)
+    assert len(flights) == 0
+    assert await shielded(flights.join("X", work)[0]) == 2
+
+
+async def test_all_callers_get_the_failure_and_the_next_one_a_new_attempt() -> None:
+    flights, work = SingleFlight[int](), Work()
+    work.failure = UpstreamTimeout()
+    callers = [asyncio.create_task(shielded(flights.join("X", work)[0])) for _ in range(3)]
+    work.go_on.set()
+    assert await asyncio.gather(*callers, return_exceptions=True) == [work.failure] * 3
+    work.failure = None
+    assert await shielded(flights.join("X", work)[0]) == 2
+
+
+async def test_a_caller_that_goes_away_cancels_nobody_else() -> None:
+    flights, work = SingleFlight[int](), Work()
+    first, second = (asyncio.create_task(shielded(flights.join("X", work)[0])) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    work.go_on.set()
+    assert (await second, work.begun) == (1, 1)
+
+
+async def test_work_goes_on_when_every_caller_has_gone_away() -> None:
+    flights, work = SingleFlight[int](), Work()
+    task, _ = flights.join("X", work)
+    caller = asyncio.create_task(shielded(task))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait([caller])
+    work.go_on.set()
+    assert await task == 1
+
+
+async def test_a_failure_that_nobody_waits_for_is_no_complaint(unheeded: list[dict[str, Any]]) -> None:
+    flights, work = SingleFlight[int](), Work()
+    work.failure = UpstreamTimeout()
+    work.go_on.set()
+    task, _ = flights.join("X", work)
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    del task
+    gc.collect()
+    assert (unheeded, len(flights)) == ([], 0)
+
+
+async def test_a_caller_out_of_patience_leaves_the_work_going() -> None:
+    flights, work = SingleFlight[int](), Work()
+    task, _ = flights.join("X", work)
+    with pytest.raises(TimeoutError):
+        await shielded(task, 0)
+    assert not task.done()
+    work.go_on.set()
+    assert await shielded(task, 10) == 1
+
+
+async def test_closing_ends_what_is_in_flight_and_waits_for_it(unheeded: list[dict[str, Any]]) -> None:
+    flights, work = SingleFlight[int](), Work()
+    tasks = [flights.join(key, work)[0] for key in ("X", "Y")]
+    await asyncio.sleep(0)
+    await flights.close()
+    assert [task.cancelled() for task in tasks] == [True, True]
+    await asyncio.sleep(0)
+    assert (len(flights), unheeded) == (0, [])
+
+
+async def test_closing_with_nothing_in_flight_is_nothing() -> None:
+    await SingleFlight[int]().close()
+
+
+async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn() -> None:
+    flights, turn = SingleFlight[str](), asyncio.Event()
+
+    async def bulk() -> str:
+        await turn.wait()
+        return "bulk"
+
+    async def person() -> str:
+        return "person"
+
+    waiting, _ = flights.join("X", bulk, urgent=False)
+    caller = asyncio.create_task(shielded(waiting))
+    await asyncio.sleep(0)
+    task, begun = flights.join("X", person)
+    assert (begun, await shielded(task)) == (True, "person")
+    with pytest.raises(Overtaken):
+        await caller
+
+
+async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
+    flights, answered = SingleFlight[str](), asyncio.Event()
+
+    async def bulk() -> str:
+        flights.asking("X")
+        await answered.wait()
+        return "bulk"
+
+    first, _ = flights.join("X", bulk, urgent=False)
+    await asyncio.sleep(0)
+    assert flights.join("X", bulk) == (first, False)
+    answered.set()
+    assert await shielded(first) == "bulk"
