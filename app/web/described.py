@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
+
+#: A member of an operation: a path and query to try.
+EXAMPLE: Final = "x-example"
 
 Types = Annotated[
     list[str],
@@ -116,14 +119,15 @@ def openurl(
 def described_routes() -> list[APIRoute]:
     """The routes to describe."""
     return [
-        _page_route("/{doi}", resolve, "Resolve a DOI name"),
-        _page_route("/openurl", openurl, "Resolve the DOI in an OpenURL"),
+        _page_route("/{doi}", resolve, "Resolve a DOI name", "/10.1000/182"),
+        _page_route("/openurl", openurl, "Resolve the DOI in an OpenURL", "/openurl?id=doi:10.1000/182"),
         APIRoute(
             "/api/handles/{handle}",
             handle_record,
             methods=["GET"],
             tags=["handle API"],
             summary="Read a record",
+            openapi_extra={EXAMPLE: "/api/handles/10.1000/182?type=URL&pretty"},
             response_model=HandleAnswerModel,
             response_description="The record, or responseCode 200 where it has no such values.",
             responses={
@@ -139,6 +143,7 @@ def described_routes() -> list[APIRoute]:
             methods=["GET"],
             tags=["agencies"],
             summary="Which agency registered it?",
+            openapi_extra={EXAMPLE: "/ra/10.1000/182,10.5281"},
             response_model=list[AgencyModel],
             response_model_exclude_none=True,
             response_description="A row for each name.",
@@ -147,7 +152,7 @@ def described_routes() -> list[APIRoute]:
     ]
 
 
-def _page_route(path: str, described: Callable[..., None], summary: str) -> APIRoute:
+def _page_route(path: str, described: Callable[..., None], summary: str, example: str) -> APIRoute:
     """A route that redirects, or answers a page."""
     location = {"description": "Where the name leads.", "schema": {"type": "string", "format": "uri"}}
     page: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
@@ -169,6 +174,7 @@ def _page_route(path: str, described: Callable[..., None], summary: str) -> APIR
         methods=["GET"],
         tags=["resolution"],
         summary=summary,
+        openapi_extra={EXAMPLE: example},
         status_code=302,
         response_class=HTMLResponse,
         response_description=answers[302]["description"],

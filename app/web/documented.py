@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
 from app.web.described import described_routes
+from app.web.exposition import Exposed
 from app.web.health import Health, Readiness
 from app.web.responses import HTML, PAGE_POLICY, Header
 
@@ -30,11 +31,15 @@ def create_documented(
     version: str,
     lifespan: Lifespan,
     readiness: Callable[[], Awaitable[Readiness]],
+    exposed: Callable[[str | None], Awaitable[Exposed]],
     docs_page: Callable[[dict[str, Any]], bytes],
     files: Mapping[str, tuple[str, bytes]],
     server_url: str,
 ) -> FastAPI:
-    """The FastAPI application; `files` are the static files by path, as media type and content."""
+    """The FastAPI application; `exposed` writes the metrics for an `Accept` header.
+
+    `files` are the static files by path, as media type and content.
+    """
     app = FastAPI(
         title="doi-proxy",
         version=version,
@@ -52,6 +57,7 @@ def create_documented(
 
     app.openapi = openapi  # type: ignore[method-assign]
     _add_health(app, readiness)
+    _add_metrics(app, exposed)
     _add_pages(app, lambda: docs_page(openapi()))
     for path, (media_type, content) in files.items():
         _add_file(app, path, media_type, content)
@@ -99,6 +105,14 @@ def _add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> 
 
     for route in (healthz, readyz):
         app.add_api_route("/" + route.__name__, route, methods=["HEAD"], include_in_schema=False)
+
+
+def _add_metrics(app: FastAPI, exposed: Callable[[str | None], Awaitable[Exposed]]) -> None:
+    @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
+    async def metrics(request: Request) -> Response:
+        found = await exposed(request.headers.get("accept"))
+        headers = {"content-type": found.content_type, "cache-control": "no-store", "vary": "Accept"}
+        return Response(found.body, headers=headers)
 
 
 def _add_pages(app: FastAPI, docs_page: Callable[[], bytes]) -> None:

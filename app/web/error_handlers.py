@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from app.doi.name import HandleName
+from app.doi.presentation import suggestions
 from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive, TooManyBypasses
 from app.web.pages import Link, Pages
 from app.web.request import Request
@@ -48,7 +49,13 @@ class ErrorPages:
             )
             return page(error.status, body)
         if isinstance(error, InvalidName) and error.status == 400:
-            body = self._pages.not_a_doi(self._link, language, typed=typed, reason=error.message)
+            body = self._pages.not_a_doi(
+                self._link,
+                language,
+                typed=typed,
+                reason=error.message,
+                suggestions=suggestions(name) if name is not None else (),
+            )
             return page(error.status, body)
         if isinstance(error, TooManyBypasses):
             return self.plain(request, error.status, error.message, (retry_after(error.retry_after),))

@@ -17,15 +17,14 @@ from app.handle.value import HandleValue
 from app.web.languages import load_catalogues
 from app.web.pages import (
     ERROR_TITLES,
-    MAX_CHARACTERS_SHOWN,
     MAX_VALUES_SHOWN,
     NOTES,
-    PERMISSIONS,
     Link,
     Pages,
     StaleNote,
     redirect_stub,
 )
+from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
 
 PAGES = Pages(base_url_hint="https://doi.example.edu/", product_version="1.2.3", contact="library@example.edu")
 HERE = Link("/doi")
@@ -569,7 +568,8 @@ def test_text_stands_out_from_its_background(scheme: str) -> None:
     light, dark = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part)) for part in css.split("@media", 2)[:2])
     colours = light | (dark if scheme == "dark" else {})
     grounds = ("paper", "raised", "tint", "warn-tint")
-    pairs = [(text, ground) for text in ("ink", "quiet", "accent") for ground in grounds] + [("on-accent", "accent")]
+    pairs = [(text, ground) for text in ("ink", "quiet", "accent") for ground in grounds]
+    pairs += [("on-accent", "accent"), ("warn", "warn-tint")]
     too_weak = {pair for pair in pairs if _contrast(colours[pair[0]], colours[pair[1]]) < 4.5}
     assert not too_weak
     # WCAG 2.1, 1.4.11: the edge of a field is what shows where it is.

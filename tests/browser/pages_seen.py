@@ -1,0 +1,27 @@
+"""Every page that a person may see, as a real proxy answers it: under a name, its path and its status."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.browser import site
+
+EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
+    "home": ("/", 200),
+    "values": (f"/{site.WORK}?noredirect", 200),
+    "values of every format": (f"/{site.EVERY_FORMAT}?noredirect", 200),
+    "values, stale": (f"/{site.STALE}?noredirect", 200),
+    "values, not a web target": (f"/{site.SCRIPT_TARGET}", 200),
+    "no such values": (f"/{site.WORK}?type=EMAIL", 200),
+    "prefix": ("/10.5555", 200),
+    "not found": (f"/{site.UNKNOWN}", 404),
+    "not found, trailing slash": (f"/{site.WORK}/", 404),
+    "not found, odd characters": (f"/{site.UNKNOWN}%E2%80%8B%EE%80%80).", 404),
+    "not a DOI": ("/about-us", 400),
+    "not a DOI, a handle": ("/20.500.12345/1", 400),
+    "could not verify": (f"/{site.UNREACHABLE}", 502),
+    "alias chain": (f"/{site.LOOP}", 404),
+    "inactive prefix": (f"/{site.INACTIVE}?locatt=id:1", 404),
+    "address too long": (f"/{site.TOO_LONG}", 414),
+    "documentation": ("/docs", 200),
+}

@@ -1,0 +1,120 @@
+"""The form and the links that a person follows, to where they lead."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import NewVisitor
+from tests.browser.site import LANDING_TITLE, UNKNOWN, WORK, Site
+from tests.browser.watched import Visit
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+
+
+async def enter(page: Page, text: str) -> None:
+    field = page.get_by_label("DOI", exact=True)
+    await field.fill(text)
+    await field.press("Enter")
+
+
+async def test_a_doi_typed_into_the_form_leads_to_the_work(visit: Visit, site: Site) -> None:
+    page = await visit("/")
+    await enter(page, WORK)
+    await expect(page).to_have_url(site.landing)
+    await expect(page).to_have_title(LANDING_TITLE)
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        f"doi:{WORK}",
+        f"https://doi.org/{WORK}",
+        f"http://dx.doi.org/{WORK}",
+        f"urn:doi:{WORK}",
+        f"info:doi/{WORK}",
+        f"  {WORK.upper()}\u00a0",
+    ],
+)
+async def test_whatever_form_a_doi_is_pasted_in_leads_to_the_work(visit: Visit, site: Site, pasted: str) -> None:
+    page = await visit("/")
+    await enter(page, pasted)
+    await expect(page).to_have_url(site.landing)
+
+
+async def test_no_script_is_needed(visitor: NewVisitor, site: Site) -> None:
+    page = await (await visitor(java_script_enabled=False)).visit("/")
+    await page.get_by_label("DOI", exact=True).fill(WORK)
+    await page.get_by_role("button", name="Resolve").click()
+    await expect(page).to_have_url(site.landing)
+
+
+async def test_the_second_button_shows_the_record(visit: Visit, site: Site) -> None:
+    page = await visit("/")
+    await page.get_by_label("DOI", exact=True).fill(WORK)
+    await page.get_by_role("button", name="Show the record").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Record")
+    await expect(page.get_by_role("table", name="Registered values")).to_be_visible()
+    await page.get_by_role("link", name="Go to the work").click()
+    await expect(page).to_have_url(site.landing)
+
+
+async def test_an_empty_form_is_not_sent(visit: Visit, site: Site) -> None:
+    page = await visit("/")
+    await enter(page, "")
+    await expect(page).to_have_url(site.at("/"))
+    await expect(page.get_by_label("DOI", exact=True)).to_be_focused()
+
+
+async def test_what_is_no_doi_is_said_and_stays_in_the_form(visit: Visit) -> None:
+    page = await visit("/")
+    await enter(page, "about us")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Not a DOI")
+    await expect(page.get_by_label("DOI", exact=True)).to_have_value("about us")
+
+
+async def test_the_link_without_the_trailing_slash_leads_to_the_work(visit: Visit, site: Site) -> None:
+    page = await visit(f"/{WORK}/")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Not Found")
+    await page.get_by_role("link", name=WORK, exact=True).click()
+    await expect(page).to_have_url(site.landing)
+
+
+async def test_a_suggestion_leads_to_the_work(visit: Visit, site: Site) -> None:
+    page = await visit(f"/{WORK}).")
+    await page.get_by_role("region", name="Did you mean").get_by_role("link", name=WORK, exact=True).click()
+    await expect(page).to_have_url(site.landing)
+
+
+async def test_a_name_that_was_not_found_can_be_corrected_in_place(visit: Visit, site: Site) -> None:
+    page = await visit(f"/{UNKNOWN}")
+    await expect(page.get_by_label("DOI", exact=True)).to_have_value(UNKNOWN)
+    await enter(page, WORK)
+    await expect(page).to_have_url(site.landing)
+
+
+async def test_the_not_found_page_offers_doi_org_and_the_agency_s_contact(visit: Visit) -> None:
+    page = await visit(f"/{UNKNOWN}")
+    elsewhere = page.get_by_role("region", name="Look it up elsewhere")
+    doi_org = elsewhere.get_by_role("link", name=f"https://doi.org/{UNKNOWN}")
+    await expect(doi_org).to_have_attribute("href", f"https://doi.org/{UNKNOWN}")
+    contact = elsewhere.get_by_role("link", name="library@example.org")
+    await expect(contact).to_have_attribute("href", "mailto:library@example.org")
+
+
+async def test_trying_again_works_once_the_upstream_answers(visit: Visit, site: Site) -> None:
+    site.upstream.put("10.5555/recovers", url=site.landing)
+    site.upstream.fault("10.5555/recovers", "status", status=503)
+    page = await visit("/10.5555/recovers")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("This DOI Could Not Be Verified")
+    site.upstream.heal("10.5555/recovers")
+    await page.get_by_role("link", name="Try again").click()
+    await expect(page).to_have_url(site.landing)
+
+
+async def test_one_click_on_a_name_or_its_uri_selects_it_whole_to_be_copied(visit: Visit) -> None:
+    page = await visit(f"/{WORK}?noredirect")
+    await page.get_by_text(WORK, exact=True).first.click()
+    assert await page.evaluate("getSelection().toString()") == WORK
+    await page.get_by_text(f"doi:{WORK}", exact=True).click()
+    assert await page.evaluate("getSelection().toString()") == f"doi:{WORK}"

@@ -1,0 +1,144 @@
+"""Every page as it is seen: in both colour schemes, by axe, on narrow screens, in German, as pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+from playwright.async_api import Page, ViewportSize, expect
+
+from tests.browser.axe import audit
+from tests.browser.conftest import NewVisitor
+from tests.browser.pages_seen import EVERY_PAGE
+from tests.browser.proxy_process import ROOT
+from tests.browser.site import EVERY_FORMAT, STALE, UNKNOWN, WORK, Site
+from tests.browser.watched import Visit
+
+pytestmark = [pytest.mark.anyio, pytest.mark.browser]
+
+#: A folder, such as tests/browser/screenshots, to which every page is written as a PNG; none unless it is set.
+SCREENSHOTS: Final = "DOI_PROXY_SCREENSHOTS"
+#: A small telephone, in CSS pixels: 1280 px at a zoom of 400 % (WCAG 2.1, 1.4.10 Reflow).
+NARROW: Final[ViewportSize] = {"width": 320, "height": 640}
+ORDINARY: Final[ViewportSize] = {"width": 1120, "height": 780}
+SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+#: What axe looks at; colours do not depend on the width.
+LOOKS: Final = [(SCHEMES[0], ORDINARY), (SCHEMES[1], ORDINARY), (SCHEMES[1], NARROW)]
+#: WCAG 2.1, 1.4.12 Text Spacing.
+_WIDE_SPACING: Final = """
+* { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important; }
+p { margin-bottom: 2em !important; }
+"""
+_OVERFLOWING: Final = """() => [...document.querySelectorAll("body *")]
+  .filter((one) => !one.closest(".skip, .unseen, thead") && one.getBoundingClientRect().right > innerWidth + 0.5)
+  .map((one) => one.outerHTML.slice(0, 80))"""
+
+
+async def picture(page: Page, *words: str) -> None:
+    """Write what is seen to a file, if somebody asked for that."""
+    folder = os.environ.get(SCREENSHOTS)
+    if folder:
+        name = re.sub(r"\W+", "-", "-".join(words).lower())
+        await page.screenshot(path=Path(ROOT, folder, f"{name}.png"), full_page=True)
+
+
+@pytest.mark.parametrize("key", EVERY_PAGE)
+async def test_a_page_follows_the_colour_scheme(page: Page, site: Site, key: str) -> None:
+    path, status = EVERY_PAGE[key]
+    await page.set_viewport_size(ORDINARY)
+    answer = await page.goto(site.at(path))
+    assert answer is not None and answer.status == status
+    grounds = {}
+    for scheme in SCHEMES:
+        await page.emulate_media(color_scheme=scheme)
+        grounds[scheme] = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        await picture(page, key, scheme)
+    assert _brightness(grounds["light"]) > 192
+    assert _brightness(grounds["dark"]) < 64
+
+
+def _brightness(colour: str) -> float:
+    return sum(map(float, re.findall(r"[0-9.]+", colour)[:3])) / 3
+
+
+@pytest.mark.usefixtures("axe")
+@pytest.mark.parametrize("key", EVERY_PAGE)
+async def test_axe_finds_no_rule_broken_in_either_scheme_or_on_a_narrow_screen(
+    page: Page, site: Site, key: str
+) -> None:
+    await page.goto(site.at(EVERY_PAGE[key][0]))
+    violations, kept = [], 0
+    for scheme, size in LOOKS:
+        await page.emulate_media(color_scheme=scheme)
+        await page.set_viewport_size(size)
+        found = await audit(page)
+        violations += found[0]
+        kept += found[1]
+    print(f"axe: {key}: {len(violations)} violations, {kept} rules kept in light, dark and narrow")
+    assert violations == []
+    assert kept > 0
+
+
+@pytest.mark.parametrize("key", EVERY_PAGE)
+async def test_a_page_fits_a_narrow_screen_also_with_wide_spacing(page: Page, site: Site, key: str) -> None:
+    await page.emulate_media(color_scheme="light")
+    await page.set_viewport_size(NARROW)
+    await page.goto(site.at(EVERY_PAGE[key][0]))
+    await picture(page, key, "narrow")
+    await _assert_fits(page)
+    # As a user's own style sheet: the policy of the page does not reach what the browser itself is told to do.
+    await page.evaluate(
+        "(css) => { const own = new CSSStyleSheet(); own.replaceSync(css); document.adoptedStyleSheets = [own]; }",
+        _WIDE_SPACING,
+    )
+    await _assert_fits(page)
+
+
+async def _assert_fits(page: Page) -> None:
+    assert await page.evaluate(_OVERFLOWING) == []
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(
+    ("path", "heading"),
+    [
+        ("/", "Einen DOI auflösen"),
+        (f"/{UNKNOWN}", "DOI nicht gefunden"),
+        (f"/{EVERY_FORMAT}?noredirect", "DOI-Datensatz"),
+        ("/about-us", "Kein DOI"),
+    ],
+)
+async def test_a_german_browser_gets_german(visitor: NewVisitor, path: str, heading: str) -> None:
+    page = await (await visitor(locale="de-AT", viewport=ORDINARY)).visit(path)
+    await expect(page.locator("html")).to_have_attribute("lang", "de")
+    await expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+    await picture(page, "german", heading)
+
+
+async def test_a_record_of_every_format_is_a_table_with_a_row_for_each_value(visit: Visit, site: Site) -> None:
+    page = await visit(f"/{EVERY_FORMAT}?noredirect")
+    table = page.get_by_role("table", name="Registered values")
+    await expect(table.get_by_role("columnheader")).to_have_text(["Index", "Type", "Timestamp", "Data"])
+    rows = table.get_by_role("row")
+    await expect(rows).to_have_count(1 + 14)
+    for words in (site.landing, "change values", "0001 0203", "cafe cafe", "primarySite", "(empty)", "not given"):
+        await expect(table.get_by_text(words).first).to_be_visible()
+
+
+async def test_a_table_keeps_its_rows_for_assistive_technology_on_a_narrow_screen(visitor: NewVisitor) -> None:
+    page = await (await visitor(viewport=NARROW)).visit(f"/{WORK}?noredirect")
+    row = page.get_by_role("table", name="Registered values").get_by_role("row").nth(1)
+    await expect(row.get_by_role("cell")).to_have_count(4)
+    await expect(page.get_by_role("columnheader")).to_have_count(4)
+
+
+async def test_a_stale_record_says_so_above_its_values(visit: Visit) -> None:
+    page = await visit(f"/{STALE}?noredirect")
+    note = page.get_by_role("region", name="This record may be out of date")
+    await expect(note).to_be_visible()
+    below = await page.get_by_role("table").bounding_box()
+    above = await note.bounding_box()
+    assert above is not None and below is not None and above["y"] + above["height"] <= below["y"]
