@@ -13,14 +13,17 @@ from urllib.parse import urlsplit
 
 from app import __version__
 from app.cache.address import open_store
-from app.cache.tiered import TieredStore
+from app.cache.tiered import TieredStore, TierObserver
+from app.errors import ConfigurationError, StoreError
+from app.resolver import observer as resolving
 from app.resolver.resolver import BypassLimit, Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget, TokenBucket
 from app.upstream.client import HandleApi as UpstreamApi
-from app.upstream.guarded import USUAL_PATIENCE, Guard, GuardedAgencies, GuardedSource
+from app.upstream.guarded import USUAL_PATIENCE, Guard, GuardedAgencies, GuardedSource, Observer
+from app.upstream.local import SealedSource
 from app.upstream.routed import RoutedSource
 from app.upstream.source import AgencySource, Priority, Source
 
@@ -31,6 +34,18 @@ _BUCKET: Final = "upstream"
 
 
 @dataclass(frozen=True, slots=True)
+class Observers:
+    """Who is told of what happens; `upstream` gives the observer of an upstream by its number, from 1 on."""
+
+    resolver: resolving.Observer | None = None
+    upstream: Callable[[int], Observer] | None = None
+    store: TierObserver | None = None
+
+
+UNOBSERVED: Final = Observers()
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What one process runs with."""
 
@@ -38,6 +53,8 @@ class Parts:
     cache: TieredStore
     upstream: Upstream
     resolver: Resolver
+    #: The budget's tokens where other processes share them.
+    bucket: SharedBucket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +91,26 @@ class SharedBucket:
         """Whether the last question got a token: the others' questions are not known here."""
         return 0.0 if self._wait else 1.0
 
+    async def look(self) -> float:
+        """The tokens that all have together. Takes one from a full bucket alone, where nobody misses it."""
+        wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving=self._burst)
+        return max(0.0, self._burst - wait * self._rate)
 
-def assemble(settings: Settings, clock: Callable[[], float] = time.time) -> Parts:
-    """The parts without a face. Raises ConfigurationError."""
-    cache = open_cache(settings, clock)
+
+def assemble(
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observers: Observers = UNOBSERVED,
+    through: Callable[[Source], Source] | None = None,
+) -> Parts:
+    """The parts without a face; `through` puts a source before the upstream. Raises ConfigurationError."""
+    cache = open_cache(settings, clock, observers.store)
     shared = _is_shared(settings)
     bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if shared else None
-    upstream = open_upstream(settings, bucket)
+    upstream = open_upstream(settings, bucket, observers.upstream)
     resolver = Resolver(
         cache=cache,
-        source=upstream.source,
+        source=through(upstream.source) if through else upstream.source,
         policy=TtlPolicy(
             floor=settings.cache_ttl_floor,
             ceiling=settings.cache_ttl_ceiling,
@@ -98,28 +125,32 @@ def assemble(settings: Settings, clock: Callable[[], float] = time.time) -> Part
         ),
         bypass_limit=BypassLimit(settings.bypass_rate, settings.bypass_burst),
         owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
+        observer=observers.resolver,
     )
-    return Parts(settings, cache, upstream, resolver)
+    return Parts(settings, cache, upstream, resolver, bucket)
 
 
-def open_cache(settings: Settings, clock: Callable[[], float] = time.time) -> TieredStore:
-    """The cache. Raises ConfigurationError for its URL and StoreError for a file that cannot be used."""
-    return open_store(
-        settings.store_url,
-        clock=clock,
-        memory_bytes=settings.cache_memory_bytes,
-        store_bytes=settings.store_max_bytes,
-        timeout=settings.store_timeout,
-    )
-
-
-def open_upstream(settings: Settings, bucket: TokenBucket | None) -> Upstream:
-    """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
-    if settings.upstream_contact is None:
-        log.warning(
-            "no contact is set: give --upstream-contact a URL or mailto: address, so that the upstream can write to "
-            "you before it blocks you"
+def open_cache(
+    settings: Settings, clock: Callable[[], float] = time.time, observer: TierObserver | None = None
+) -> TieredStore:
+    """The cache. Raises ConfigurationError for a URL or a file that cannot be used."""
+    try:
+        return open_store(
+            settings.store_url,
+            clock=clock,
+            memory_bytes=settings.cache_memory_bytes,
+            store_bytes=settings.store_max_bytes,
+            timeout=settings.store_timeout,
+            observer=observer,
         )
+    except StoreError as error:
+        raise ConfigurationError(f"the store cannot be opened: {error.message}") from error
+
+
+def open_upstream(
+    settings: Settings, bucket: TokenBucket | None, observer: Callable[[int], Observer] | None = None
+) -> Upstream:
+    """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
     budget = Budget(
         rate=settings.upstream_rate,
         burst=settings.upstream_burst,
@@ -129,10 +160,12 @@ def open_upstream(settings: Settings, bucket: TokenBucket | None) -> Upstream:
         clock=time.monotonic,
         bucket=bucket,
     )
+    if settings.mode == "sealed":
+        return Upstream(SealedSource(), SealedSource(), {}, budget)
     opened: dict[str, tuple[GuardedSource, AgencySource]] = {}
     for url in (*settings.upstream_urls, *settings.upstream_route_urls.values()):
         if url not in opened:
-            opened[url] = _guarded(settings, url, budget)
+            opened[url] = _guarded(settings, url, budget, observer(len(opened) + 1) if observer else None)
     guards = {url: source.guard for url, (source, _) in opened.items()}
     default = [opened[url][0] for url in settings.upstream_urls]
     routes = {prefix: opened[url][0] for prefix, url in settings.upstream_route_urls.items()}
@@ -140,7 +173,9 @@ def open_upstream(settings: Settings, bucket: TokenBucket | None) -> Upstream:
     return Upstream(source, opened[settings.upstream_urls[0]][1], guards, budget)
 
 
-def _guarded(settings: Settings, url: str, budget: Budget) -> tuple[GuardedSource, AgencySource]:
+def _guarded(
+    settings: Settings, url: str, budget: Budget, observer: Observer | None
+) -> tuple[GuardedSource, AgencySource]:
     api = UpstreamApi(
         url,
         user_agent=f"doi-proxy/{__version__}",
@@ -157,7 +192,7 @@ def _guarded(settings: Settings, url: str, budget: Budget) -> tuple[GuardedSourc
     )
     breaker = Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown)
     patience = {**USUAL_PATIENCE, Priority.PERSON: settings.upstream_queue_patience}
-    source = GuardedSource(api, budget, breaker, time.monotonic, patience=patience)
+    source = GuardedSource(api, budget, breaker, time.monotonic, observer, patience)
     return source, GuardedAgencies(api, source.guard)
 
 

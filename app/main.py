@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,26 +18,41 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from app import __version__
-from app.assembly import Parts, assemble, open_cache
+from app.assembly import Observers, Parts, assemble
 from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
-from app.errors import ConfigurationError, StoreError
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings, load
+from app.upstream.guarded import NOT_ASKED, OUTCOMES
+from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.api import HandleApi
 from app.web.application import Application, Face
 from app.web.country import open_countries
 from app.web.documented import create_documented, other_paths
 from app.web.error_handlers import ErrorPages
+from app.web.exposition import FOLDER_VARIABLE, Exposed, Exposition
 from app.web.express_lane import ExpressLane
 from app.web.health import Readiness
+from app.web.metrics import (
+    AnswerMetrics,
+    HttpMetrics,
+    ProcessState,
+    SharedState,
+    StateMetrics,
+    StoreMetrics,
+    UpstreamMetrics,
+)
 from app.web.pages import Link, Pages
 from app.web.redirect import Facts, Redirects
 
 log = logging.getLogger(__name__)
 
+#: Libraries whose lesser messages hold the names that are asked for.
+_TELL_NAMES: Final = ("httpx", "httpcore", "hpack")
+#: How often a worker tells the others how it is, in seconds.
+TELL_INTERVAL: Final = 1.0
 #: Static files by path: media type and file in app/web/static.
 STATIC_FILES: Final = {
     "/static/style.css": ("text/css;charset=utf-8", "style.css"),
@@ -49,12 +65,18 @@ def create(
     settings: Settings, *, clock: Callable[[], float] = time.time, chance: Callable[[], float] = random.random
 ) -> Application:
     """The application of one process; `clock` tells seconds since the epoch. Raises ConfigurationError."""
-    parts = assemble(settings, clock)
+    exposition = Exposition(_folder_of_counts(settings))
+    http_metrics = HttpMetrics(exposition.registry, time.perf_counter)
+    state = StateMetrics(exposition.registry, __version__)
+    parts = assemble(settings, clock, _observers(exposition))
     sub_path = urlsplit(settings.public_url or "").path.rstrip("/")
     pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
     link = Link(base=sub_path)
     errors = ErrorPages(pages=pages, link=link)
-    express = ExpressLane(parts.resolver, clock, _count_nothing) if settings.express_lane else None
+    access_log = _access_log(settings, clock)
+    # The lane keeps no request that a line could be written about.
+    may_express = settings.express_lane and access_log is None
+    express = ExpressLane(parts.resolver, clock, http_metrics.count) if may_express else None
     api = HandleApi(resolver=parts.resolver, clock=clock, max_age=settings.web_max_age, express=express)
     prefixes = PrefixChain(parts.resolver)
     redirects = Redirects(
@@ -71,8 +93,9 @@ def create(
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
     documented = create_documented(
         version=__version__,
-        lifespan=lambda app: _lifespan(parts),
+        lifespan=lambda app: _lifespan(parts, state if exposition.is_shared else None),
         readiness=lambda: _readiness(parts),
+        exposed=lambda accept: _exposed(parts, state, exposition, accept),
         docs_page=lambda schema: pages.docs(link, schema),
         files=_static_files(),
         server_url=settings.public_url or "/",
@@ -84,44 +107,77 @@ def create(
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
         sub_path=sub_path.encode(),
         express=express,
+        http_metrics=http_metrics,
+        access_log=access_log,
     )
 
 
-def _count_nothing(route: str, method: str, status: int) -> None:
-    return None
+def _folder_of_counts(settings: Settings) -> Path | None:
+    """Where the workers of this machine count, None for a process alone."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named and settings.workers > 1 else None
+
+
+def _observers(exposition: Exposition) -> Observers:
+    upstream = UpstreamMetrics(exposition.registry, OUTCOMES, NOT_ASKED)
+    return Observers(AnswerMetrics(exposition.registry), upstream.observer, StoreMetrics(exposition.registry))
+
+
+def _access_log(settings: Settings, clock: Callable[[], float]) -> AccessLog | None:
+    if settings.access_log == "off":
+        return None
+    return AccessLog(
+        form=settings.access_log,
+        privacy_level=settings.privacy_level,
+        clock=clock,
+        timer=time.perf_counter,
+        new_id=lambda: secrets.token_hex(8),
+        write=write_to_standard_output,
+    )
 
 
 def create_from_environment() -> Application:
     """The application of a worker process, which was started with its settings in the environment."""
     settings = load({}, os.environ)
-    logging.basicConfig(level=settings.log_level.upper())
+    begin_logging(settings)
     return create(settings)
 
 
-def prepare(settings: Settings) -> None:
-    """Find out before serving whether the store and the seed can be used. Raises ConfigurationError."""
-    if settings.seed is not None and not settings.seed.is_file():
-        raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
-    try:
-        asyncio.run(_open_and_close(settings))
-    except StoreError as error:
-        raise ConfigurationError(f"--store-url {settings.store_url}: {error.message}") from error
+def begin_logging(settings: Settings) -> None:
+    """Let messages of this process go to standard error."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+    for library in _TELL_NAMES:
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
-async def _open_and_close(settings: Settings) -> None:
-    await open_cache(settings).close()
+def check(settings: Settings) -> None:
+    """Find out before workers are started whether these settings can be used. Raises ConfigurationError."""
+
+    async def open_and_close() -> None:
+        open_countries(settings.country_database)
+        parts = assemble(settings)
+        await parts.upstream.source.aclose()
+        await parts.cache.close()
+
+    asyncio.run(open_and_close())
 
 
 @asynccontextmanager
-async def _lifespan(parts: Parts) -> AsyncIterator[None]:
+async def _lifespan(parts: Parts, told: StateMetrics | None) -> AsyncIterator[None]:
+    """Start and end; `told` is kept up to date where another process may be asked for it."""
     if parts.settings.seed is not None:
         await _load_seed(parts.settings.seed, parts.cache, parts.settings.cache_grace)
-    watching = asyncio.create_task(parts.cache.watch())
+    tasks = [asyncio.create_task(parts.cache.watch())]
+    if told is not None:
+        tasks.append(asyncio.create_task(_keep_telling(parts, told)))
     try:
         yield
     finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await parts.resolver.close()
         await parts.upstream.source.aclose()
         await parts.cache.close()
@@ -140,11 +196,43 @@ async def _load_seed(path: Path, cache: TieredStore, grace: float) -> None:
     log.info("%s: %s records loaded as expired", path, kept)
 
 
+async def _keep_telling(parts: Parts, told: StateMetrics) -> None:
+    while True:
+        told.tell_process(_process_state(parts))
+        await asyncio.sleep(TELL_INTERVAL)
+
+
+async def _exposed(parts: Parts, state: StateMetrics, exposition: Exposition, accept: str | None) -> Exposed:
+    """What `/metrics` answers; the store is asked, the upstream never."""
+    stats = await parts.cache.stats()
+    tokens = parts.upstream.budget.tokens if parts.bucket is None else await parts.bucket.look()
+    store = stats.store
+    entries, size = (0, 0) if store is None else (store.entries, store.bytes)
+    state.tell_shared(SharedState(tokens, entries, size, stats.healthy))
+    state.tell_process(_process_state(parts))
+    return exposition.write(accept)
+
+
+def _process_state(parts: Parts) -> ProcessState:
+    memory, counters = parts.cache.memory, parts.cache.counters
+    return ProcessState(
+        in_flight=parts.upstream.budget.in_flight,
+        waiting=parts.upstream.budget.waiting,
+        breakers=tuple(guard.breaker.state.value for guard in parts.upstream.guards.values()),
+        memory_entries=memory.entries,
+        memory_bytes=memory.bytes,
+        memory_evictions=memory.evictions,
+        lease_fallbacks=counters.lease_fallbacks,
+        budget_fallbacks=counters.budget_fallbacks,
+    )
+
+
 async def _readiness(parts: Parts) -> Readiness:
     stats = await parts.cache.stats()
     store = "memory only" if stats.store is None else stats.store.detail
     # A store that fails is a slower cache, not a reason to send nobody here.
-    return Readiness(ready=True, detail={"memory": f"{stats.memory_entries} entries", "store": store})
+    detail = {"mode": parts.settings.mode, "memory": f"{stats.memory_entries} entries", "store": store}
+    return Readiness(ready=True, detail=detail)
 
 
 def _static_files() -> dict[str, tuple[str, bytes]]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from app.errors import ConfigurationError
 
@@ -26,9 +28,9 @@ TABLES: Final = ("server", "upstream", "cache", "store", "web")
 class Settings(BaseModel):
     """The settings of one proxy."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    host: str = Field("127.0.0.1", description="Address to listen on; `::` serves IPv6 and IPv4.")
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `::` serves IPv6 and IPv4.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
     workers: int = Field(1, ge=1, le=64, description="Worker processes; they share one SQLite store or one Valkey.")
     tls_cert: Path | None = Field(None, description="PEM file with the certificate chain, to serve HTTPS directly.")
@@ -41,7 +43,22 @@ class Settings(BaseModel):
     seed: Path | None = Field(
         None, description="NDJSON file of records loaded at start as already expired; none unless given."
     )
+    mode: Literal["online", "sealed"] = Field(
+        "online",
+        description="Whether the upstream is asked: `online` asks it, `sealed` never does and answers 504 to names "
+        "that are not in the store.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity logged.")
+    access_log: Literal["off", "json", "text"] = Field(
+        "off", description="Lines about requests on standard output: none, JSON objects, or words `name=value`."
+    )
+    privacy_level: int = Field(
+        2,
+        ge=0,
+        le=3,
+        description="What lines about requests hold: 0 address, name and query, 1 network of the address and name, "
+        "2 name alone, 3 neither.",
+    )
 
     public_url: str | None = Field(
         None,
@@ -134,6 +151,23 @@ class Settings(BaseModel):
         20 * 1024**3, ge=1024 * 1024, description="Size of the SQLite store after which records are evicted, in bytes."
     )
 
+    @field_validator("public_url", "upstream_url", "upstream_routes")
+    @classmethod
+    def _name_hosts(cls, value: str | None) -> str | None:
+        """Each URL must name a host; urlsplit is what everybody else reads them by."""
+        for given in (value or "").split():
+            url = given.partition("=")[2] if "=" in given.partition("://")[0] else given
+            parts = urlsplit(url)
+            if not parts.hostname or parts.port == 0:
+                raise ValueError(f"{url[:80]!r} names no host")
+        return value
+
+    @model_validator(mode="after")
+    def _share_a_store(self) -> Settings:
+        if self.workers > 1 and self.store_url.startswith("memory:"):
+            raise ValueError("several workers need a store that they share: sqlite:///path, redis:// or valkey://")
+        return self
+
     @property
     def upstream_urls(self) -> tuple[str, ...]:
         """The upstreams in the order in which they are asked."""
@@ -145,9 +179,9 @@ class Settings(BaseModel):
         return dict(route.split("=", 1) for route in self.upstream_routes.split())
 
     def as_environment(self) -> dict[str, str]:
-        """The settings that differ from their defaults, as environment variables, for worker processes."""
-        changed = self.model_dump(mode="json", exclude_defaults=True)
-        return {variable(name): str(value) for name, value in changed.items() if value is not None}
+        """Every setting as an environment variable, for worker processes."""
+        given = self.model_dump(mode="json")
+        return {variable(name): str(value) for name, value in given.items() if value is not None}
 
 
 def variable(name: str) -> str:
@@ -155,38 +189,57 @@ def variable(name: str) -> str:
     return ENV_PREFIX + name.upper()
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A setting's value, where it comes from, and how an error shows it."""
+
+    value: Any
+    source: str
+    secret: bool = False
+
+    @property
+    def shown(self) -> str:
+        return "" if self.secret else f" (it is {str(self.value)[:200]!r})"
+
+
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:
     """The settings from flags, environment and TOML file. Raises ConfigurationError: which setting, from where, why."""
     path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
-    given: dict[str, tuple[Any, str]] = {}
+    given: dict[str, _Given] = {}
     if path is not None:
-        given |= {name: (value, f"{path}: {name}") for name, value in _read_toml(path).items()}
+        given |= {name: _Given(value, f"{path}: {name}") for name, value in _read_toml(path).items()}
     given |= _read_environment(environment)
-    given |= {name: (value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None}
+    given |= {name: _Given(value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None}
     try:
-        return Settings(**{name: value for name, (value, _) in given.items()})
+        return Settings(**{name: one.value for name, one in given.items()})
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
-        value, source = given.get(name, (None, name))
-        raise ConfigurationError(f"{source}: {_reason(first)} (it is {value!r})") from error
+        one = given.get(name)
+        where = f"{one.source}: " if one else ""
+        raise ConfigurationError(f"{where}{_reason(first)}{one.shown if one else ''}") from error
 
 
 def _reason(error: Any) -> str:
-    return "there is no such setting" if error["type"] == "extra_forbidden" else str(error["msg"]).lower()
+    if error["type"] == "extra_forbidden":
+        return "there is no such setting"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
 
 
-def _read_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    found = {}
+def _read_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
+    found: dict[str, _Given] = {}
     for key, value in environment.items():
         if not key.startswith(ENV_PREFIX) or key == CONFIG_VARIABLE:
             continue
         name = key.removeprefix(ENV_PREFIX).lower()
         # NAME_FILE holds the path of a file with the value: for secrets that must not stand in the environment.
-        if name.endswith("_file") and name not in Settings.model_fields:
-            found[name.removesuffix("_file")] = (_read_secret(key, Path(value)), key)
-        else:
-            found[name] = (value, key)
+        secret = name.endswith("_file") and name not in Settings.model_fields
+        if secret:
+            name = name.removesuffix("_file")
+        if name in found:
+            raise ConfigurationError(f"{variable(name)} and {variable(name)}_FILE are both set: remove one of them")
+        found[name] = _Given(_read_secret(key, Path(value)) if secret else value, key, secret)
     return found
 
 

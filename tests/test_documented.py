@@ -247,7 +247,7 @@ def listening_port(process: subprocess.Popen[str]) -> int:
     port, log = 0, []
     for line in process.stderr:
         log.append(line)
-        if found := re.search(r"serving on http://127\.0\.0\.1:([0-9]+)", line):
+        if found := re.search(r"starting on http://127\.0\.0\.1:([0-9]+)", line):
             port = int(found[1])
         if port and "startup complete" in line:
             return answering(port)

@@ -123,12 +123,12 @@ class SqliteStore:
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """See Store."""
         with self._translated():
-            return self._coordination.take(bucket, self._clock(), rate, burst, leaving)
+            return self._coordination.take(bucket, self._clock, rate, burst, leaving)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""
         with self._translated():
-            self._coordination.back_off(bucket, self._clock(), seconds)
+            self._coordination.back_off(bucket, self._clock, seconds)
 
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is what `max_bytes` bounds."""

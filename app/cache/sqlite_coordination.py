@@ -7,6 +7,7 @@ here is one row. Nothing in it outlives its use, so it is neither synced to disk
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,10 @@ CREATE TABLE IF NOT EXISTS buckets (
 
 
 class Coordination:
-    """Leases and buckets shared by the processes that open the same file. Times are seconds since the epoch."""
+    """Leases and buckets shared by the processes that open the same file.
+
+    Times, and what a clock gives, are seconds since the epoch.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raises sqlite3.Error. No two processes may be in here at once: see sqlite_file.alone."""
@@ -64,17 +68,19 @@ class Coordination:
                 "DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - _BUCKET_IDLE, now)
             )
 
-    def take(self, name: str, now: float, rate: float, burst: float, leaving: float) -> float:
+    def take(self, name: str, clock: Callable[[], float], rate: float, burst: float, leaving: float) -> float:
         """Take one token and return 0.0, or the seconds until there will be one."""
         with _Transaction(self._connection):
-            bucket, wait = take_one(self._read(name), now, rate, burst, leaving)
+            # Looked at before the lock, the time could lie before another worker's, and the time between the two
+            # would be paid out in tokens twice.
+            bucket, wait = take_one(self._read(name), clock(), rate, burst, leaving)
             self._write(name, bucket)
         return wait
 
-    def back_off(self, name: str, now: float, seconds: float) -> None:
+    def back_off(self, name: str, clock: Callable[[], float], seconds: float) -> None:
         """Let no token be taken for `seconds`."""
         with _Transaction(self._connection):
-            self._write(name, blocked(self._read(name), now, seconds))
+            self._write(name, blocked(self._read(name), clock(), seconds))
 
     def close(self) -> None:
         """Close the file."""

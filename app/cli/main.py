@@ -6,13 +6,22 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from app import __version__
+from app.cli.cache import add_cache_commands, run_cache
 from app.errors import ConfigurationError, DoiProxyError
 from app.settings import Settings, load, variable
 
 #: The exit status of a program that was called, or configured, wrongly.
 WRONG_USE = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage of sixty flags."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,17 +50,21 @@ def settings_of(chosen: argparse.Namespace) -> Settings:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="doi-proxy", description="A self-hosted resolver for DOI names.")
+    parser = _Parser(prog="doi-proxy", description="A self-hosted resolver for DOI names.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"doi-proxy {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_command(commands, "serve", _serve, "answer requests over HTTP")
     _add_command(commands, "config", _config, "print the settings in force, secrets masked")
     _add_command(commands, "healthcheck", _healthcheck, "ask a running proxy whether it is ready; exit status 0 if so")
+    text = "export, import, warm, count or purge what the store holds"
+    cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
+    cache.set_defaults(run=_cache)
+    add_cache_commands(cache, _add_settings)
     return parser
 
 
 def _add_command(commands: argparse._SubParsersAction, name: str, run: object, text: str) -> argparse.ArgumentParser:  # type: ignore[type-arg]
-    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
     command.set_defaults(run=run)
     _add_settings(command)
     return command
@@ -81,3 +94,7 @@ def _healthcheck(chosen: argparse.Namespace) -> int:
     from app.cli.healthcheck import healthcheck
 
     return healthcheck(settings_of(chosen))
+
+
+def _cache(chosen: argparse.Namespace) -> int:
+    return run_cache(chosen, settings_of(chosen))

@@ -13,8 +13,11 @@ import uvicorn
 
 from app.cli.express_protocol import protocol_class
 from app.errors import ConfigurationError
-from app.main import create, prepare
-from app.settings import Settings
+from app.main import begin_logging, check, create
+from app.settings import ENV_PREFIX, Settings
+from app.web.exposition import FOLDER_VARIABLE, fresh_folder
+
+log = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 BACKLOG = 2048
@@ -26,17 +29,10 @@ KEEP_ALIVE = 75
 
 def serve(settings: Settings) -> int:
     """Serve until told to stop. Raises ConfigurationError for a port, certificate or store that cannot be used."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    begin_logging(settings)
     _check_certificate(settings)
     listening = listen(settings.host, settings.port)
     try:
-        prepare(settings)
-        scheme = "https" if settings.tls_cert else "http"
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        logging.getLogger(__name__).info("serving on %s://%s:%s", scheme, host, listening.getsockname()[1])
         _run(settings, listening)
     finally:
         listening.close()
@@ -60,14 +56,33 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         "lifespan": "on",
     }
     if settings.workers == 1:
-        uvicorn.Server(uvicorn.Config(create(settings), **options)).run(sockets=[listening])
+        application = create(settings)
+        _announce(settings, listening)
+        uvicorn.Server(uvicorn.Config(application, **options)).run(sockets=[listening])
         return
     from uvicorn.supervisors import Multiprocess
 
-    # Worker processes are started anew and read their settings from the environment.
+    check(settings)
+    _announce(settings, listening)
+    # Worker processes are started anew and read their settings from the environment, where all of them stand now.
+    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
+        del os.environ[name]
     os.environ.update(settings.as_environment())
     config = uvicorn.Config("app.main:create_from_environment", factory=True, workers=settings.workers, **options)
-    Multiprocess(config, sockets=[listening]).run()
+    with fresh_folder() as folder:
+        os.environ[FOLDER_VARIABLE] = str(folder)
+        Multiprocess(config, sockets=[listening]).run()
+
+
+def _announce(settings: Settings, listening: socket.socket) -> None:
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    log.info("starting on %s://%s:%s", scheme, host, listening.getsockname()[1])
+    if settings.upstream_contact is None and settings.mode == "online":
+        log.warning(
+            "no contact is set: give --upstream-contact a URL or mailto: address, so that the upstream can write to "
+            "you before it blocks you"
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:

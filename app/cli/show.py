@@ -7,7 +7,7 @@ import re
 from app.settings import Settings, variable
 
 #: The password in a URL such as rediss://user:secret@host.
-_PASSWORD = re.compile(r"(//[^/@:]*:)[^@]+@")
+_PASSWORD = re.compile(r"(//[^/@:]*:).+@")
 
 
 def show_settings(settings: Settings) -> int:

@@ -17,6 +17,8 @@ MAX_XML_BYTES: Final = 65_536
 MAX_LOCATIONS: Final = 2_000
 #: Status codes that a location may ask for; anything else is 302.
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
+#: Greater weights count as this one, so that sums of weights stay finite.
+MAX_WEIGHT: Final = 1e12
 _LOCATION_TAGS: Final = frozenset({"location", "loc_template"})
 
 
@@ -37,7 +39,7 @@ class Location:
     @property
     def weight(self) -> float:
         """The weight, 1 where it is absent or no number; negative weights count as 0."""
-        return max(0.0, number(self.get("weight"), 1.0))
+        return min(max(0.0, number(self.get("weight"), 1.0)), MAX_WEIGHT)
 
     @property
     def score(self) -> float:
@@ -61,6 +63,8 @@ class Locations:
     settings: Mapping[str, str] | None = None
     #: Handles whose own 10320/loc values are to be read as well.
     includes: tuple[str, ...] = ()
+    #: Prefixes whose locations are to be read as well: those of the service handles that their HS_NAMESPACE names.
+    namespaces: tuple[str, ...] = ()
 
     def setting(self, name: str) -> str | None:
         """A setting of the root element, None where it is absent."""
@@ -68,7 +72,7 @@ class Locations:
 
     def is_set(self, name: str) -> bool:
         """Whether a setting says true."""
-        return (self.setting(name) or "").strip().lower() in ("true", "yes", "1")
+        return says_true(self.setting(name))
 
     def __add__(self, other: Locations) -> Locations:
         """Both, in this order."""
@@ -76,6 +80,7 @@ class Locations:
             (self.items + other.items)[:MAX_LOCATIONS],
             {**(other.settings or {}), **(self.settings or {})},
             self.includes + other.includes,
+            self.namespaces + other.namespaces,
         )
 
 
@@ -89,6 +94,11 @@ def number(text: str | None, default: float) -> float:
     except ValueError:
         return default
     return value if value == value and abs(value) != float("inf") else default
+
+
+def says_true(text: str | None) -> bool:
+    """Whether a setting says true; absent, it does not."""
+    return (text or "").strip().lower() in ("true", "yes", "1")
 
 
 def parse_xml(xml: str) -> etree._Element:
@@ -121,14 +131,24 @@ def read_locations(xml: str) -> Locations:
     """Read one 10320/loc value. Raises MalformedLocations."""
     root = parse_xml(xml)
     items: list[Location] = []
-    includes = handles(root.get("include"))
+    includes, namespaces = handles(root.get("include")), handles(root.get("includeNamespace"))
     for child in root:
         tag = local_name(child)
         if tag in _LOCATION_TAGS and len(items) < MAX_LOCATIONS:
             items.append(Location(tuple((str(key), str(value)) for key, value in child.attrib.items())))
         elif tag == "include":
             includes += handles(child.text)
-    return Locations(tuple(items), {str(key): str(value) for key, value in root.attrib.items()}, includes)
+        elif tag == "includeNamespace":
+            namespaces += handles(child.text)
+    return Locations(tuple(items), _settings(root), includes, namespaces)
+
+
+def _settings(root: etree._Element) -> dict[str, str]:
+    settings = {str(key): str(value) for key, value in root.attrib.items()}
+    if settings.get("choose_by"):
+        # Two names of one setting: the newer wins within a value, and neither over another value's.
+        settings["chooseby"] = settings["choose_by"]
+    return settings
 
 
 def local_name(element: etree._Element) -> str:

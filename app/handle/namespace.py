@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from app.handle.location import MalformedLocations, handles, local_name, parse_xml
+from app.handle.location import MalformedLocations, handles, local_name, parse_xml, says_true
 from app.handle.record import Record
 
 
@@ -50,7 +50,7 @@ def _read(xml: str) -> Namespace:
         name, text = local_name(child), "".join(child.itertext()).strip()
         if name == "locs":
             locs += handles(text)
-            no_nslocs = no_nslocs or (child.get("no_nslocs") or "").lower() in ("true", "yes", "1")
+            no_nslocs = no_nslocs or says_true(child.get("no_nslocs"))
         elif name and text:
             texts.setdefault(name, text)
     return Namespace(locs, (), no_nslocs, texts.get("contact"), texts.get("status"), texts.get("statusmsg"))

@@ -38,11 +38,12 @@ def choose(candidates: Candidates, methods: str | None, client: Client, locatts:
 
 def _locatt(candidates: Candidates, client: Client, locatts: Sequence[Locatt]) -> Candidates:
     for name, wanted in locatts:
-        candidates = [one for one in candidates if _matches(one, name, wanted)] or candidates
+        candidates = [one for one in candidates if matches(one, name, wanted)] or candidates
     return candidates
 
 
-def _matches(location: Location, name: str, wanted: str | None) -> bool:
+def matches(location: Location, name: str, wanted: str | None) -> bool:
+    """Whether a location has an attribute of this value; without a value, whether it has the attribute."""
     value = location.get(name)
     if value is None or wanted is None:
         return value is not None
@@ -55,23 +56,23 @@ def _address(candidates: Candidates, client: Client, locatts: Sequence[Locatt]) 
 
 
 def _holds(addresses: str | None, client: Client) -> bool:
-    if addresses is None or client.address is None:
+    # A server that listens on "::" sees IPv4 clients as ::ffff:192.0.2.7 (RFC 4291, section 2.5.5.2).
+    address = getattr(client.address, "ipv4_mapped", None) or client.address
+    if addresses is None or address is None:
         return False
     for text in addresses.split(","):
         try:
             network = ip_network(text.strip(), strict=False)
         except ValueError:
             continue
-        if network.version == client.address.version and client.address in network:
+        if network.version == address.version and address in network:
             return True
     return False
 
 
 def _country(candidates: Candidates, client: Client, locatts: Sequence[Locatt]) -> Candidates:
-    if client.country is None:
-        return candidates
-    mine = _country_code(client.country)
-    return [one for one in candidates if _country_code(one.get("country") or "") == mine]
+    mine = _country_code(client.country or "")
+    return [one for one in candidates if _country_code(one.get("country") or "") == mine] if mine else candidates
 
 
 def _country_code(text: str) -> str:

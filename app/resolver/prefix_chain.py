@@ -6,24 +6,28 @@ All records come through the resolver, so that they are cached and asked for onc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.doi.name import HandleName
+from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify, InvalidName, PrefixInactive
-from app.handle.location import Locations, merged
+from app.handle.location import Locations, handles, merged
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record
-from app.resolver.asked import Asked, Negotiation
+from app.resolver.asked import Action, Asked, Negotiation
 from app.resolver.resolution import Resolution
-from app.resolver.resolver import Resolver
-from app.resolver.target import Places, needs_prefix, read_own_places
+from app.resolver.resolver import ORDINARY, Demand, Resolver
+from app.resolver.target import Places, is_settled, links_values, needs_prefix, read_own_places
+from app.upstream.source import Priority
 
 #: Handles that are included by one name's locations, directly or not.
 MOST_INCLUDES: Final = 20
 #: Prefixes above a sub-divided prefix that are asked: 10.1000.10.1 -> 10.1000.10 -> 10.1000.
 _MOST_PARENTS: Final = 5
+#: Prefixes are handles below this one.
+_NA: Final = "0.NA/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +49,30 @@ class PrefixChain:
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
 
-    async def prefix_record(self, prefix: str) -> PrefixRecord:
+    async def prefix_record(self, prefix: str, demand: Demand = ORDINARY) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
         name = HandleName.asked(prefix)
-        resolution = self._resolver.peek(name) or await self._resolver.resolve(name)
+        resolution = self._resolver.peek(name) or await self._resolver.resolve(name, demand)
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
     async def places(self, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation) -> Places:
         """The locations of a name: its own, those it includes and, where the answer depends on them, its prefix's.
 
-        Raises CouldNotVerify where the prefix's alone could tell and cannot be asked for: to answer without them would
-        send a program that wants metadata to a page for people.
+        Raises CouldNotVerify where others than its own are needed and cannot be asked for: to answer without them
+        would send a program that wants metadata to a page for people.
         """
         places = read_own_places(record)
-        if places.own.includes:
-            places = replace(places, own=await self._with_includes(places.own))
-        if not needs_prefix(places, asked, negotiation):
+        if asked.action is Action.SHOW_VALUES:
             return places
         try:
-            return await self._with_prefix(places, name)
+            if places.own.includes or places.own.namespaces:
+                places = await self._with_includes(places, name)
+            if needs_prefix(record, places, asked, negotiation):
+                places = await self._with_prefix(places, name)
         except CouldNotVerify:
-            if places.any:
-                return places
-            raise
+            if not is_settled(record, places, asked, negotiation):
+                raise
+        return places
 
     async def services(self, prefix: str) -> list[Resolution]:
         """The records of the service handles of a prefix and of the prefixes above it. Raises CouldNotVerify."""
@@ -80,9 +85,8 @@ class PrefixChain:
         return found
 
     async def _with_prefix(self, places: Places, name: HandleName) -> Places:
-        prefix = places.own.setting("overridePrefix") or name.prefix
         resolutions: list[Resolution] = []
-        for parent in _parents(prefix):
+        for parent in _parents(_overridden(places) or name.prefix):
             record = await self.prefix_record(parent)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
@@ -91,27 +95,35 @@ class PrefixChain:
             if record.namespace.no_nslocs:
                 break
         if not any(_locations(one).items for one in resolutions):
-            resolutions += await self._resolved((places.own.setting("nshdl") or "").split())
-        of_prefix = merged(_locations(one) for one in resolutions)
-        ends_at = min((one.entry.fresh_until for one in resolutions), default=None)
-        return replace(places, of_prefix=of_prefix, ends_at=ends_at)
+            resolutions += await self._resolved(handles(places.own.setting("nshdl")))
+        return replace(
+            places,
+            of_prefix=merged(_locations(one) for one in resolutions),
+            links_of_prefix=tuple(link for one in resolutions for link in links_values(one.record)),
+            ends_at=_earliest(places.ends_at, resolutions),
+        )
 
-    async def _with_includes(self, own: Locations) -> Locations:
-        total, waiting, seen = replace(own, includes=()), list(own.includes), set[str]()
-        while waiting and len(seen) < MOST_INCLUDES:
-            handle = waiting.pop(0)
-            if handle.upper() in seen:
+    async def _with_includes(self, places: Places, name: HandleName) -> Places:
+        """With the locations of the handles that are included, in the order in which they are named."""
+        total, ends_at = replace(places.own, includes=(), namespaces=()), places.ends_at
+        waiting, seen = deque(_included(places.own)), {name.key}
+        while waiting and len(seen) <= MOST_INCLUDES:
+            handle, is_namespace = waiting.popleft()
+            if fold(handle) in seen:
                 continue
-            seen.add(handle.upper())
+            seen.add(fold(handle))
             for resolution in await self._resolved([handle]):
                 included = _locations(resolution)
-                total = total + replace(included, includes=())
-                waiting += included.includes
-        return total
+                total = total + replace(included, includes=(), namespaces=())
+                waiting += _included(included)
+                if is_namespace:
+                    waiting += [(service, False) for service in read_namespace(resolution.record).locs]
+                ends_at = _earliest(ends_at, [resolution])
+        return replace(places, own=total, ends_at=ends_at)
 
-    async def _resolved(self, handles: Iterable[str]) -> list[Resolution]:
+    async def _resolved(self, named: Sequence[str]) -> list[Resolution]:
         found: list[Resolution] = []
-        for handle in list(handles)[:MOST_INCLUDES]:
+        for handle in named[:MOST_INCLUDES]:
             try:
                 name = HandleName.asked(handle)
             except InvalidName:
@@ -124,7 +136,9 @@ class PrefixChain:
     async def contact(self, name: HandleName) -> str | None:
         """The contact that the prefix of a name gives, None where there is none or it cannot be asked for."""
         try:
-            return (await self.prefix_record(name.prefix)).namespace.contact
+            # A courtesy: nobody's question waits for it.
+            courtesy = Demand(priority=Priority.BACKGROUND)
+            return (await self.prefix_record(name.prefix, courtesy)).namespace.contact
         except (CouldNotVerify, InvalidName):
             return None
 
@@ -133,7 +147,32 @@ def _locations(resolution: Resolution) -> Locations:
     return read_own_places(resolution.record).own
 
 
+def _included(locations: Locations) -> list[tuple[str, bool]]:
+    """The handles to read besides these locations, and whether each stands for a prefix with its service handles."""
+    plain = [(handle, False) for handle in locations.includes]
+    return plain + [(_bare(handle), True) for handle in locations.namespaces]
+
+
+def _overridden(places: Places) -> str | None:
+    """The prefix that a record names in place of its own, if it is one."""
+    try:
+        return HandleName.asked(_bare((places.own.setting("overridePrefix") or "").strip())).prefix or None
+    except InvalidName:
+        return None
+
+
+def _bare(prefix: str) -> str:
+    """A prefix without "0.NA/", so that it is one record with the prefix of a name."""
+    return prefix[len(_NA) :] if fold(prefix[: len(_NA)]) == _NA else prefix
+
+
+def _earliest(ends_at: float | None, resolutions: Iterable[Resolution]) -> float | None:
+    ends = [one.entry.fresh_until for one in resolutions]
+    return min([*ends, *(() if ends_at is None else (ends_at,))], default=None)
+
+
 def _parents(prefix: str) -> list[str]:
     """A prefix and those above it; "10" itself says nothing of its names."""
     elements = prefix.split(".")
-    return [".".join(elements[:count]) for count in range(len(elements), 1, -1)][:_MOST_PARENTS] or [prefix]
+    counts = range(len(elements), 1, -1)[:_MOST_PARENTS]
+    return [".".join(elements[:count]) for count in counts] or [prefix]

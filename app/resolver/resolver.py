@@ -168,6 +168,8 @@ class Resolver:
             fresh = await shielded(task, self._patience.upstream)
         except TimeoutError:
             slow = UpstreamTimeout("The upstream is slow; the question goes on in the background.")
+            # Whoever asks next need not wait as long; an answer that comes after all ends this.
+            self._remember_failure(name.key, slow)
             return Resolution(name, entry, Origin.STALE, slow)
         except CouldNotVerify as failure:
             return Resolution(name, entry, Origin.STALE, failure)
@@ -176,7 +178,13 @@ class Resolver:
     async def _bypass(self, name: HandleName, demand: Demand) -> Resolution:
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
         task, _ = self._flights.join(kind, lambda: self._question(name, demand))
-        return Resolution(name, await shielded(task), Origin.BYPASSED)
+        try:
+            return Resolution(name, await shielded(task), Origin.BYPASSED)
+        except CouldNotVerify as failure:
+            known = await self._cache.get(name.key)
+            if known is None or not known.is_usable(self._clock()):
+                raise
+            return Resolution(name, known, Origin.STALE, failure)
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
         background = Demand(priority=Priority.BACKGROUND)

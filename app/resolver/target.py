@@ -10,6 +10,7 @@ from typing import Final
 from app.doi.name import HandleName
 from app.doi.uri import component, template_path
 from app.handle.location import (
+    MAX_LOCATIONS,
     NO_LOCATIONS,
     REDIRECT_STATUSES,
     Location,
@@ -18,13 +19,19 @@ from app.handle.location import (
     merged,
     number,
     read_locations,
+    says_true,
 )
 from app.handle.record import Record
 from app.resolver.asked import Action, Asked, Client, Negotiation
-from app.resolver.location_choice import choose
+from app.resolver.location_choice import choose, matches
 from app.resolver.target_url import web_target
 
 USUAL_STATUS: Final = 302
+#: `Link` headers of one answer, and the bytes of their addresses: front proxies take a few kilobytes of headers.
+MAX_LINKS: Final = 40
+MAX_LINK_BYTES: Final = 4096
+#: Targets of longer URLs are made anew each time, so that those kept stay below 20 MB.
+_MOST_KEPT_CHARACTERS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +49,13 @@ class Places:
 
     own: Locations = NO_LOCATIONS
     of_prefix: Locations = NO_LOCATIONS
-    #: Whether the record has any 10320/loc value, also one that could not be read.
+    #: Whether the record has a 10320/loc value that could be read.
     has_own: bool = False
     #: What was wrong with values that could not be read.
     malformed: tuple[str, ...] = ()
-    #: When the first of the records that the prefix's locations stand on ends, in seconds since the epoch.
+    #: Entries of the 10320/links values of the prefix's service handles.
+    links_of_prefix: tuple[Location, ...] = ()
+    #: When the first of the other records that these locations stand on ends, in seconds since the epoch.
     ends_at: float | None = field(default=None, compare=False)
 
     def setting(self, name: str) -> str | None:
@@ -54,10 +63,9 @@ class Places:
         own = self.own.setting(name)
         return self.of_prefix.setting(name) if own is None else own
 
-    @property
-    def chooseby(self) -> str | None:
-        """The methods of choice, if any are named; `choose_by` wins over `chooseby`."""
-        return self.setting("choose_by") or self.setting("chooseby")
+    def is_set(self, name: str) -> bool:
+        """Whether a setting says true."""
+        return says_true(self.setting(name))
 
     @property
     def any(self) -> bool:
@@ -82,23 +90,40 @@ def read_own_places(record: Record) -> Places:
     return Places(own=merged(read), has_own=bool(read), malformed=tuple(malformed))
 
 
-def needs_prefix(places: Places, asked: Asked, negotiation: Negotiation) -> bool:
+def needs_prefix(record: Record, places: Places, asked: Asked, negotiation: Negotiation) -> bool:
     """Whether the answer can depend on the locations of the name's prefix."""
     if places.own.is_set("no_nslocs"):
         return False
-    return negotiation.conneg or bool(asked.locatts) or asked.action is Action.SHOW_URLS
+    if asked.action is Action.SHOW_URLS:
+        return True
+    if not places.has_own and not record.of_type("URL."):
+        return False  # without a target of its own, the record itself is the answer
+    # A record that names handles to use where its prefix has none means them for every request.
+    return negotiation.conneg or bool(asked.locatts) or places.own.setting("nshdl") is not None
+
+
+def is_settled(record: Record, places: Places, asked: Asked, negotiation: Negotiation) -> bool:
+    """Whether the locations at hand answer the question, where others that hold for the name cannot be asked for."""
+    found = candidates(record, places)
+    if not found or asked.action is Action.SHOW_URLS:
+        return False
+    if not all(any(matches(one, *locatt) for one in found) for locatt in asked.locatts):
+        return False
+    negotiated = [locatt for locatt in negotiation.locatts if locatt[0] != "language"]
+    return not negotiation.conneg or any(matches(one, *locatt) for locatt in negotiated for one in found)
 
 
 def candidates(record: Record, places: Places) -> list[Location]:
     """The locations to choose from, in order: the record's own, its URL values, those of its prefix."""
-    legacy = [] if places.own.is_set("no_legacy") else _legacy(record, places)
+    legacy = [] if places.is_set("no_legacy") else _legacy(record, places)
     return [*places.own.items, *legacy, *places.of_prefix.items]
 
 
 def _legacy(record: Record, places: Places) -> list[Location]:
     """URL values as locations: of weight 1 while the record has no 10320/loc value, of weight 0 beside one."""
-    plain = [v for v in record.of_type("URL") if v.text]
-    subtypes = [v for v in record.of_type("URL.") if v.text and v not in plain]
+    values = [v for v in record.of_type("URL.") if v.text][:MAX_LOCATIONS]
+    plain = [v for v in values if v.has_type("URL")]
+    subtypes = [v for v in values if not v.has_type("URL")]
     weight = number(places.setting("urlWeight"), 0.0 if places.has_own else 1.0)
     weights = [(value, weight) for value in plain]
     if plain:
@@ -121,7 +146,7 @@ def choose_target(name: HandleName, record: Record, places: Places, asked: Asked
         values = record.of_type("URL") or record.of_type("URL.")
         return _to(values[0].text if values else None, USUAL_STATUS, asked)
     wanted = (*asked.locatts, *client.negotiation.locatts)
-    chosen = choose(candidates(record, places), places.chooseby, client, wanted)
+    chosen = choose(candidates(record, places), places.setting("chooseby"), client, wanted)
     if chosen is None:
         return None
     return _to(href(chosen, name), _status(chosen, places), asked)
@@ -133,11 +158,19 @@ def href(location: Location, name: HandleName) -> str | None:
 
 
 def _to(url: str | None, status: int, asked: Asked) -> Target | None:
-    return None if url is None else _target(url, status, asked.urlappend)
+    if url is None:
+        return None
+    if asked.urlappend or len(url) > _MOST_KEPT_CHARACTERS:
+        return _made(url, status, asked.urlappend)
+    return _kept(url, status)
 
 
 @lru_cache(maxsize=4096)
-def _target(url: str, status: int, append: str | None) -> Target | None:
+def _kept(url: str, status: int) -> Target | None:
+    return _made(url, status, None)
+
+
+def _made(url: str, status: int, append: str | None) -> Target | None:
     location = web_target(url, append)
     return None if location is None else Target(location, url.strip() + (append or ""), status)
 
@@ -151,14 +184,18 @@ def _status(chosen: Location, places: Places) -> int:
 def links(record: Record, places: Places, name: HandleName) -> list[tuple[Location, str]]:
     """The locations that become `Link` headers: those with a `rel` and a safe address, each with that address."""
     found: list[tuple[Location, str]] = []
-    for location in (*_links_values(record), *places.own.items, *places.of_prefix.items):
+    left = MAX_LINK_BYTES
+    for location in (*links_values(record), *places.own.items, *places.links_of_prefix, *places.of_prefix.items):
         url = web_target(href(location, name) or "") if location.get("rel") else None
-        if url is not None:
-            found.append((location, url))
-    return found
+        if url is None or len(url) > left:
+            continue
+        left -= len(url)
+        found.append((location, url))
+    return found[:MAX_LINKS]
 
 
-def _links_values(record: Record) -> Sequence[Location]:
+def links_values(record: Record) -> Sequence[Location]:
+    """The entries of a record's 10320/links values; malformed ones count as not there."""
     items: list[Location] = []
     for value in record.of_type("10320/links."):
         try:

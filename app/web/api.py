@@ -60,7 +60,9 @@ class HandleApi:
         """Answer a request for `path`, which is raw and begins behind `/api/`."""
         lower = path.lower()
         if not (lower.startswith(HANDLES) or lower == HANDLES[:-1]):
-            said = f"Unknown HTTP API endpoint {request.method} /api/{path.decode('latin-1')}"
+            # HEAD is answered as GET is, down to the length (RFC 9110, section 9.3.2).
+            method = "GET" if request.head_only else request.method
+            said = f"Unknown HTTP API endpoint {method} /api/{path.decode('latin-1')}"
             return self.failed(404, PROTOCOL_ERROR, said, parameters)
         try:
             name = HandleName.asked(decode(path[len(HANDLES) :]))
@@ -168,7 +170,8 @@ def _tagged(reply: Reply) -> Reply:
 
 def _unless_known(request: Request, reply: Reply) -> Reply:
     """304 where the caller holds this very body (RFC 9110, section 13.1.2)."""
-    known = request.header(b"if-none-match") if reply.status == 200 else None
+    safe = reply.status == 200 and request.method in ("GET", "HEAD")
+    known = request.header(b"if-none-match") if safe else None
     if known is None:
         return reply
     tag = reply.headers[-1][1].decode()

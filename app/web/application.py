@@ -13,21 +13,25 @@ from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI
 from app.resolver.which_ra import WhichRa
-from app.web import which_ra
+from app.web import metrics, which_ra
+from app.web.access_log import AccessLog
 from app.web.api import PREFIX, PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
+from app.web.metrics import HttpMetrics
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_path import MAX_TARGET_BYTES, Parameters
-from app.web.responses import EVERYWHERE, Receive, Reply, Scope, Send, page, send_reply
+from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply
 from app.web.which_ra import names_part
 
 #: The OpenURL entry (ANSI/NISO Z39.88-2004) that library software sends names to.
 OPENURL: Final = b"/openurl"
 METHODS: Final = "GET, HEAD, POST, OPTIONS"
 _OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
+#: A list of header names (RFC 9110, section 5.6.2).
+_TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1000}")
 #: Seconds a browser may remember what CORS allows.
 PREFLIGHT_MAX_AGE: Final = b"86400"
 
@@ -56,12 +60,16 @@ class Application:
         public_url: str | None,
         sub_path: bytes,
         express: ExpressLane | None,
+        http_metrics: HttpMetrics,
+        access_log: AccessLog | None,
     ) -> None:
         self._face = face
         self._documented = documented
         self._other_paths = other_paths
         self._public_url = public_url
         self._sub_path = sub_path
+        self._metrics = http_metrics
+        self._access_log = access_log
         #: The lane that a server may ask before this application, None where it is switched off.
         self.express = express
 
@@ -72,13 +80,51 @@ class Application:
                 await self._documented(scope, receive, send)
             return
         request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
-        if request.path in self._other_paths:
-            await self._documented(self._own(scope, request), receive, _with_headers(send))
-            return
-        await send_reply(await self._answer(request), send, head_only=request.head_only)
+        route = self._route(request)
+        if self._access_log is not None:
+            send = self._access_log.listening(request, route, send)
+        began = self._metrics.timer()
+        if route == metrics.OPERATION:
+            status = await self._operate(request, receive, send)
+        else:
+            reply = await self._answer(request)
+            status = reply.status
+            await send_reply(reply, send, head_only=request.head_only)
+        self._metrics.answered(route, request.method, status, self._metrics.timer() - began)
 
-    def _own(self, scope: Scope, request: Request) -> Scope:
-        return {**scope, "path": request.path.decode("ascii"), "raw_path": request.path, "root_path": ""}
+    def _route(self, request: Request) -> str:
+        """What a request is counted as."""
+        path = request.path
+        if path[:4] == b"/10.":
+            return metrics.RESOLVE
+        if path in self._other_paths and request.method != "OPTIONS":
+            return metrics.OPERATION
+        if path[:5].lower() in (PREFIX, PREFIX[:-1]):
+            return metrics.API
+        if names_part(path) is not None:
+            return metrics.WHICH_RA
+        if path == OPENURL:
+            return metrics.OPENURL
+        return metrics.HOME if path in (b"/", b"") and request.method != "POST" else metrics.RESOLVE
+
+    async def _operate(self, request: Request, receive: Receive, send: Send) -> int:
+        """Let FastAPI answer, with the headers that stand on every answer; the status."""
+        status = 500
+
+        async def wrapped(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *EVERYWHERE]
+            elif request.head_only:
+                message["body"] = b""
+            await send(message)
+
+        await self._documented(self._own(request), receive, wrapped)
+        return status
+
+    def _own(self, request: Request) -> Scope:
+        return {**request.scope, "path": request.path.decode("ascii"), "raw_path": request.path, "root_path": ""}
 
     async def _answer(self, request: Request) -> Reply:
         try:
@@ -138,7 +184,7 @@ def _options(request: Request) -> Reply:
         wanted = request.header(b"access-control-request-headers")
         headers += [
             (b"access-control-allow-methods", METHODS.encode()),
-            (b"access-control-allow-headers", (wanted or "*").encode("latin-1")),
+            (b"access-control-allow-headers", wanted.encode() if wanted and _TOKENS.fullmatch(wanted) else b"*"),
             (b"access-control-max-age", PREFLIGHT_MAX_AGE),
             (b"vary", b"Access-Control-Request-Headers"),
         ]
@@ -156,14 +202,3 @@ def openurl_name(parameters: Parameters) -> str:
 
 def _shown(request: Request) -> str:
     return request.path[1:201].decode("latin-1")
-
-
-def _with_headers(send: Send) -> Send:
-    """The headers that stand on every answer, for the answers of FastAPI."""
-
-    async def wrapped(message: dict) -> None:  # type: ignore[type-arg]
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *EVERYWHERE]
-        await send(message)
-
-    return wrapped  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 
 import maxminddb
@@ -21,7 +22,9 @@ def open_countries(path: Path | None) -> Callable[[str], str | None]:
 
     def country(address: str) -> str | None:
         try:
-            found = reader.get(address)
+            given = ip_address(address.partition("%")[0])
+            # A server that listens on "::" sees IPv4 clients as ::ffff:192.0.2.7 (RFC 4291, section 2.5.5.2).
+            found = reader.get(getattr(given, "ipv4_mapped", None) or given)
         except (ValueError, maxminddb.InvalidDatabaseError):
             return None
         inner = found.get("country") if isinstance(found, dict) else None

@@ -19,8 +19,12 @@ _PARAMETERS: Final = (
     ("media", "media"),
     ("hreflang", "hreflang"),
 )
-#: What a quoted string may hold besides escapes (RFC 9110, section 5.6.4), ASCII only.
-_UNQUOTED: Final = re.compile(r'[^\x20-\x7e]|["\\]')
+#: What no quoted string holds here (RFC 9110, section 5.6.4), and what it holds behind a backslash.
+_DROPPED: Final = re.compile(r"[^\x20-\x7e]")
+_ESCAPED: Final = re.compile(r'["\\]')
+#: Longer parameters are cut: front proxies take a few kilobytes of headers.
+MAX_CHARACTERS: Final = 500
+_MAX_LANGUAGE: Final = 35
 
 
 def link_header(location: Location, url: str) -> Header:
@@ -30,12 +34,15 @@ def link_header(location: Location, url: str) -> Header:
         value = location.get(attribute)
         if value and parameter not in seen:
             seen.add(parameter)
-            parts.append(f'{parameter}="{_UNQUOTED.sub("", value)}"')
-    title = location.get("title")
+            parts.append(f"{parameter}={_quoted(value)}")
+    title = (location.get("title") or "")[:MAX_CHARACTERS]
     if title:
         plain = title.isascii() and title.isprintable()
-        language = re.sub(r"[^A-Za-z0-9-]", "", location.get("titlelang") or "")
-        parts.append(
-            f'title="{_UNQUOTED.sub("", title)}"' if plain else f"title*=UTF-8'{language}'{quote(title, safe='')}"
-        )
+        language = re.sub(r"[^A-Za-z0-9-]", "", location.get("titlelang") or "")[:_MAX_LANGUAGE]
+        coded = quote(title.encode("utf-8", "replace"), safe="")
+        parts.append(f"title={_quoted(title)}" if plain else f"title*=UTF-8'{language}'{coded}")
     return b"link", "; ".join(parts).encode("ascii")
+
+
+def _quoted(text: str) -> str:
+    return '"' + _ESCAPED.sub(r"\\\g<0>", _DROPPED.sub("", text[:MAX_CHARACTERS])) + '"'

@@ -35,4 +35,4 @@ def _element(location: Location, name: HandleName) -> str:
 
 
 def _comment(text: str) -> str:
-    return _NO_XML.sub("", text[:300]).replace("--", "- -").replace("<", "(").replace(">", ")")
+    return re.sub("-(?=-)", "- ", _NO_XML.sub("", text[:300])).replace("<", "(").replace(">", ")")

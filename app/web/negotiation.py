@@ -13,7 +13,7 @@ from app.resolver.asked import Locatt, Negotiation
 
 #: Longer headers, and entries after so many, are not looked at.
 _MAX_HEADER: Final = 4096
-_MAX_ENTRIES: Final = 100
+_MAX_ENTRIES: Final = 30
 #: Types that a browser shows; besides these any wildcard, and any picture, sound or film.
 _SHOWN: Final = frozenset(
     {
@@ -36,9 +36,18 @@ def is_browser(user_agent: str | None) -> bool:
     return (user_agent or "").lower().startswith(_BROWSERS)
 
 
-@lru_cache(maxsize=1024)
 def negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
     """The negotiation that headers ask for. An absent Accept and one of `*/*` alone negotiate nothing."""
+    # Cut before they are remembered, so that what is remembered stays small.
+    return _negotiated(_cut(accept), _cut(accept_language), browser)
+
+
+def _cut(header: str | None) -> str | None:
+    return header if header is None else header[:_MAX_HEADER]
+
+
+@lru_cache(maxsize=1024)
+def _negotiated(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
     entries = _entries(accept) if accept is not None else []
     if all(value == "*/*" for value, _ in entries):
         role: tuple[Locatt, ...] = (
@@ -55,7 +64,7 @@ def negotiate(accept: str | None, accept_language: str | None, browser: bool) ->
 def _entries(header: str) -> list[tuple[str, float]]:
     """Each entry of a list header, in lower case, with its weight; a weight that is no number is 1."""
     found = []
-    for entry in header[:_MAX_HEADER].lower().split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
+    for entry in header.lower().split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
         value, *parameters = entry.split(";")
         weight = next((one.strip()[2:] for one in parameters if one.strip().startswith("q=")), "1")
         found.append((value.strip(), _number(weight)))

@@ -122,9 +122,9 @@ class Pages:
         facts |= {"stale": stale, "note": note, "leads_on": leads_on and note is None}
         return self._page("values", link, language, "values.title_", name, **facts)
 
-    def values_not_found(self, link: Link, language: str, *, name: HandleName) -> bytes:
+    def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:
         """The name is registered and has no such values."""
-        return self.values(link, language, name=name, values=(), stale=None, note="values_not_found")
+        return self.values(link, language, name=name, values=(), stale=stale, note="values_not_found")
 
     def not_found(
         self,

@@ -192,7 +192,8 @@ class Redirects:
 
     def _values_not_found(self, request: Request, resolution: Resolution) -> Reply:
         language = request.language(self._pages.languages)
-        body = self._pages.values_not_found(self._link, language, name=resolution.name)
+        note = stale_note(resolution)
+        body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
         return page(200, body, self._page_headers(Chain((resolution,))))
 
     def _values(self, request: Request, resolution: Resolution, record: Record, asked: Asked) -> Reply:

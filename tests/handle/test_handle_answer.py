@@ -33,7 +33,9 @@ def test_the_order_of_values_is_the_upstreams() -> None:
     assert [value.index for value in record.values] == [2, 1]
 
 
-@pytest.mark.parametrize(("code", "expected"), [(100, ResponseCode.HANDLE_NOT_FOUND), (200, ResponseCode.VALUES_NOT_FOUND)])
+@pytest.mark.parametrize(
+    ("code", "expected"), [(100, ResponseCode.HANDLE_NOT_FOUND), (200, ResponseCode.VALUES_NOT_FOUND)]
+)
 def test_not_found_and_no_values_are_answers(code: int, expected: ResponseCode) -> None:
     body = json.dumps({"responseCode": code, "handle": NAME}).encode()
     assert read_answer(body, NAME) == Answer(expected)
@@ -101,7 +103,12 @@ json_values = st.recursive(
 )
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(["index", "type", "data", "ttl", "timestamp", "references", "x"]), json_values), max_size=3))
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["index", "type", "data", "ttl", "timestamp", "references", "x"]), json_values),
+        max_size=3,
+    )
+)
 def test_no_values_raise_anything_but_our_errors_and_valid_ones_round_trip(values: list[object]) -> None:
     try:
         read = read_answer(answer(values=values), NAME)

@@ -21,8 +21,14 @@ def value(**members: object) -> HandleValue:
         ("2014-03-25 08:35:11.0", Data("string", "2014-03-25 08:35:11.0")),  # servers before version 8
         ({"format": "base64", "value": "AAEC"}, Data("base64", "AAEC")),
         ({"format": "hex", "value": "000102"}, Data("hex", "000102")),
-        ({"format": "admin", "value": {"handle": "0.NA/10.1000", "index": 200}}, Data("admin", {"handle": "0.NA/10.1000", "index": 200})),
-        ({"format": "vlist", "value": [{"handle": "10.1000/a", "index": 300}]}, Data("vlist", [{"handle": "10.1000/a", "index": 300}])),
+        (
+            {"format": "admin", "value": {"handle": "0.NA/10.1000", "index": 200}},
+            Data("admin", {"handle": "0.NA/10.1000", "index": 200}),
+        ),
+        (
+            {"format": "vlist", "value": [{"handle": "10.1000/a", "index": 300}]},
+            Data("vlist", [{"handle": "10.1000/a", "index": 300}]),
+        ),
         ({"format": "key", "value": {"kty": "RSA"}}, Data("key", {"kty": "RSA"})),
         ({"format": "string", "value": 7}, Data("unknown", 7)),
         (None, Data("unknown", None)),
@@ -51,7 +57,9 @@ def test_only_a_string_is_text() -> None:
         ("STRASSE", "STRAßE", False),
     ],
 )
-def test_a_type_matches_letters_of_either_case_and_a_dot_takes_subtypes(type_: str, wanted: str, expected: bool) -> None:
+def test_a_type_matches_letters_of_either_case_and_a_dot_takes_subtypes(
+    type_: str, wanted: str, expected: bool
+) -> None:
     assert value(type=type_).has_type(wanted) is expected
 
 
@@ -65,7 +73,12 @@ def test_references_permissions_and_timestamp_are_read() -> None:
 
 
 def test_select_is_a_union_in_record_order() -> None:
-    raw = [{"index": 100, "type": "HS_ADMIN"}, {"index": 1, "type": "URL"}, {"index": 2, "type": "Url.x"}, {"index": 3, "type": "DESC"}]
+    raw = [
+        {"index": 100, "type": "HS_ADMIN"},
+        {"index": 1, "type": "URL"},
+        {"index": 2, "type": "Url.x"},
+        {"index": 3, "type": "DESC"},
+    ]
     record = read_values(json.dumps(raw).encode())
     assert [v.index for v in record.select(["url."], [100]).values] == [100, 1, 2]
     assert [v.index for v in record.select([], []).values] == [100, 1, 2, 3]

@@ -166,3 +166,50 @@ async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
     assert flights.join("X", bulk) == (first, False)
     answered.set()
     assert await shielded(first) == "bulk"
+
+
+class TestUrgency:
+    """Work that is not urgent may wait long for its turn; urgent work does not wait with it."""
+
+    async def test_urgent_work_takes_the_place_of_other_work_that_waits_for_its_turn(self) -> None:
+        flights, waiting, urgent = SingleFlight[int](), Work(), Work()
+        caller = asyncio.create_task(shielded(flights.join("X", waiting, urgent=False)[0]))
+        await asyncio.sleep(0)
+        task, begun = flights.join("X", urgent)
+        urgent.go_on.set()
+        assert (begun, await shielded(task)) == (True, 1)
+        with pytest.raises(Overtaken):
+            await caller
+
+    async def test_urgent_work_joins_a_question_that_has_left(self) -> None:
+        flights, work = SingleFlight[int](), Work()
+        first, _ = flights.join("X", work, urgent=False)
+        flights.asking("X")
+        assert flights.join("X", work) == (first, False)
+        work.go_on.set()
+        assert await shielded(first) == 1
+
+    @pytest.mark.parametrize("first_is_urgent", [True, False])
+    async def test_work_that_is_not_urgent_joins_whatever_is_there(self, first_is_urgent: bool) -> None:
+        flights, work = SingleFlight[int](), Work()
+        first, _ = flights.join("X", work, urgent=first_is_urgent)
+        assert flights.join("X", work, urgent=False) == (first, False)
+        work.go_on.set()
+        assert await shielded(first) == 1
+
+    async def test_a_caller_that_goes_away_itself_is_not_overtaken(self) -> None:
+        flights, work = SingleFlight[int](), Work()
+        caller = asyncio.create_task(shielded(flights.join("X", work, urgent=False)[0]))
+        await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        assert caller.cancelled()
+        work.go_on.set()
+        await flights.close()
+
+
+async def test_nothing_is_begun_after_closing() -> None:
+    flights = SingleFlight[int]()
+    await flights.close()
+    with pytest.raises(asyncio.CancelledError):
+        flights.join("X", Work())

@@ -33,7 +33,23 @@ def test_a_target_is_ascii_and_keeps_its_own_escapes(url: str, expected: str) ->
 
 @pytest.mark.parametrize(
     "url",
-    ["", " ", "http:", "javascript:alert(1)", "JavaScript:alert(1)", "java\nscript:alert(1)", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "irods://host/x", "//example.org/", "/relative", "example.org", "blob:http://x/", "http://example.org/" + "a" * 20_000],
+    [
+        "",
+        " ",
+        "http:",
+        "javascript:alert(1)",
+        "JavaScript:alert(1)",
+        "java\nscript:alert(1)",
+        "data:text/html,x",
+        "vbscript:x",
+        "file:///etc/passwd",
+        "irods://host/x",
+        "//example.org/",
+        "/relative",
+        "example.org",
+        "blob:http://x/",
+        "http://example.org/" + "a" * 20_000,
+    ],
 )
 def test_nobody_is_sent_anywhere_else(url: str) -> None:
     assert web_target(url) is None
@@ -54,13 +70,19 @@ def test_what_is_appended_goes_behind_the_target(url: str, append: str, expected
     assert web_target(url, append) == expected
 
 
-@pytest.mark.parametrize("append", [".evil.example/", "@evil.example/", ":8080/", "x", ":pw@evil.example/", "\\@evil.example/"])
+@pytest.mark.parametrize(
+    "append", [".evil.example/", "@evil.example/", ":8080/", "x", ":pw@evil.example/", "\\@evil.example/"]
+)
 def test_what_is_appended_may_not_change_the_host(append: str) -> None:
     with pytest.raises(InvalidParameter, match="urlappend"):
         web_target("http://example.org", append)
 
 
-@given(st.sampled_from(["", "http://", "https://example.org/", "mailto:", "ftp://"]), st.text(max_size=60), st.text(max_size=20))
+@given(
+    st.sampled_from(["", "http://", "https://example.org/", "mailto:", "ftp://"]),
+    st.text(max_size=60),
+    st.text(max_size=20),
+)
 def test_a_location_never_holds_anything_but_printable_ascii(start: str, url: str, append: str) -> None:
     try:
         location = web_target(start + url, append)

@@ -30,7 +30,10 @@ def test_a_query_is_separated_by_ampersand_and_semicolon_and_decoded_once(query:
 
 
 def test_a_form_is_separated_by_ampersand_and_a_plus_is_a_space() -> None:
-    assert read_form(b"hdl=+doi:10.1000/182+;x&noredirect=").pairs == (("hdl", " doi:10.1000/182 ;x"), ("noredirect", ""))
+    assert read_form(b"hdl=+doi:10.1000/182+;x&noredirect=").pairs == (
+        ("hdl", " doi:10.1000/182 ;x"),
+        ("noredirect", ""),
+    )
 
 
 def test_parameters_after_the_first_200_are_not_looked_at() -> None:
@@ -64,7 +67,16 @@ def test_on_pages_flags_count_by_presence_and_a_bad_index_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "expected"), [(b"auth", True), (b"auth=", True), (b"auth=yes", True), (b"auth=TRUE", True), (b"auth=false", False), (b"auth=1", False), (b"x", False)]
+    ("query", "expected"),
+    [
+        (b"auth", True),
+        (b"auth=", True),
+        (b"auth=yes", True),
+        (b"auth=TRUE", True),
+        (b"auth=false", False),
+        (b"auth=1", False),
+        (b"x", False),
+    ],
 )
 def test_in_the_api_flags_are_read(query: bytes, expected: bool) -> None:
     assert read_api_asked(read_query(query)).authoritative is expected

@@ -1,0 +1,120 @@
+"""What a command about the cache works with: little memory, long patience, and failures of the store that are told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from app.assembly import UNOBSERVED, Observers, Parts, assemble, open_cache
+from app.cache.tiered import TieredStore
+from app.errors import ConfigurationError, StoreError
+from app.handle.answer import Answer
+from app.settings import Settings
+from app.upstream.source import Priority, Question, Source
+
+#: The memory tier of a command, in bytes: enough for the prefix records that many names share.
+MEMORY_BYTES: Final = 8 * 1024 * 1024
+#: Seconds a server has to answer: nobody waits for a page here, and answers are large.
+STORE_TIMEOUT: Final = 5.0
+#: For an upstream question of a bulk job, in seconds.
+_PATIENCE: Final = 3_600.0
+_SQLITE: Final = "sqlite:///"
+
+
+def for_command(settings: Settings) -> Settings:
+    """The settings of a proxy, for a command on the same store. Raises ConfigurationError for `memory:`."""
+    if settings.store_url.startswith("memory:"):
+        raise ConfigurationError(
+            "--store-url memory: ends with each process; name the store of the proxy, such as sqlite:///path"
+        )
+    patient = max(settings.store_timeout, STORE_TIMEOUT)
+    return settings.model_copy(update={"cache_memory_bytes": MEMORY_BYTES, "store_timeout": patient})
+
+
+def require_store(settings: Settings) -> None:
+    """Raises ConfigurationError where the store is a file that is not there: an empty one would be made."""
+    path = Path(settings.store_url.removeprefix(_SQLITE))
+    if settings.store_url.startswith(_SQLITE) and not path.exists():
+        raise ConfigurationError(f"--store-url {settings.store_url}: there is no such file (here: {Path.cwd()})")
+
+
+class BulkSource:
+    """A source whose every question is one of a bulk job: people go first."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def ask(self, question: Question) -> Answer:
+        """See Source."""
+        return await self._source.ask(replace(question, priority=Priority.BULK))
+
+    async def aclose(self) -> None:
+        """See Source."""
+        await self._source.aclose()
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[TieredStore]:
+    """The cache while the body runs; written out at the end. Raises ConfigurationError, StoreError for what failed."""
+    with _named(settings):
+        cache = open_cache(for_command(settings))
+    try:
+        yield cache
+        await cache.flush()
+        await check(cache)
+    finally:
+        await cache.close()
+
+
+@asynccontextmanager
+async def asking(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+    """A resolver that asks the upstream as a bulk job, while the body runs. Raises as `opened`, and if sealed."""
+    if settings.mode == "sealed":
+        raise ConfigurationError("--mode sealed: nothing is asked; run this where the upstream can be reached")
+    # A stale record is no reason not to wait for the fresh one.
+    patience = {"upstream_patience": _PATIENCE, "upstream_recheck": 0.0}
+    with _named(settings):
+        parts = assemble(for_command(settings).model_copy(update=patience), time.time, observers, through=BulkSource)
+    async with _closing(parts):
+        yield parts
+
+
+@asynccontextmanager
+async def sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+    """A resolver that knows what the store knows, while the body runs. Raises as `opened`."""
+    with _named(settings):
+        parts = assemble(for_command(settings).model_copy(update={"mode": "sealed"}), time.time, observers)
+    async with _closing(parts):
+        yield parts
+
+
+@asynccontextmanager
+async def _closing(parts: Parts) -> AsyncIterator[None]:
+    try:
+        yield
+        await parts.cache.flush()
+        await check(parts.cache)
+    finally:
+        await parts.resolver.close()
+        await parts.upstream.source.aclose()
+        await parts.cache.close()
+
+
+@contextmanager
+def _named(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise ConfigurationError(f"--store-url {settings.store_url}: {error.message}") from error
+
+
+async def check(cache: TieredStore) -> None:
+    """Raises StoreError if the store failed since it was opened: the cache alone takes that for a miss."""
+    if cache.counters.store_errors:
+        stats = await cache.stats()
+        detail = "" if stats.store is None else stats.store.detail
+        raise StoreError(f"The store failed, so that this is not complete: {detail}")

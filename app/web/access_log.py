@@ -1,0 +1,153 @@
+"""The access log: one line for each request, with as much about the client as the privacy level allows.
+
+| level | client's address       | name               | query |
+| ----- | ---------------------- | ------------------ | ----- |
+| 0     | whole                  | yes                | yes   |
+| 1     | its network (/24, /48) | yes                | no    |
+| 2     | none                   | yes                | no    |
+| 3     | none                   | no                 | no    |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.web.request import Request
+from app.web.responses import CACHE_NAME, Header, Message, Send
+
+REQUEST_ID: Final = b"x-request-id"
+#: What is taken over from a client as the name of its request.
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+#: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
+#: such lines of several processes do not mix in a pipe.
+MAX_PATH: Final = 2_000
+MAX_WORD: Final = 64
+#: Bits of an address that are kept at level 1.
+_IPV4_BITS: Final = 24
+_IPV6_BITS: Final = 48
+_STANDARD_OUTPUT: Final = 1
+#: Bytes that are written as they are; also no quotation mark and no backslash, so that no format has to escape.
+_PLAIN: Final = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
+_CACHE_STATUS: Final = b"cache-status"
+_EXPOSED: Final[Header] = (b"access-control-expose-headers", b"X-Request-ID")
+
+
+class AccessLog:
+    """Writes the lines. `clock` is in seconds since the epoch, `timer` monotonic; `new_id` names a request."""
+
+    def __init__(
+        self,
+        *,
+        form: Literal["json", "text"],
+        privacy_level: int,
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+        new_id: Callable[[], str],
+        write: Callable[[bytes], None],
+    ) -> None:
+        self._written = _json if form == "json" else _text
+        self._level = privacy_level
+        self._clock = clock
+        self._timer = timer
+        self._new_id = new_id
+        self._write = write
+
+    def listening(self, request: Request, route: str, send: Send) -> Send:
+        """`send` with the request's identifier on the answer, and a line when the answer has been sent."""
+        given = request.header(REQUEST_ID)
+        identifier = given if given is not None and _REQUEST_ID.fullmatch(given) else self._new_id()
+        line = self._begun(request, route, identifier)
+        began = self._timer()
+
+        async def heard(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                line["status"], line["cache"] = message["status"], _verdict(message["headers"])
+                own = ((REQUEST_ID, identifier.encode()), _EXPOSED)
+                message = {**message, "headers": [*message["headers"], *own]}
+            else:
+                line["bytes"] += len(message.get("body", b""))
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                line["ms"] = round((self._timer() - began) * 1000, 3)
+                self._write(self._written(line))
+
+        return heard
+
+    def _begun(self, request: Request, route: str, identifier: str) -> dict[str, Any]:
+        line: dict[str, Any] = {"time": _time(self._clock()), "request_id": identifier}
+        client = shown_address(request.client_address, self._level)
+        if client is not None:
+            line["client"] = client
+        line["method"] = escaped(request.method.encode("latin-1", "replace"))[:MAX_WORD]
+        path = shown_path(request.path, request.query, self._level)
+        if path is not None:
+            line["path"] = path
+        return {**line, "route": route, "status": 0, "bytes": 0, "ms": 0.0, "cache": None}
+
+
+def shown_address(address: str, level: int) -> str | None:
+    """A client's address as a level of privacy lets it be logged, None where not at all."""
+    if level > 1:
+        return None
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(parsed, IPv6Address):
+        parsed = parsed.ipv4_mapped or parsed
+    if level == 0:
+        return str(parsed)
+    bits = _IPV6_BITS if isinstance(parsed, IPv6Address) else _IPV4_BITS
+    return str(ip_network((parsed, bits), strict=False).network_address)
+
+
+def shown_path(path: bytes, query: bytes, level: int) -> str | None:
+    """What was asked for as a level of privacy lets it be logged: as it was sent, what is not graphic as `%XX`."""
+    if level > 2:
+        return None
+    whole = path + b"?" + query if level == 0 and query else path
+    shown = escaped(whole[: MAX_PATH + 1])
+    return shown if len(shown) <= MAX_PATH else shown[:MAX_PATH] + "..."
+
+
+def escaped(raw: bytes) -> str:
+    """Graphic ASCII without quotation marks and backslashes; other bytes as `%XX` (RFC 3986, section 2.1)."""
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw)
+
+
+def write_to_standard_output(line: bytes) -> None:
+    """Write a line; one that cannot be written is lost, because an answer matters more than its line."""
+    with suppress(OSError):
+        os.write(_STANDARD_OUTPUT, line)
+
+
+def _verdict(headers: list[Header]) -> str | None:
+    """What Cache-Status says behind our own name (RFC 9211), None without it."""
+    said = next((value for name, value in headers if name == _CACHE_STATUS), None)
+    return None if said is None else said.decode("ascii", "replace").removeprefix(f"{CACHE_NAME}; ")
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(line: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
+
+
+def _text(line: dict[str, Any]) -> bytes:
+    words = (f"{name}={_word(value)}" for name, value in line.items() if value is not None)
+    return " ".join(words).encode("ascii", "replace") + b"\n"
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return f'"{text}"' if " " in text else text

@@ -1,0 +1,294 @@
+"""What is counted: requests, answers, upstream questions, the store, and how this process is. See docs/metrics.md.
+
+Labels hold words of closed sets alone: no name that anybody asks for and no address is ever in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from app.errors import CouldNotVerify
+from app.resolver.resolution import Origin, Resolution
+from app.web.responses import failure_token
+
+#: The routes that requests are counted under, beside the express lane's.
+RESOLVE: Final = "resolve"
+API: Final = "api"
+WHICH_RA: Final = "which_ra"
+OPENURL: Final = "openurl"
+HOME: Final = "home"
+OPERATION: Final = "operation"
+#: Methods that are counted by name, all others as one: a client may invent as many as it likes.
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
+OTHER_METHOD: Final = "other"
+#: Bounds of requests: an answer from memory takes well under a millisecond. In seconds.
+REQUEST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+#: Bounds of upstream questions: they cross the Internet, and end at a deadline. In seconds.
+UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
+#: How an answer came about, by its origin; a fresh "not found" is its own kind.
+KINDS: Final = {
+    Origin.HIT: "fresh",
+    Origin.STALE: "stale",
+    Origin.ASKED: "asked",
+    Origin.RENEWED: "renewed",
+    Origin.JOINED: "joined",
+    Origin.BYPASSED: "bypassed",
+}
+NEGATIVE: Final = "negative"
+#: What is asked of a store.
+STORE_OPERATIONS: Final = (
+    "get", "put", "delete", "scan", "changes", "lease", "release", "take", "back_off", "stats", "flush", "close",
+)  # fmt: skip
+
+
+class HttpMetrics:
+    """Requests. `timer` is monotonic, in seconds."""
+
+    def __init__(self, registry: CollectorRegistry, timer: Callable[[], float]) -> None:
+        self.timer = timer
+        self._requests = Counter(
+            "doi_proxy_http_requests",
+            "Requests answered, by route, method and status.",
+            ["route", "method", "status"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "doi_proxy_http_request_duration_seconds",
+            "Time to answer a request, by route; without the express lane.",
+            ["route"],
+            buckets=REQUEST_SECONDS,
+            registry=registry,
+        )
+        self._counting: dict[tuple[str, str, int], Callable[[], None]] = {}
+        routes = (RESOLVE, API, WHICH_RA, OPENURL, HOME, OPERATION)
+        self._observing = {route: self._seconds.labels(route).observe for route in routes}
+
+    def count(self, route: str, method: str, status: int) -> None:
+        """Count an answer. Takes a fraction of a microsecond from the second time on."""
+        counting = self._counting.get((route, method, status))
+        if counting is None:
+            counting = self._bound(route, method, status)
+        counting()
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count an answer and how long it took."""
+        self.count(route, method, status)
+        self._observing[route](seconds)
+
+    def _bound(self, route: str, method: str, status: int) -> Callable[[], None]:
+        if method not in METHODS:
+            # Not remembered, so that invented methods fill no memory.
+            return self._requests.labels(route, OTHER_METHOD, status).inc
+        counting = self._counting[route, method, status] = self._requests.labels(route, method, status).inc
+        return counting
+
+
+class AnswerMetrics:
+    """What a resolver did: an Observer of app.resolver.observer."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        answers = Counter(
+            "doi_proxy_cache_answers",
+            "Names answered, by where the answer came from.",
+            ["kind"],
+            registry=registry,
+        )
+        failures = Counter(
+            "doi_proxy_could_not_verify",
+            "Names that could not be answered because nothing was known and the upstream could not be asked.",
+            ["reason"],
+            registry=registry,
+        )
+        refreshes = Counter(
+            "doi_proxy_refreshes_ahead", "Records renewed in the background before their TTL ended.", registry=registry
+        )
+        confirmations = Counter(
+            "doi_proxy_not_found_confirmations",
+            "Times that the upstream was asked again because it said that a known name is gone.",
+            ["result"],
+            registry=registry,
+        )
+        self._answered = {origin: answers.labels(kind).inc for origin, kind in KINDS.items()}
+        self._negative = answers.labels(NEGATIVE).inc
+        self._failed = {cls.__name__: failures.labels(failure_token(cls())).inc for cls in _failure_classes()}
+        self.refreshed_ahead = refreshes.inc
+        self._confirmed = confirmations.labels("confirmed").inc
+        self._refuted = confirmations.labels("refuted").inc
+
+    def resolved(self, resolution: Resolution) -> None:
+        """See Observer."""
+        if resolution.origin is Origin.HIT and not resolution.found:
+            self._negative()
+        else:
+            self._answered[resolution.origin]()
+
+    def failed(self, kind: str) -> None:
+        """See Observer."""
+        self._failed[kind if kind in self._failed else CouldNotVerify.__name__]()
+
+    def not_found_confirmed(self, confirmed: bool) -> None:
+        """See Observer."""
+        (self._confirmed if confirmed else self._refuted)()
+
+
+class UpstreamMetrics:
+    """Questions to upstreams, which are numbered from 1 in the order of the settings: an address is in no label."""
+
+    def __init__(self, registry: CollectorRegistry, outcomes: Collection[str], not_asked: Collection[str]) -> None:
+        """`outcomes` is every word that an observer may be told, `not_asked` those of them without a question."""
+        self._outcomes = outcomes
+        self._not_asked = frozenset(not_asked)
+        self._questions = Counter(
+            "doi_proxy_upstream_questions",
+            "Questions to an upstream, by outcome.",
+            ["upstream", "outcome"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "doi_proxy_upstream_question_duration_seconds",
+            "Time that an upstream took, of the questions that were really asked.",
+            ["upstream"],
+            buckets=UPSTREAM_SECONDS,
+            registry=registry,
+        )
+
+    def observer(self, number: int) -> QuestionObserver:
+        """The observer of one upstream."""
+        label = str(number)
+        return QuestionObserver(
+            counting={outcome: self._questions.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
+            observing=self._seconds.labels(label).observe,
+            not_asked=self._not_asked,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionObserver:
+    """Counts the questions to one upstream."""
+
+    counting: dict[str, Callable[[], None]]
+    observing: Callable[[float], None]
+    not_asked: frozenset[str]
+
+    def asked(self, outcome: str, seconds: float) -> None:
+        """A question ended; `seconds` is how long the upstream took, or the wait for a place."""
+        self.counting[outcome]()
+        if outcome not in self.not_asked:
+            self.observing(seconds)
+
+
+class StoreMetrics:
+    """What the store could not do."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        errors = Counter(
+            "doi_proxy_store_errors", "Failures of the store, by operation.", ["operation"], registry=registry
+        )
+        self._failed = {operation: errors.labels(operation).inc for operation in STORE_OPERATIONS}
+
+    def store_failed(self, operation: str) -> None:
+        """The store could not do `operation`, one of STORE_OPERATIONS."""
+        self._failed[operation]()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """How one process is at a moment; `breakers` has 0 closed, 1 half-open, 2 open for each upstream in order."""
+
+    in_flight: int
+    waiting: int
+    breakers: tuple[int, ...]
+    memory_entries: int
+    memory_bytes: int
+    memory_evictions: int
+    lease_fallbacks: int
+    budget_fallbacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """How what all processes share is at a moment."""
+
+    tokens: float
+    store_entries: int
+    store_bytes: int
+    store_up: bool
+
+
+class StateMetrics:
+    """Gauges, and the counts that the parts keep themselves: read when somebody asks, at no cost for a request."""
+
+    def __init__(self, registry: CollectorRegistry, version: str) -> None:
+        def gauge(name: str, about: str, *labels: str, newest: bool = False) -> Gauge:
+            mode: Literal["livemostrecent", "livesum"] = "livemostrecent" if newest else "livesum"
+            return Gauge(f"doi_proxy_{name}", about, labels, registry=registry, multiprocess_mode=mode)
+
+        def rising(name: str, about: str) -> Counter:
+            return Counter(f"doi_proxy_{name}", about, registry=registry)
+
+        self._in_flight = gauge("upstream_in_flight", "Upstream questions under way.")
+        self._waiting = gauge("upstream_waiting", "Upstream questions that wait for the budget.")
+        self._breaker = Gauge(
+            "doi_proxy_upstream_breaker_state",
+            "Circuit breaker of an upstream: 0 closed, 1 half-open, 2 open.",
+            ["upstream"],
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._memory_entries = gauge("memory_entries", "Entries in the memory tier.")
+        self._memory_bytes = gauge("memory_bytes", "Bytes of the entries in the memory tier.")
+        self._evictions = _Rising(rising("memory_evictions", "Entries that left the memory tier for lack of room."))
+        fallbacks = Counter(
+            "doi_proxy_store_fallbacks",
+            "Decisions made by one process alone because the store failed.",
+            ["kind"],
+            registry=registry,
+        )
+        self._lease_fallbacks = _Rising(fallbacks.labels("lease"))
+        self._budget_fallbacks = _Rising(fallbacks.labels("budget"))
+        self._tokens = gauge("upstream_budget_tokens", "Upstream questions that could be asked at once.", newest=True)
+        self._store_entries = gauge("store_entries", "Entries in the store.", newest=True)
+        self._store_bytes = gauge("store_bytes", "Bytes of the store.", newest=True)
+        self._store_up = gauge("store_up", "1 while the store works, 0 while it fails.", newest=True)
+        gauge("workers", "Worker processes that run.").set(1)
+        gauge("build_info", "1, with the version of this program.", "version", newest=True).labels(version).set(1)
+
+    def tell_process(self, state: ProcessState) -> None:
+        """Show how this process is."""
+        self._in_flight.set(state.in_flight)
+        self._waiting.set(state.waiting)
+        for number, breaker in enumerate(state.breakers, 1):
+            self._breaker.labels(str(number)).set(breaker)
+        self._memory_entries.set(state.memory_entries)
+        self._memory_bytes.set(state.memory_bytes)
+        self._evictions.reached(state.memory_evictions)
+        self._lease_fallbacks.reached(state.lease_fallbacks)
+        self._budget_fallbacks.reached(state.budget_fallbacks)
+
+    def tell_shared(self, state: SharedState) -> None:
+        """Show how what is shared is."""
+        self._tokens.set(state.tokens)
+        self._store_entries.set(state.store_entries)
+        self._store_bytes.set(state.store_bytes)
+        self._store_up.set(state.store_up)
+
+
+class _Rising:
+    """A counter of something that counts itself since the process began."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._last = 0
+
+    def reached(self, count: int) -> None:
+        self._counter.inc(max(0, count - self._last))
+        self._last = max(count, self._last)
+
+
+def _failure_classes() -> Iterator[type[CouldNotVerify]]:
+    yield CouldNotVerify
+    yield from CouldNotVerify.__subclasses__()

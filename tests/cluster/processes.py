@@ -1,0 +1,193 @@
+"""Real processes: proxies, and the fake upstream; each listens on a free port of 127.0.0.1 and is ended by its id."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from app.doi.name import fold
+from tests.cache.valkey_server import free_port
+from tests.cluster.raw_http import Answered, ask
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+#: Seconds a process has to answer, on a machine that does other things as well.
+START_DEADLINE: Final = 60.0
+#: Seconds a process has to end after SIGTERM.
+STOP_DEADLINE: Final = 15.0
+_LOOK_EVERY: Final = 0.02
+#: A value of a record that leads to `url`.
+_VALUE: Final = {"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z"}
+
+
+async def until(look: Callable[[], Awaitable[bool]], seconds: float, what: str) -> float:
+    """Look until it is so; the seconds that took. Raises AssertionError after `seconds`."""
+    began = time.monotonic()
+    while not await look():
+        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}"
+        await asyncio.sleep(_LOOK_EVERY)
+    return time.monotonic() - began
+
+
+def _is_worker(child: psutil.Process) -> bool:
+    try:
+        return any("spawn_main" in word for word in child.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
+
+
+class Process:
+    """One process in a session of its own, so that its children end with it."""
+
+    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                arguments,
+                cwd=ROOT,
+                env={**inherited, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    @property
+    def log(self) -> str:
+        """What the process wrote, its end."""
+        return self._log.read_text("utf-8", "replace")[-4000:]
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def workers(self) -> list[int]:
+        """The ids of the worker processes."""
+        return [child.pid for child in psutil.Process(self._process.pid).children() if _is_worker(child)]
+
+    def kill(self) -> None:
+        """End the process and its children at once, as a power cut does."""
+        if self.runs:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(STOP_DEADLINE)
+
+    def terminate(self) -> float:
+        """Ask the process to end; the seconds it took. Raises AssertionError if it does not end in time."""
+        began = time.monotonic()
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_DEADLINE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"no end within {STOP_DEADLINE} s of SIGTERM: {self.log}") from None
+        return time.monotonic() - began
+
+
+class Proxy:
+    """`doi-proxy serve` on one port, which it keeps over restarts."""
+
+    def __init__(self, folder: Path, upstream_url: str, store_url: str, **settings: object) -> None:
+        self.port = free_port()
+        self._log = folder / f"proxy-{self.port}.log"
+        self._settings = {"upstream_url": upstream_url, "store_url": store_url, **settings}
+        self.process = self._started()
+
+    def _started(self) -> Process:
+        given = {f"DOI_PROXY_{name.upper()}": str(value) for name, value in self._settings.items()}
+        arguments = [sys.executable, "-m", "app", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        return Process(arguments, self._log, given)
+
+    @property
+    def url(self) -> str:
+        """The base URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def restart(self) -> None:
+        """Start again after an end, with the same settings on the same port."""
+        self.process = self._started()
+
+    async def ready(self) -> None:
+        """Wait until it answers."""
+        await until(self._answers, START_DEADLINE, f"{self.url} answers: {self.process.log}")
+
+    async def _answers(self) -> bool:
+        assert self.process.runs, self.process.log
+        try:
+            return (await ask(self.port, "/healthz", deadline=5.0)).status == 200
+        except (OSError, EOFError, TimeoutError):
+            return False
+
+    async def ask(self, target: str, **more: Any) -> Answered:
+        """Ask it; see raw_http.ask."""
+        return await ask(self.port, target, **more)
+
+
+class UpstreamProcess:
+    """`python -m tests.fake_upstream` on one port, which it keeps over restarts, with records of a file."""
+
+    def __init__(self, folder: Path, records: dict[str, str], *, ttls: dict[str, int] | None = None) -> None:
+        """`records`: URL by name; `ttls`: seconds by name where it is not a day."""
+        self.port = free_port()
+        self._log = folder / f"upstream-{self.port}.log"
+        self._file = folder / f"records-{self.port}.ndjson"
+        self._ttls = ttls or {}
+        self.process = self._started(records)
+
+    def _started(self, records: dict[str, str] | None) -> Process:
+        if records is not None:
+            lines = (json.dumps(record(name, url, self._ttls.get(name, 86400))) for name, url in records.items())
+            self._file.write_text("\n".join(lines), encoding="utf-8")
+        arguments = [sys.executable, "-m", "tests.fake_upstream", "--port", str(self.port), "--records"]
+        return Process([*arguments, str(self._file)], self._log)
+
+    @property
+    def url(self) -> str:
+        """The base URL."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def restart(self, records: dict[str, str] | None = None) -> None:
+        """Start again after an end, with the records of the beginning or others."""
+        self.process = self._started(records)
+
+    async def ready(self) -> None:
+        """Wait until it answers."""
+        await until(self._answers, START_DEADLINE, f"{self.url} answers: {self.process.log}")
+
+    async def _answers(self) -> bool:
+        assert self.process.runs, self.process.log
+        try:
+            return bool(await self.counts() is not None)
+        except (OSError, EOFError, TimeoutError):
+            return False
+
+    async def counts(self) -> dict[str, Any]:
+        """What was asked since the last reset: `asked`, `by_name`, `max_in_flight`."""
+        counts: dict[str, Any] = (await ask(self.port, "/control/counts")).json
+        return counts
+
+    async def asked(self, name: str) -> int:
+        """How often a name was asked for."""
+        return int((await self.counts())["by_name"].get(fold(name), 0))
+
+    async def tell(self, what: str, **told: object) -> None:
+        """Send it a control message: put, fault, reset."""
+        assert (await ask(self.port, f"/control/{what}", method="POST", body=json.dumps(told).encode())).status == 200
+
+    async def put(self, name: str, url: str, ttl: int = 86400) -> None:
+        """Register a name."""
+        await self.tell("put", **record(name, url, ttl))
+
+
+def record(name: str, url: str, ttl: int = 86400) -> dict[str, Any]:
+    """A handle with one URL value."""
+    return {"handle": name, "values": [{**_VALUE, "ttl": ttl, "data": {"format": "string", "value": url}}]}

@@ -1,0 +1,122 @@
+"""Ends and beginnings: SIGTERM, a restart without the upstream, and one proxy as the upstream of another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.processes import Proxy, UpstreamProcess
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+NAMES: Final = {f"10.1234/kept{number}": f"https://www.example.org/{number}" for number in range(100)}
+#: Names that a path can hold only in one way; each is one name, however often it is handed on.
+ODD_NAMES: Final = {
+    "10.1234/a/b//c": "https://www.example.org/slashes",
+    "10.1234/a%2Fb": "https://www.example.org/escape",
+    "10.1234/./x/../y": "https://www.example.org/dots",
+    "10.1234/ü+ß;v=1?#": "https://www.example.org/signs",
+}
+#: These, as the path of a URL.
+ODD_PATHS: Final = {
+    "10.1234/a/b//c": "/10.1234/a%2Fb//c",
+    "10.1234/a%2Fb": "/10.1234/a%252Fb",
+    "10.1234/./x/../y": "/10.1234/./x/../y",
+    "10.1234/ü+ß;v=1?#": "/10.1234/%C3%BC+%C3%9F;v=1%3F%23",
+}
+
+
+async def expect_all(proxy: Proxy, names: dict[str, str]) -> None:
+    answers = await asyncio.gather(*(proxy.ask(f"/{name}") for name in names))
+    wrong = [(name, answer) for name, answer in zip(names, answers, strict=True) if answer.location != names[name]]
+    assert wrong == [], f"{len(wrong)} of {len(names)} wrong or lost: {wrong[:3]}"
+
+
+async def expect_nothing_lost(upstream: UpstreamProcess, proxy: Proxy) -> None:
+    """All NAMES are put just before SIGTERM, and are there afterwards although the upstream is gone."""
+    await asyncio.gather(upstream.ready(), proxy.ready())
+    await expect_all(proxy, NAMES)
+    seconds = proxy.process.terminate()
+    upstream.process.kill()
+    proxy.restart()
+    await proxy.ready()
+    await expect_all(proxy, NAMES)
+    refused = await proxy.ask("/10.1234/never-seen")
+    assert refused.status in (502, 503, 504), "a name that nobody could be asked about is not known to be missing"
+    print(f"ended {seconds:.2f} s after SIGTERM, {len(NAMES)} of {len(NAMES)} kept, the upstream gone")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_after_sigterm_everything_is_in_the_sqlite_store(
+    workers: int, start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
+) -> None:
+    upstream = start_upstream(NAMES)
+    await expect_nothing_lost(upstream, start_proxy(upstream.url, store_file, workers=workers))
+
+
+@pytest.mark.valkey
+async def test_after_sigterm_everything_is_in_valkey(
+    valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    upstream = start_upstream(NAMES)
+    await expect_nothing_lost(upstream, start_proxy(upstream.url, f"valkey://127.0.0.1:{valkey.port}/0"))
+
+
+async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
+    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
+) -> None:
+    upstream = start_upstream(NAMES)
+    proxy = start_proxy(upstream.url, store_file, upstream_timeout=60, upstream_read_timeout=60)
+    await asyncio.gather(upstream.ready(), proxy.ready())
+    await expect_all(proxy, NAMES)
+    await upstream.tell("fault", kind="hang")
+    waiting = asyncio.create_task(proxy.ask("/10.1234/never-answered", deadline=30.0))
+    while not await upstream.asked("10.1234/never-answered"):
+        assert not waiting.done()
+    seconds = await asyncio.to_thread(proxy.process.terminate)
+    answer, *_ = await asyncio.gather(waiting, return_exceptions=True)
+    assert isinstance(answer, (OSError, EOFError)) or answer.status >= 500, answer
+    print(f"ended {seconds:.2f} s after SIGTERM with a question under way")
+    upstream.process.kill()
+    proxy.restart()
+    await proxy.ready()
+    await expect_all(proxy, NAMES)
+
+
+async def test_a_killed_proxy_s_question_is_asked_by_the_one_that_waits_for_it(
+    valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    name, url = next(iter(NAMES.items()))
+    upstream = start_upstream(NAMES)
+    store = f"valkey://127.0.0.1:{valkey.port}/0"
+    patience = {"upstream_timeout": 2, "upstream_queue_patience": 0.5}
+    first, second = (start_proxy(upstream.url, store, **patience) for _ in range(2))
+    await asyncio.gather(upstream.ready(), first.ready(), second.ready())
+    await upstream.tell("fault", name=name, kind="hang", count=1)
+    leader = asyncio.create_task(first.ask(f"/{name}"))
+    while not await upstream.asked(name):
+        assert not leader.done()
+    waiter = asyncio.create_task(second.ask(f"/{name}"))
+    first.process.kill()
+    assert (await waiter).location == url
+    assert await upstream.asked(name) == 2
+    await asyncio.gather(leader, return_exceptions=True)
+
+
+async def test_one_proxy_is_the_upstream_of_another(start_upstream: StartUpstream, start_proxy: StartProxy) -> None:
+    upstream = start_upstream({**NAMES, **ODD_NAMES})
+    parent = start_proxy(upstream.url, "memory:")
+    child = start_proxy(parent.url, "memory:")
+    await asyncio.gather(upstream.ready(), parent.ready(), child.ready())
+    await expect_all(child, dict(list(NAMES.items())[:10]))
+    for name, path in ODD_PATHS.items():
+        assert (await child.ask(path)).location == ODD_NAMES[name]
+        assert await upstream.asked(name) == 1
+    assert (await child.ask("/10.1234/unknown")).status == 404
+    upstream.process.kill()
+    await expect_all(child, dict(list(NAMES.items())[:10]))
+    answer = await child.ask("/api/handles/10.1234/never-seen")
+    assert (answer.status in (502, 503, 504), answer.json["responseCode"]) == (True, 2)

@@ -1,0 +1,141 @@
+"""kill -9 of each part in turn, under load: no answer is wrong, and no registered name is "not found"."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.load import CALLERS, Load, Verdicts
+from tests.cluster.processes import START_DEADLINE, Process, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+REGISTERED: Final = {f"10.1234/known{number}": f"https://www.example.org/{number}" for number in range(60)}
+#: Every third record is asked for again and again: its TTL is a second.
+TTLS: Final = {name: 1 for name in list(REGISTERED)[::3]}
+UNKNOWN: Final = [f"10.1234/unknown{number}" for number in range(20)]
+#: Answers of each phase; about ten for each name.
+ANSWERS: Final = 600
+SETTINGS: Final[dict[str, object]] = {
+    "upstream_breaker_cooldown": 0.5,
+    "upstream_recheck": 0.5,
+    "upstream_timeout": 2,
+    "cache_negative_ttl": 1,
+}
+
+
+def expect_the_truth(load: Load, *killed: int) -> None:
+    """No lie in any phase, and no failed connection but at `killed`, the ports of killed processes."""
+    report = load.report()
+    print(f"\n{report}")
+    phases = load.phases.values()
+    lies = [lie for phase in phases for lie in (*phase.wrong, *phase.false_not_found, *phase.other)]
+    assert lies == [], report
+    assert {port for phase in phases for port in phase.no_answer} <= set(killed), report
+    unverified = [what for phase in phases for what in phase.known_unverified]
+    assert unverified == [], f"registered names that were known before: {unverified[:5]}\n{report}"
+
+
+def expect_no_failure(*phases: Verdicts) -> None:
+    """Every request was answered, and rightly."""
+    assert [phase.no_answer.total() + phase.could_not_verify for phase in phases] == [0] * len(phases)
+
+
+@pytest.mark.valkey
+async def test_no_answer_is_wrong_while_proxy_upstream_and_valkey_are_killed_in_turn(
+    valkey: Any, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    upstream = start_upstream(REGISTERED, ttls=TTLS)
+    store = f"valkey://127.0.0.1:{valkey.port}/0"
+    first, second = (start_proxy(upstream.url, store, **SETTINGS) for _ in range(2))
+    await asyncio.gather(upstream.ready(), first.ready(), second.ready())
+    async with Load([first, second], REGISTERED, UNKNOWN) as load:
+        quiet = load.phase("all run")
+        await load.answers(ANSWERS)
+
+        load.phase("a proxy is killed")
+        first.process.kill()
+        await load.answers(ANSWERS)
+        first.restart()
+        await first.ready()
+        proxy_back = load.phase("the proxy is back")
+        await load.answers(ANSWERS)
+
+        load.phase("the upstream is killed")
+        upstream.process.kill()
+        await load.answers(ANSWERS)
+        upstream.restart()
+        await upstream.ready()
+        load.phase("the upstream is back")
+        await load.answers(ANSWERS)
+
+        without_valkey = load.phase("Valkey is killed")
+        valkey.terminate()
+        await load.answers(ANSWERS)
+        valkey.start()
+        valkey_back = load.phase("Valkey is back, empty")
+        await load.answers(ANSWERS)
+
+        hung_valkey = load.phase("Valkey hangs")
+        os.kill(valkey_id(valkey), signal.SIGSTOP)
+        await load.answers(ANSWERS)
+        os.kill(valkey_id(valkey), signal.SIGCONT)
+        load.phase("Valkey goes on")
+        await load.answers(ANSWERS)
+    expect_the_truth(load, first.port)
+    expect_no_failure(quiet, proxy_back, without_valkey, valkey_back, hung_valkey)
+
+
+def valkey_id(valkey: Any) -> int:
+    """The process of a server, which its package keeps to itself."""
+    return int(valkey._process.pid)
+
+
+async def test_no_answer_is_wrong_while_a_worker_and_the_upstream_are_killed_in_turn(
+    start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
+) -> None:
+    upstream = start_upstream(REGISTERED, ttls=TTLS)
+    proxy = start_proxy(upstream.url, store_file, workers=2, **SETTINGS)
+    await asyncio.gather(upstream.ready(), proxy.ready())
+    async with Load([proxy], REGISTERED, UNKNOWN) as load:
+        quiet = load.phase("all run")
+        await load.answers(ANSWERS)
+
+        killed = load.phase("a worker is killed")
+        await replace_a_worker(proxy.process)
+        await load.answers(ANSWERS)
+
+        load.phase("the upstream is killed")
+        upstream.process.kill()
+        await load.answers(ANSWERS)
+        upstream.restart()
+        await upstream.ready()
+        load.phase("the upstream is back")
+        await load.answers(ANSWERS)
+    expect_the_truth(load, proxy.port)
+    expect_no_failure(quiet)
+    # Only what the killed worker was answering at that moment.
+    assert killed.no_answer.total() <= CALLERS
+    assert sum(phase.no_answer.total() for phase in load.phases.values()) == killed.no_answer.total()
+
+
+async def replace_a_worker(proxy: Process) -> None:
+    """kill -9 one worker, and wait until there is another in its place."""
+
+    async def two_run() -> bool:
+        return len(proxy.workers()) == 2
+
+    await until(two_run, START_DEADLINE, "two workers run")
+    before = set(proxy.workers())
+    os.kill(min(before), signal.SIGKILL)
+
+    async def replaced() -> bool:
+        now = set(proxy.workers())
+        return len(now) == 2 and now != before
+
+    await until(replaced, START_DEADLINE, "a killed worker is replaced")

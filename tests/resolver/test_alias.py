@@ -1,0 +1,116 @@
+"""Aliases: which name is next, and where following ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.cache.entry import Entry
+from app.doi.name import HandleName
+from app.errors import AliasChainTooLong
+from app.handle.answer import Answer, ResponseCode
+from app.resolver.alias import MOST_ALIASES, Chain, next_name
+from app.resolver.asked import PLAIN, Action, Asked
+from app.resolver.resolution import Origin, Resolution
+
+
+def values(*given: tuple[str, object]) -> bytes:
+    return json.dumps(
+        [
+            {"index": index, "type": type_, "data": {"format": "string", "value": text}}
+            for index, (type_, text) in enumerate(given, 1)
+        ]
+    ).encode()
+
+
+def resolution(name: str, *given: tuple[str, object], code: ResponseCode = ResponseCode.SUCCESS) -> Resolution:
+    entry = Entry(
+        key=name.upper(), answer=Answer(code, values(*given)), fetched_at=0.0, fresh_until=1.0, stale_until=1.0
+    )
+    return Resolution(HandleName(name), entry, Origin.HIT)
+
+
+def chain(*targets: str) -> Chain:
+    """Aliases from 10.5555/0 by these names; the last of them has not been resolved yet."""
+    names = ["10.5555/0", *targets[:-1]]
+    return Chain(tuple(resolution(name, ("HS_ALIAS", target)) for name, target in zip(names, targets, strict=True)))
+
+
+def following(count: int) -> Chain:
+    return chain(*(f"10.5555/{number}" for number in range(1, count + 1)))
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "expected"),
+    [
+        ([("HS_ALIAS", "10.1000/182")], PLAIN, "10.1000/182"),
+        ([("hs_alias", " 10.1000/182\n")], PLAIN, "10.1000/182"),
+        ([("HS_ALIAS.x", "10.1000/182")], PLAIN, "10.1000/182"),
+        # An alias goes before a URL, wherever it stands; of several aliases the first counts.
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], PLAIN, "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/1"), ("HS_ALIAS", "10.1000/2")], PLAIN, "10.1000/1"),
+        ([("HS_ALIAS", "20.500.12345/x")], PLAIN, "20.500.12345/x"),
+        ([("URL", "http://a/")], PLAIN, None),
+        ([("HS_ALIASES", "10.1000/182")], PLAIN, None),
+        # Only the values asked for count.
+        ([("HS_ALIAS", "10.1000/182")], Asked(ignore_aliases=True), None),
+        ([("HS_ALIAS", "10.1000/182")], Asked(types=("URL",)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(types=("url",)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(types=("hs_alias",)), "10.1000/182"),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(indexes=(1,)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(indexes=(2,)), "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/182")], Asked(action=Action.SHOW_VALUES), "10.1000/182"),
+        # What can be no name leads nowhere.
+        ([("HS_ALIAS", "")], PLAIN, None),
+        ([("HS_ALIAS", " \n")], PLAIN, None),
+        ([("HS_ALIAS", "10.1000/a\r\nb")], PLAIN, None),
+        ([("HS_ALIAS", "10.1000/\x00")], PLAIN, None),
+        ([("HS_ALIAS", "x" * 100_000)], PLAIN, None),
+        ([("HS_ALIAS", 7)], PLAIN, None),
+        ([("HS_ALIAS", None)], PLAIN, None),
+    ],
+)  # fmt: skip
+def test_the_next_name_is_in_the_first_alias_value_asked_for(
+    given: list[tuple[str, object]], asked: Asked, expected: str | None
+) -> None:
+    found = next_name(Chain((resolution("10.5555/0", *given),)), asked)
+    assert (None if found is None else found.text) == expected
+
+
+def test_a_missing_name_is_no_alias() -> None:
+    missing = resolution("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
+    assert next_name(Chain((missing,)), PLAIN) is None
+
+
+def test_twenty_aliases_are_followed() -> None:
+    assert next_name(following(MOST_ALIASES), PLAIN) == HandleName("10.5555/20")
+
+
+def test_the_twenty_first_is_not() -> None:
+    with pytest.raises(AliasChainTooLong) as raised:
+        next_name(following(MOST_ALIASES + 1), PLAIN)
+    assert raised.value.reached == "10.5555/20" and raised.value.status == 404
+
+
+@pytest.mark.parametrize(
+    ("loop", "reached"),
+    [
+        (chain("10.5555/0"), "10.5555/0"),
+        (chain("10.5555/a", "10.5555/0"), "10.5555/a"),
+        (chain("10.5555/a", "10.5555/b", "10.5555/a"), "10.5555/b"),
+        # Names that differ in the case of ASCII letters are one.
+        (chain("10.5555/a", "10.5555/b", "10.5555/A"), "10.5555/b"),
+    ],
+)
+def test_a_loop_ends_where_it_closes(loop: Chain, reached: str) -> None:
+    with pytest.raises(AliasChainTooLong) as raised:
+        next_name(loop, PLAIN)
+    assert raised.value.reached == reached
+
+
+def test_a_chain_knows_its_end() -> None:
+    start, end = resolution("10.5555/0", ("HS_ALIAS", "10.5555/1")), resolution("10.5555/1", ("URL", "http://a/"))
+    alone = Chain((start,))
+    assert not alone.is_alias and alone.last is start
+    assert alone.then(end).is_alias and alone.then(end).last is end

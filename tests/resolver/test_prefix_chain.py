@@ -1,0 +1,352 @@
+"""The driver for what a prefix says of its names: who is asked, how often, and what becomes of silence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.cache.address import open_store
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, PrefixInactive
+from app.handle.record import Record
+from app.resolver.asked import PLAIN, Action, Asked, Negotiation
+from app.resolver.prefix_chain import MOST_INCLUDES, PrefixChain
+from app.resolver.resolver import Resolver
+from app.resolver.target import Places
+from app.resolver.ttl_policy import TtlPolicy
+from app.upstream.client import HandleApi
+from tests.clock import Clock
+from tests.fake_upstream import FakeUpstream
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.5555/name"
+CONNEG = Negotiation(True, (("http_role", "conneg"),))
+READER = Negotiation()
+
+
+class Bench:
+    def __init__(self, upstream: FakeUpstream, clock: Clock, resolver: Resolver) -> None:
+        self.upstream = upstream
+        self.clock = clock
+        self.resolver = resolver
+        self.prefixes = PrefixChain(resolver)
+
+    def put(self, name: str, *values: tuple[str, str], ttl: int = 86400) -> None:
+        self.upstream.put(name, [value(index, *one, ttl=ttl) for index, one in enumerate(values, 1)])
+
+    def loc(self, name: str, root: str = "", *ids: str, ttl: int = 86400) -> None:
+        """A record whose 10320/loc value has locations of these ids."""
+        self.put(name, ("10320/loc", xml(root, *ids)), ttl=ttl)
+
+    async def places(
+        self, *values: tuple[str, str], name: str = NAME, asked: Asked = PLAIN, negotiation: Negotiation = CONNEG
+    ) -> Places:
+        self.put(name, *values)
+        return await self.prefixes.places(HandleName(name), await self.record(name), asked, negotiation)
+
+    async def record(self, name: str) -> Record:
+        return (await self.resolver.resolve(HandleName(name))).record
+
+    def asked(self) -> list[str]:
+        """The names that were asked for besides NAME, in their order."""
+        names = [target.rpartition("/api/handles/")[2] for target in self.upstream.targets]
+        return [name for name in names if name != NAME]
+
+
+def value(index: int, type_: str, text: str, ttl: int = 86400) -> dict[str, Any]:
+    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": ttl}
+
+
+def xml(root: str, *ids: str) -> str:
+    return (
+        f"<locations {root}>"
+        + "".join(f'<location id="{one}" href="http://{one}.example/"/>' for one in ids)
+        + "</locations>"
+    )
+
+
+def own(places: Places) -> list[str | None]:
+    return [one.get("id") for one in places.own.items]
+
+
+def of_prefix(places: Places) -> list[str | None]:
+    return [one.get("id") for one in places.of_prefix.items]
+
+
+URL = ("URL", "http://a.example/")
+
+
+def loc(root: str = "", *ids: str) -> tuple[str, str]:
+    return "10320/loc", xml(root, *ids)
+
+
+def namespace(inner: str) -> tuple[str, str]:
+    return "HS_NAMESPACE", f"<namespace>{inner}</namespace>"
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with FakeUpstream() as upstream:
+        clock = Clock()
+        cache = open_store("memory:", clock=clock)
+        source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, http2=False)
+        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock)
+        try:
+            yield Bench(upstream, clock, resolver)
+        finally:
+            await resolver.close()
+            await source.aclose()
+            await cache.close()
+
+
+class TestPrefix:
+    async def test_the_service_handle_of_the_prefix_gives_its_locations(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
+        bench.loc("10.SERV/X", "http_sc='303'", "data")
+        places = await bench.places(URL)
+        assert (own(places), of_prefix(places), places.setting("http_sc")) == ([], ["data"], "303")
+        assert bench.asked() == ["10.5555", "10.SERV/X"]
+
+    async def test_it_is_asked_for_once_for_all_names_of_the_prefix(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
+        bench.loc("10.SERV/X", "", "data")
+        for name in ("10.5555/a", "10.5555/b", "10.5555/A"):
+            assert of_prefix(await bench.places(URL, name=name)) == ["data"]
+        assert bench.upstream.asked("10.5555") == bench.upstream.asked("10.SERV/X") == 1
+
+    async def test_prefixes_of_one_agency_share_its_service_handle(self, bench: Bench) -> None:
+        bench.loc("10.SERV/X", "", "data")
+        for prefix in ("10.5555", "10.5556"):
+            bench.put(prefix, namespace("<locs>10.SERV/X</locs>"))
+            assert of_prefix(await bench.places(URL, name=f"{prefix}/a")) == ["data"]
+        assert bench.upstream.asked("10.SERV/X") == 1
+
+    @pytest.mark.parametrize(
+        ("values", "asked", "negotiation"),
+        [
+            ([URL], PLAIN, READER),
+            ([URL], Asked(action=Action.SHOW_VALUES), CONNEG),
+            ([loc("include='10.5555/other'", "x")], Asked(action=Action.SHOW_VALUES), CONNEG),
+            ([loc("no_nslocs='true'", "x")], PLAIN, CONNEG),
+            ([("DESC", "no target")], PLAIN, CONNEG),
+        ],
+    )
+    async def test_nobody_is_asked_where_nothing_depends_on_it(
+        self, bench: Bench, values: list[tuple[str, str]], asked: Asked, negotiation: Negotiation
+    ) -> None:
+        await bench.places(*values, asked=asked, negotiation=negotiation)
+        assert bench.asked() == []
+
+    async def test_a_sub_divided_prefix_has_the_locations_of_those_above_it(self, bench: Bench) -> None:
+        bench.put("10.5555.1.2", namespace("<locs>10.SERV/A</locs>"))
+        bench.put("10.5555", namespace("<locs>10.SERV/B</locs>"))
+        bench.loc("10.SERV/A", "", "a")
+        bench.loc("10.SERV/B", "", "b")
+        assert of_prefix(await bench.places(URL, name="10.5555.1.2/x")) == ["a", "b"]
+        assert [name for name in bench.asked() if "/" not in name] == ["10.5555.1.2", "10.5555.1", "10.5555"]
+
+    async def test_no_nslocs_ends_the_way_up(self, bench: Bench) -> None:
+        bench.put("10.5555.1", namespace("<locs no_nslocs='true'>10.SERV/A</locs>"))
+        bench.loc("10.SERV/A", "", "a")
+        assert of_prefix(await bench.places(URL, name="10.5555.1/x")) == ["a"]
+        assert "10.5555" not in bench.asked()
+
+    async def test_the_way_up_is_bounded(self, bench: Bench) -> None:
+        await bench.places(URL, name=f"10{'.1' * 2000}/x")
+        assert bench.upstream.asked() <= 6
+
+    async def test_a_prefix_that_is_not_registered_has_none(self, bench: Bench) -> None:
+        assert of_prefix(await bench.places(URL)) == []
+
+    async def test_an_inactive_prefix_says_why(self, bench: Bench) -> None:
+        bench.put(
+            "10.5555", namespace("<status>inactive</status><statusmsg>gone</statusmsg><contact>c@example.org</contact>")
+        )
+        with pytest.raises(PrefixInactive) as raised:
+            await bench.places(URL)
+        assert (raised.value.status_message, raised.value.contact) == ("gone", "c@example.org")
+
+    @pytest.mark.parametrize("garbage", ["<", "inactive", "<n><locs>\x7f/</locs></n>", "<n><locs>  </locs></n>"])
+    async def test_garbage_in_the_prefix_record_counts_as_not_there(self, bench: Bench, garbage: str) -> None:
+        bench.put("10.5555", ("HS_NAMESPACE", garbage))
+        assert of_prefix(await bench.places(URL)) == []
+
+    async def test_handles_that_do_not_exist_are_passed_over(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/NONE 10.SERV/X</locs>"))
+        bench.loc("10.SERV/X", "", "data")
+        assert of_prefix(await bench.places(URL)) == ["data"]
+
+    async def test_no_more_than_the_most_service_handles_are_asked(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace(f"<locs>{' '.join(f'10.SERV/{n}' for n in range(1000))}</locs>"))
+        await bench.places(URL)
+        assert len(bench.asked()) == 1 + MOST_INCLUDES
+
+    async def test_links_of_the_service_handle_hold_for_the_name(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
+        bench.put("10.SERV/X", ("10320/links", "<l><location href='http://l/' rel='license'/></l>"))
+        places = await bench.places(URL)
+        assert [one.get("rel") for one in places.links_of_prefix] == ["license"]
+
+    async def test_the_locations_end_with_the_first_of_the_records_they_stand_on(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"), ttl=3600)
+        bench.loc("10.SERV/X", "", "data", ttl=600)
+        assert (await bench.places(URL)).ends_at == bench.clock() + 600
+        assert (await bench.places(URL, negotiation=READER)).ends_at is None
+
+
+class TestSettings:
+    async def test_a_record_may_name_another_prefix(self, bench: Bench) -> None:
+        bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"))
+        bench.loc("10.SERV/X", "", "data")
+        for number, named in enumerate(("10.9999", "0.NA/10.9999", "0.na/10.9999", "10.9999/some-name", " 10.9999 ")):
+            places = await bench.places(loc(f"overridePrefix='{named}'", "own"), name=f"10.5555/{number}")
+            assert of_prefix(places) == ["data"], named
+        assert bench.upstream.asked("10.5555") == 0 and bench.upstream.asked("10.9999") == 1
+
+    @pytest.mark.parametrize("named", ["", " ", "/", "&#x85;", "a&#10;b", "x" * 9000])
+    async def test_what_can_be_no_prefix_is_ignored(self, bench: Bench, named: str) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
+        bench.loc("10.SERV/X", "", "data")
+        assert of_prefix(await bench.places(loc(f"overridePrefix='{named}'", "own"))) == ["data"]
+
+    async def test_nshdl_stands_in_where_the_prefix_has_no_locations(self, bench: Bench) -> None:
+        bench.loc("10.SERV/X", "", "stand-in")
+        places = await bench.places(loc("nshdl='10.SERV/NONE 10.SERV/X'", "own"), negotiation=READER)
+        assert (own(places), of_prefix(places)) == (["own"], ["stand-in"])
+
+    async def test_nshdl_is_not_asked_for_where_the_prefix_has_locations(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/Y</locs>"))
+        bench.loc("10.SERV/Y", "", "data")
+        assert of_prefix(await bench.places(loc("nshdl='10.SERV/X'"))) == ["data"]
+        assert bench.upstream.asked("10.SERV/X") == 0
+
+
+class TestIncludes:
+    async def test_included_locations_follow_the_record_s_own(self, bench: Bench) -> None:
+        bench.loc("10.5555/a", "http_sc='303' include='10.5555/c'", "a")
+        bench.loc("10.5555/b", "http_sc='301' no_legacy='true'", "b")
+        bench.loc("10.5555/c", "", "c")
+        places = await bench.places(loc("include='10.5555/a 10.5555/b'", "own"), negotiation=READER)
+        assert own(places) == ["own", "a", "b", "c"]
+        assert places.setting("http_sc") == "303" and places.is_set("no_legacy")
+
+    @pytest.mark.parametrize("named", ["10.9999", "0.NA/10.9999"])
+    async def test_an_included_prefix_gives_the_locations_of_its_service_handles(
+        self, bench: Bench, named: str
+    ) -> None:
+        bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"), loc("", "of-the-record"))
+        bench.loc("10.SERV/X", "", "of-the-service")
+        places = await bench.places(loc(f"includeNamespace='{named}'", "own"), negotiation=READER)
+        assert own(places) == ["own", "of-the-record", "of-the-service"]
+
+    async def test_an_include_of_a_prefix_record_takes_its_own_locations_only(self, bench: Bench) -> None:
+        bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"), loc("", "of-the-record"))
+        assert own(await bench.places(loc("include='10.9999'"), negotiation=READER)) == ["of-the-record"]
+        assert bench.upstream.asked("10.SERV/X") == 0
+
+    @pytest.mark.parametrize("kind", ["include", "includeNamespace"])
+    async def test_a_loop_is_read_once(self, bench: Bench, kind: str) -> None:
+        bench.loc("10.5555/a", f"{kind}='10.5555/B'", "a")
+        bench.loc("10.5555/b", f"{kind}='10.5555/A 10.5555/b {NAME.upper()}'", "b")
+        places = await bench.places(loc(f"{kind}='10.5555/a {NAME}'", "own"), negotiation=READER)
+        assert own(places) == ["own", "a", "b"]
+        assert bench.upstream.asked(NAME) == 1
+
+    async def test_a_chain_of_twenty_is_followed_and_no_longer_one(self, bench: Bench) -> None:
+        for number in range(30):
+            bench.loc(f"10.5555/{number}", f"include='10.5555/{number + 1}'", str(number))
+        places = await bench.places(loc("include='10.5555/0'"), negotiation=READER)
+        assert own(places) == [str(number) for number in range(MOST_INCLUDES)]
+
+    async def test_a_thousand_includes_are_twenty_questions(self, bench: Bench) -> None:
+        await bench.places(loc(f"include='{' '.join(f'10.5555/{n}' for n in range(1000))}'"), negotiation=READER)
+        assert len(bench.asked()) == MOST_INCLUDES
+
+    async def test_handles_that_are_none_are_passed_over(self, bench: Bench) -> None:
+        bench.loc("10.5555/a", "", "a")
+        places = await bench.places(loc("include='10.5555/none &#x85; 10.5555/a'"), negotiation=READER)
+        assert own(places) == ["a"]
+
+    async def test_what_is_included_counts_for_the_time_left(self, bench: Bench) -> None:
+        bench.loc("10.5555/a", "", "a", ttl=60)
+        assert (await bench.places(loc("include='10.5555/a'"), negotiation=READER)).ends_at == bench.clock() + 60
+
+
+class TestSilence:
+    """What is needed and cannot be asked for is never guessed."""
+
+    @pytest.mark.parametrize("silent", ["10.5555", "10.SERV/X"])
+    async def test_who_wants_metadata_is_not_sent_to_a_page(self, bench: Bench, silent: str) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
+        bench.upstream.fault(silent, "status", status=503)
+        with pytest.raises(CouldNotVerify):
+            await bench.places(URL)
+
+    async def test_own_locations_that_are_no_metadata_do_not_help(self, bench: Bench) -> None:
+        bench.upstream.fault("10.5555", "reset")
+        with pytest.raises(CouldNotVerify):
+            await bench.places(loc("", "page"))
+
+    async def test_own_metadata_do(self, bench: Bench) -> None:
+        bench.upstream.fault("10.5555", "reset")
+        places = await bench.places(("10320/loc", "<l><location id='data' href='http://d/' http_role='conneg'/></l>"))
+        assert own(places) == ["data"]
+
+    async def test_a_list_of_all_locations_is_not_shortened(self, bench: Bench) -> None:
+        bench.upstream.fault("10.5555", "reset")
+        with pytest.raises(CouldNotVerify):
+            await bench.places(loc("", "own"), asked=Asked(action=Action.SHOW_URLS))
+
+    async def test_a_reader_is_sent_on_without_what_is_included(self, bench: Bench) -> None:
+        bench.upstream.fault("10.5555/a", "reset")
+        assert own(await bench.places(loc("include='10.5555/a'", "own"), negotiation=READER)) == ["own"]
+
+    async def test_a_record_that_only_includes_could_not_be_verified(self, bench: Bench) -> None:
+        bench.upstream.fault("10.5555/a", "reset")
+        with pytest.raises(CouldNotVerify):
+            await bench.places(loc("include='10.5555/a'"), negotiation=READER)
+
+    async def test_an_older_prefix_record_is_better_than_none(self, bench: Bench) -> None:
+        bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"), ttl=60)
+        bench.loc("10.SERV/X", "", "data", ttl=60)
+        await bench.places(URL)
+        bench.clock.advance(3600)
+        bench.upstream.fault("10.5555", "reset")
+        bench.upstream.fault("10.SERV/X", "reset")
+        assert of_prefix(await bench.places(URL)) == ["data"]
+
+    async def test_the_contact_of_a_silent_prefix_is_none(self, bench: Bench) -> None:
+        bench.upstream.fault("10.5555", "reset")
+        assert await bench.prefixes.contact(HandleName(NAME)) is None
+        bench.upstream.heal("10.5555")
+        bench.put("10.5555", ("EMAIL", "doi@example.org"))
+        bench.clock.advance(60)
+        assert await bench.prefixes.contact(HandleName(NAME)) == "doi@example.org"
+
+
+class TestServices:
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ([namespace("<locs>10.SERV/A</locs>"), ("HS_SERV", "10.SERV/B")], ["10.SERV/A"]),
+            ([("HS_SERV", "10.SERV/B")], ["10.SERV/B"]),
+            ([("EMAIL", "a@example.org")], []),
+            ([namespace("<locs>10.SERV/NONE</locs>")], []),
+        ],
+    )
+    async def test_they_are_named_by_locs_or_by_hs_serv(
+        self, bench: Bench, values: list[tuple[str, str]], expected: list[str]
+    ) -> None:
+        bench.put("10.5555", *values)
+        bench.put("10.SERV/A", ("10320/ra_name", "A"))
+        bench.put("10.SERV/B", ("10320/ra_name", "B"))
+        assert [one.name.text for one in await bench.prefixes.services("10.5555")] == expected
+
+    async def test_a_sub_divided_prefix_without_any_has_those_above_it(self, bench: Bench) -> None:
+        bench.put("10.5555.1", ("DESC", "a part"))
+        bench.put("10.5555", namespace("<locs>10.SERV/A</locs>"))
+        bench.put("10.SERV/A", ("10320/ra_name", "A"))
+        assert [one.name.text for one in await bench.prefixes.services("10.5555.1")] == ["10.SERV/A"]

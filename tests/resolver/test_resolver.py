@@ -1,0 +1,672 @@
+"""The driver: fresh from the cache, else from the upstream by one question, else stale, and never with a guess."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from app.cache.address import open_store
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolver import Demand, Patience, Resolver
+from app.resolver.ttl_policy import TtlPolicy
+from app.upstream.breaker import Breaker
+from app.upstream.budget import Budget
+from app.upstream.client import HandleApi
+from app.upstream.guarded import GuardedSource
+from app.upstream.source import Priority
+from tests.clock import Clock
+from tests.fake_upstream import FakeUpstream
+
+pytestmark = pytest.mark.anyio
+
+NAME = HandleName("10.5555/Name")
+OLD, NEW = "http://example.org/old", "http://example.org/new"
+#: Longer than any test, so that it is the answer or the failure that counts.
+PATIENT = Patience(upstream=60)
+USUAL = TtlPolicy()
+AUTHORITATIVE = Demand(authoritative=True)
+CERTIFIED = Demand(certified=True)
+
+
+@dataclass
+class Seen:
+    """An observer."""
+
+    resolutions: list[Resolution] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    refreshes: int = 0
+    confirmations: list[bool] = field(default_factory=list)
+
+    def resolved(self, resolution: Resolution) -> None:
+        self.resolutions.append(resolution)
+
+    def failed(self, kind: str) -> None:
+        self.failures.append(kind)
+
+    def refreshed_ahead(self) -> None:
+        self.refreshes += 1
+
+    def not_found_confirmed(self, confirmed: bool) -> None:
+        self.confirmations.append(confirmed)
+
+
+class Bench:
+    """A resolver with its upstream, its clock and its observer."""
+
+    def __init__(
+        self, upstream: FakeUpstream, clock: Clock, cache: TieredStore, resolver: Resolver, seen: Seen
+    ) -> None:
+        self.upstream = upstream
+        self.clock = clock
+        self.cache = cache
+        self.resolver = resolver
+        self.seen = seen
+
+    async def ask(self, name: HandleName = NAME, demand: Demand | None = None) -> Resolution:
+        return await (self.resolver.resolve(name) if demand is None else self.resolver.resolve(name, demand))
+
+    def asked(self) -> int:
+        return self.upstream.asked(NAME.text)
+
+    async def cached(self, ttl: int = 1000) -> None:
+        """NAME leads to OLD, which is cached."""
+        self.upstream.put(NAME.text, url=OLD, ttl=ttl)
+        assert (await self.ask()).origin is Origin.ASKED
+
+
+@asynccontextmanager
+async def running(
+    *,
+    policy: TtlPolicy = USUAL,
+    patience: Patience = PATIENT,
+    store: str = "memory:",
+    transport: httpx.AsyncBaseTransport | None = None,
+    owner: str | None = None,
+) -> AsyncIterator[Bench]:
+    async with FakeUpstream() as upstream:
+        clock, seen = Clock(), Seen()
+        cache = open_store(store, clock=clock)
+        source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, transport=transport, http2=False)
+        resolver = Resolver(
+            cache=cache, source=source, policy=policy, clock=clock, patience=patience, owner=owner, observer=seen
+        )
+        try:
+            yield Bench(upstream, clock, cache, resolver, seen)
+        finally:
+            await resolver.close()
+            await source.aclose()
+            await cache.close()
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with running() as bench:
+        yield bench
+
+
+def target(resolution: Resolution) -> str | None:
+    return resolution.record.values[0].text
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Let everything else run until something holds."""
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 - the parts under test tell nobody when they are done
+            await asyncio.sleep(0)
+
+
+class TestCached:
+    async def test_an_unknown_name_is_asked_and_then_kept(self, bench: Bench) -> None:
+        await bench.cached()
+        again = await bench.ask()
+        assert (again.origin, target(again), bench.asked()) == (Origin.HIT, OLD, 1)
+
+    async def test_every_spelling_is_one_name_and_each_gets_its_own_back(self, bench: Bench) -> None:
+        await bench.cached()
+        again = await bench.ask(HandleName("10.5555/nAME"))
+        assert (again.origin, again.name.text, again.entry.key) == (Origin.HIT, "10.5555/nAME", "10.5555/NAME")
+
+    async def test_letters_beyond_ascii_are_not_folded(self, bench: Bench) -> None:
+        bench.upstream.put("10.5555/Ä", url=OLD)
+        assert (await bench.ask(HandleName("10.5555/Ä"))).found
+        assert not (await bench.ask(HandleName("10.5555/ä"))).found
+
+    async def test_a_record_is_asked_again_at_the_second_its_ttl_ends(self, bench: Bench) -> None:
+        await bench.cached(ttl=60)
+        bench.upstream.put(NAME.text, url=NEW, ttl=60)
+        bench.clock.advance(59.9)
+        assert target(await bench.ask()) == OLD
+        bench.clock.advance(0.1)
+        assert target(await bench.ask()) == NEW
+        assert bench.asked() == 2
+
+    @pytest.mark.parametrize("ttl", [0, -1])
+    async def test_a_ttl_of_nothing_is_asked_every_time(self, bench: Bench, ttl: int) -> None:
+        bench.upstream.put(NAME.text, url=OLD, ttl=ttl)
+        origins = [(await bench.ask()).origin for _ in range(3)]
+        assert (origins, bench.asked()) == ([Origin.ASKED, Origin.RENEWED, Origin.RENEWED], 3)
+
+    async def test_not_found_is_kept_for_the_negative_ttl(self) -> None:
+        async with running(policy=TtlPolicy(negative=60)) as bench:
+            assert not (await bench.ask()).found
+            bench.upstream.put(NAME.text, url=NEW)
+            bench.clock.advance(59)
+            assert not (await bench.ask()).found
+            bench.clock.advance(1)
+            assert (await bench.ask()).found
+            assert bench.asked() == 2
+
+    async def test_without_a_negative_ttl_not_found_is_asked_every_time(self) -> None:
+        async with running(policy=TtlPolicy(negative=0)) as bench:
+            assert [(await bench.ask()).found for _ in range(3)] == [False] * 3
+            assert bench.asked() == 3
+
+    async def test_a_record_without_values_is_kept_like_not_found(self, bench: Bench) -> None:
+        bench.upstream.put(NAME.text, [])
+        for _ in range(2):
+            resolution = await bench.ask()
+            assert (resolution.found, resolution.record.values) == (True, ())
+        assert bench.asked() == 1
+
+    @pytest.mark.parametrize(("floor", "ceiling", "fresh_for"), [(300, 86400, 300), (0, 20, 20)])
+    async def test_floor_and_ceiling_bound_what_is_kept(self, floor: float, ceiling: float, fresh_for: float) -> None:
+        async with running(policy=TtlPolicy(floor=floor, ceiling=ceiling)) as bench:
+            await bench.cached(ttl=60)
+            bench.clock.advance(fresh_for - 1)
+            assert (await bench.ask()).origin is Origin.HIT
+            bench.clock.advance(1)
+            assert (await bench.ask()).origin is Origin.RENEWED
+
+    async def test_an_absolute_ttl_is_kept_until_then(self, bench: Bench) -> None:
+        values = [
+            {"index": 1, "type": "URL", "data": {"format": "string", "value": OLD}, "ttl": "2023-11-14T22:23:20Z"}
+        ]
+        bench.upstream.put(NAME.text, values)
+        await bench.ask()
+        bench.clock.advance(599)
+        assert (await bench.ask()).origin is Origin.HIT
+        bench.clock.advance(1)
+        assert (await bench.ask()).origin is Origin.RENEWED
+
+
+class TestPeek:
+    """The answer without any waiting."""
+
+    async def test_it_is_there_while_it_is_fresh_in_memory_and_not_due_to_be_refreshed(self, bench: Bench) -> None:
+        assert bench.resolver.peek(NAME) is None
+        await bench.cached(ttl=100)
+        found = bench.resolver.peek(HandleName("10.5555/name"))
+        assert found is not None and (found.origin, found.name.text) == (Origin.HIT, "10.5555/name")
+        bench.clock.advance(90)
+        assert bench.resolver.peek(NAME) is None
+
+    async def test_it_is_counted_like_any_answer(self, bench: Bench) -> None:
+        await bench.cached()
+        before = len(bench.seen.resolutions)
+        bench.resolver.peek(NAME)
+        assert len(bench.seen.resolutions) == before + 1
+
+
+class TestOneQuestion:
+    """One question per name at a time."""
+
+    async def test_many_callers_make_one_question(self, bench: Bench) -> None:
+        bench.upstream.put(NAME.text, url=OLD)
+        bench.upstream.hold(NAME.text)
+        spellings = [HandleName(f"10.5555/{word}") for word in ("name", "NAME", "Name", "nAmE")] * 25
+        callers = [asyncio.create_task(bench.ask(name)) for name in spellings]
+        await bench.upstream.arrived(NAME.text)
+        bench.upstream.release(NAME.text)
+        answers = await asyncio.gather(*callers)
+        assert [one.name.text for one in answers] == [one.text for one in spellings]
+        assert sorted(one.origin.value for one in answers) == ["asked"] + ["joined"] * 99
+        assert bench.asked() == 1
+
+    async def test_names_are_asked_side_by_side(self, bench: Bench) -> None:
+        names = [HandleName(f"10.5555/{number}") for number in range(10)]
+        for name in names:
+            bench.upstream.hold(name.text)
+        callers = [asyncio.create_task(bench.ask(name)) for name in names]
+        for name in names:
+            await bench.upstream.arrived(name.text)
+        assert bench.upstream.in_flight == 10
+        for name in names:
+            bench.upstream.release(name.text)
+        await asyncio.gather(*callers)
+
+    async def test_the_first_caller_may_leave(self, bench: Bench) -> None:
+        bench.upstream.put(NAME.text, url=OLD)
+        bench.upstream.hold(NAME.text)
+        first = asyncio.create_task(bench.ask())
+        await bench.upstream.arrived(NAME.text)
+        others = [asyncio.create_task(bench.ask()) for _ in range(20)]
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        bench.upstream.release(NAME.text)
+        assert {target(one) for one in await asyncio.gather(*others)} == {OLD}
+        assert (first.cancelled(), bench.asked()) == (True, 1)
+
+    async def test_all_callers_may_leave_and_the_answer_is_kept(self, bench: Bench) -> None:
+        bench.upstream.put(NAME.text, url=OLD)
+        bench.upstream.hold(NAME.text)
+        callers = [asyncio.create_task(bench.ask()) for _ in range(3)]
+        await bench.upstream.arrived(NAME.text)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait(callers)
+        bench.upstream.release(NAME.text)
+        await eventually(lambda: bench.resolver.peek(NAME) is not None)
+        assert bench.asked() == 1
+
+    async def test_a_failure_is_everybody_s_and_nobody_s_after_it(self, bench: Bench) -> None:
+        bench.upstream.put(NAME.text, url=OLD)
+        bench.upstream.fault(NAME.text, "html", count=1)
+        bench.upstream.hold(NAME.text)
+        callers = [asyncio.create_task(bench.ask()) for _ in range(5)]
+        await bench.upstream.arrived(NAME.text)
+        bench.upstream.release(NAME.text)
+        outcomes = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(one) for one in outcomes] == [InvalidAnswer] * 5
+        assert bench.seen.failures == ["InvalidAnswer"] * 5
+        assert target(await bench.ask()) == OLD
+        assert bench.asked() == 2
+
+    @pytest.mark.parametrize("priority", [Priority.BULK, Priority.BACKGROUND])
+    async def test_a_person_joins_a_bulk_job_s_question_that_has_left(self, bench: Bench, priority: Priority) -> None:
+        bench.upstream.put(NAME.text, url=OLD)
+        bench.upstream.hold(NAME.text)
+        bulk = asyncio.create_task(bench.ask(demand=Demand(priority=priority)))
+        await bench.upstream.arrived(NAME.text)
+        person = asyncio.create_task(bench.ask())
+        await asyncio.sleep(0)
+        bench.upstream.release(NAME.text)
+        assert [(await one).origin for one in (bulk, person)] == [Origin.ASKED, Origin.JOINED]
+        assert bench.asked() == 1
+
+    async def test_closing_ends_the_questions_in_flight(self, bench: Bench) -> None:
+        bench.upstream.hold(NAME.text)
+        caller = asyncio.create_task(bench.ask())
+        await bench.upstream.arrived(NAME.text)
+        await bench.resolver.close()
+        await asyncio.wait([caller])
+        assert caller.cancelled()
+
+
+class TestBypass:
+    """`auth` and `cert`."""
+
+    @pytest.mark.parametrize(
+        ("demand", "flags"),
+        [(AUTHORITATIVE, "auth=true"), (CERTIFIED, "cert=true"), (Demand(True, True), "auth=true&cert=true")],
+    )
+    async def test_it_passes_the_cache_and_renews_it(self, bench: Bench, demand: Demand, flags: str) -> None:
+        await bench.cached()
+        bench.upstream.put(NAME.text, url=NEW)
+        fresh = await bench.ask(demand=demand)
+        assert (fresh.origin, target(fresh)) == (Origin.BYPASSED, NEW)
+        assert bench.upstream.targets[-1].endswith(f"?{flags}")
+        assert (target(await bench.ask()), bench.asked()) == (NEW, 2)
+
+    async def test_it_passes_a_negative_entry_too(self, bench: Bench) -> None:
+        assert not (await bench.ask()).found
+        bench.upstream.put(NAME.text, url=NEW)
+        assert (await bench.ask(demand=AUTHORITATIVE)).found
+        assert (await bench.ask()).found
+
+    async def test_its_not_found_is_authoritative_and_needs_no_second_question(self, bench: Bench) -> None:
+        await bench.cached()
+        bench.upstream.delete(NAME.text)
+        assert not (await bench.ask(demand=AUTHORITATIVE)).found
+        assert bench.asked() == 2
+        assert not (await bench.ask()).found
+
+    async def test_a_certified_not_found_is_doubted(self, bench: Bench) -> None:
+        await bench.cached()
+        bench.upstream.fault(NAME.text, "unavailable_but_known", count=1)
+        assert (await bench.ask(demand=CERTIFIED)).found
+        assert bench.seen.confirmations == [False]
+
+    async def test_its_failure_leaves_the_cache_alone(self, bench: Bench) -> None:
+        await bench.cached()
+        bench.upstream.fault(NAME.text, "html", count=1)
+        with pytest.raises(InvalidAnswer):
+            await bench.ask(demand=AUTHORITATIVE)
+        assert (await bench.ask()).origin is Origin.HIT
+
+    async def test_those_who_ask_the_same_at_the_same_time_share_the_question(self, bench: Bench) -> None:
+        bench.upstream.put(NAME.text, url=OLD)
+        bench.upstream.hold(NAME.text)
+        callers = [asyncio.create_task(bench.ask(demand=AUTHORITATIVE)) for _ in range(5)]
+        await bench.upstream.arrived(NAME.text)
+        bench.upstream.release(NAME.text)
+        assert {one.origin for one in await asyncio.gather(*callers)} == {Origin.BYPASSED}
+        assert bench.asked() == 1
+
+
+class TestStale:
+    """A stale record is preferred over a fresh error."""
+
+    @pytest.mark.parametrize(
+        ("fault", "failure"),
+        [
+            ("close", UpstreamUnreachable),
+            ("code_2", UpstreamRefused),
+            ("html", InvalidAnswer),
+            ("wrong_name", InvalidAnswer),
+        ],
+    )
+    async def test_on_failure_it_is_answered_with_the_reason(
+        self, bench: Bench, fault: str, failure: type[CouldNotVerify]
+    ) -> None:
+        await bench.cached(ttl=60)
+        bench.clock.advance(61)
+        bench.upstream.fault(NAME.text, fault)
+        stale = await bench.ask()
+        assert (stale.origin, target(stale), type(stale.failure)) == (Origin.STALE, OLD, failure)
+        assert bench.seen.failures == []
+
+    async def test_after_the_grace_there_is_nothing_to_answer(self) -> None:
+        async with running(policy=TtlPolicy(grace=1000)) as bench:
+            await bench.cached(ttl=60)
+            bench.upstream.fault(NAME.text, "html")
+            bench.clock.advance(1059)
+            assert (await bench.ask()).origin is Origin.STALE
+            bench.clock.advance(1)
+            with pytest.raises(InvalidAnswer):
+                await bench.ask()
+
+    async def test_a_negative_entry_is_never_answered_stale(self, bench: Bench) -> None:
+        assert not (await bench.ask()).found
+        bench.clock.advance(60)
+        bench.upstream.fault(NAME.text, "html")
+        with pytest.raises(InvalidAnswer):
+            await bench.ask()
+
+    async def test_out_of_patience_it_is_answered_and_the_question_goes_on(self) -> None:
+        async with running(patience=Patience(upstream=0)) as bench:
+            await bench.cached(ttl=60)
+            bench.clock.advance(61)
+            bench.upstream.put(NAME.text, url=NEW)
+            bench.upstream.hold(NAME.text)
+            stale = [await bench.ask() for _ in range(3)]
+            assert {(one.origin, target(one), type(one.failure)) for one in stale} == {
+                (Origin.STALE, OLD, UpstreamTimeout)
+            }
+            await bench.upstream.arrived(NAME.text, 2)
+            bench.upstream.release(NAME.text)
+            await eventually(lambda: bench.resolver.peek(NAME) is not None)
+            fresh = await bench.ask()
+            assert (fresh.origin, target(fresh), bench.asked()) == (Origin.HIT, NEW, 2)
+
+    async def test_who_knows_nothing_waits_for_as_long_as_it_takes(self) -> None:
+        async with running(patience=Patience(upstream=0)) as bench:
+            bench.upstream.put(NAME.text, url=OLD)
+            bench.upstream.hold(NAME.text)
+            caller = asyncio.create_task(bench.ask())
+            await bench.upstream.arrived(NAME.text)
+            bench.upstream.release(NAME.text)
+            assert target(await caller) == OLD
+
+    async def test_a_quick_answer_is_taken_although_something_stale_is_known(self, bench: Bench) -> None:
+        await bench.cached(ttl=60)
+        bench.clock.advance(61)
+        bench.upstream.put(NAME.text, url=NEW)
+        fresh = await bench.ask()
+        assert (fresh.origin, target(fresh), fresh.failure) == (Origin.RENEWED, NEW, None)
+
+    async def test_after_a_failure_the_upstream_is_left_alone_until_the_recheck(self) -> None:
+        async with running(patience=Patience(upstream=60, recheck=30)) as bench:
+            await bench.cached(ttl=60)
+            bench.clock.advance(61)
+            bench.upstream.fault(NAME.text, "html")
+            first = await bench.ask()
+            bench.clock.advance(29.9)
+            second = await bench.ask()
+            assert (second.origin, second.failure, bench.asked()) == (Origin.STALE, first.failure, 2)
+            bench.clock.advance(0.1)
+            await bench.ask()
+            assert bench.asked() == 3
+
+    async def test_the_failure_of_one_name_is_not_another_s(self, bench: Bench) -> None:
+        await bench.cached(ttl=60)
+        other = HandleName("10.5555/other")
+        bench.upstream.put(other.text, url=OLD, ttl=60)
+        await bench.ask(other)
+        bench.clock.advance(61)
+        bench.upstream.fault(NAME.text, "html")
+        assert ((await bench.ask()).origin, (await bench.ask(other)).origin) == (Origin.STALE, Origin.RENEWED)
+
+    async def test_an_answer_ends_the_memory_of_the_failure(self) -> None:
+        async with running(patience=Patience(upstream=60, recheck=1000)) as bench:
+            await bench.cached(ttl=60)
+            bench.clock.advance(61)
+            bench.upstream.fault(NAME.text, "html", count=1)
+            assert (await bench.ask()).origin is Origin.STALE
+            assert (await bench.ask(demand=AUTHORITATIVE)).origin is Origin.BYPASSED
+            bench.upstream.put(NAME.text, url=NEW)
+            bench.clock.advance(86400)
+            assert (await bench.ask()).origin is Origin.RENEWED
+
+
+class TestNotFoundIsDoubted:
+    """A fresh "not found" never erases a known record at once."""
+
+    @pytest.mark.parametrize("age", [61, 86400 * 29])
+    async def test_what_is_really_gone_is_asked_twice_the_second_time_authoritatively(
+        self, bench: Bench, age: float
+    ) -> None:
+        await bench.cached(ttl=60)
+        bench.clock.advance(age)
+        bench.upstream.delete(NAME.text)
+        assert not (await bench.ask()).found
+        assert [one.partition("?")[2] for one in bench.upstream.targets] == ["", "", "auth=true"]
+        assert bench.seen.confirmations == [True]
+
+    async def test_what_is_still_there_is_kept(self, bench: Bench) -> None:
+        await bench.cached(ttl=60)
+        bench.clock.advance(61)
+        bench.upstream.fault(NAME.text, "unavailable_but_known", count=1)
+        resolution = await bench.ask()
+        assert (resolution.origin, target(resolution)) == (Origin.RENEWED, OLD)
+        assert bench.seen.confirmations == [False]
+
+    async def test_past_the_grace_one_not_found_is_enough(self) -> None:
+        async with running(policy=TtlPolicy(grace=100)) as bench:
+            await bench.cached(ttl=60)
+            bench.clock.advance(161)
+            bench.upstream.delete(NAME.text)
+            assert not (await bench.ask()).found
+            assert bench.asked() == 2
+
+    async def test_where_it_cannot_be_confirmed_the_record_is_answered_stale_and_kept(self) -> None:
+        said = iter(
+            [
+                (
+                    200,
+                    {
+                        "responseCode": 1,
+                        "handle": NAME.text,
+                        "values": [{"index": 1, "type": "URL", "data": OLD, "ttl": 60}],
+                    },
+                ),
+                (404, {"responseCode": 100, "handle": NAME.text}),
+                (500, {"responseCode": 2, "handle": NAME.text}),
+            ]
+        )
+
+        def answer(request: httpx.Request) -> httpx.Response:
+            status, body = next(said)
+            return httpx.Response(status, stream=httpx.ByteStream(json.dumps(body).encode()))
+
+        async with running(transport=httpx.MockTransport(answer)) as bench:
+            assert (await bench.ask()).found
+            bench.clock.advance(61)
+            stale = await bench.ask()
+            assert (stale.origin, stale.found, type(stale.failure)) == (Origin.STALE, True, UpstreamRefused)
+            assert (await bench.ask()).found
+            assert next(said, None) is None
+
+
+class TestRefreshAhead:
+    """A record that is asked for often is renewed in the last tenth of its life."""
+
+    async def test_the_third_hit_in_the_window_begins_one_question(self, bench: Bench) -> None:
+        await bench.cached(ttl=1000)
+        bench.upstream.put(NAME.text, url=NEW, ttl=1000)
+        bench.clock.advance(900)
+        bench.upstream.hold(NAME.text)
+        hits = [await bench.ask() for _ in range(20)]
+        assert {(one.origin, target(one)) for one in hits} == {(Origin.HIT, OLD)}
+        await bench.upstream.arrived(NAME.text, 2)
+        bench.upstream.release(NAME.text)
+        await eventually(lambda: bench.resolver.peek(NAME) is not None)
+        renewed = await bench.ask()
+        assert (renewed.origin, target(renewed)) == (Origin.HIT, NEW)
+        assert (bench.asked(), bench.seen.refreshes) == (2, 1)
+
+    @pytest.mark.parametrize(
+        ("age", "hits", "priority"),
+        [
+            (900, 2, Priority.PERSON),
+            (899, 50, Priority.PERSON),
+            (900, 50, Priority.BULK),
+            (900, 50, Priority.BACKGROUND),
+        ],
+        ids=["two hits", "before the window", "bulk", "background"],
+    )
+    async def test_there_is_none(self, bench: Bench, age: float, hits: int, priority: Priority) -> None:
+        await bench.cached(ttl=1000)
+        bench.clock.advance(age)
+        for _ in range(hits):
+            assert (await bench.ask(demand=Demand(priority=priority))).origin is Origin.HIT
+        assert bench.seen.refreshes == 0
+        # Nothing is in flight either: whoever asks next begins the question.
+        bench.clock.advance(1000)
+        assert (await bench.ask()).origin is Origin.RENEWED
+
+    async def test_whoever_comes_after_the_end_joins_the_refresh(self, bench: Bench) -> None:
+        await bench.cached(ttl=1000)
+        bench.clock.advance(900)
+        bench.upstream.hold(NAME.text)
+        for _ in range(3):
+            await bench.ask()
+        await bench.upstream.arrived(NAME.text, 2)
+        bench.clock.advance(200)
+        caller = asyncio.create_task(bench.ask())
+        await asyncio.sleep(0)
+        bench.upstream.release(NAME.text)
+        assert ((await caller).origin, bench.asked()) == (Origin.JOINED, 2)
+
+    async def test_one_that_fails_is_nobody_s_error_and_is_not_repeated_before_the_recheck(self) -> None:
+        async with running(patience=Patience(upstream=60, recheck=30)) as bench:
+            await bench.cached(ttl=1000)
+            bench.clock.advance(900)
+            bench.upstream.fault(NAME.text, "html")
+            for _ in range(3):
+                await bench.ask()
+            await bench.upstream.arrived(NAME.text, 2)
+            # Joining it tells when it has ended.
+            bench.clock.advance(100)
+            assert (await bench.ask()).origin is Origin.STALE
+            assert (bench.asked(), bench.seen.failures) == (2, [])
+
+
+class TestStore:
+    async def test_a_store_that_fails_is_a_miss_and_no_error(self) -> None:
+        async with running(store="valkey://127.0.0.1:9/0") as bench:
+            await bench.cached(ttl=60)
+            assert (await bench.ask()).origin is Origin.HIT
+            bench.clock.advance(61)
+            assert (await bench.ask()).origin is Origin.RENEWED
+            assert bench.cache.counters.store_errors > 0
+
+    async def test_a_store_that_fails_keeps_nobody_from_asking_under_a_lease(self) -> None:
+        async with running(store="valkey://127.0.0.1:9/0", owner="one") as bench:
+            await bench.cached()
+            assert bench.asked() == 1
+
+    async def test_a_store_that_fails_keeps_nobody_from_answering_stale(self) -> None:
+        async with running(store="valkey://127.0.0.1:9/0") as bench:
+            await bench.cached(ttl=60)
+            bench.clock.advance(61)
+            bench.upstream.fault(NAME.text, "html")
+            assert (await bench.ask()).origin is Origin.STALE
+
+
+class TestSharedStore:
+    """Two processes with one store, as two resolvers in this one."""
+
+    async def test_the_other_s_answer_is_used(self, tmp_path: object) -> None:
+        store = f"sqlite:///{tmp_path}/store.sqlite3"
+        async with running(store=store, owner="one") as one, running(store=store, owner="two") as two:
+            await one.cached()
+            await one.cache.flush()
+            found = await two.ask()
+            assert (found.origin, target(found), two.asked()) == (Origin.HIT, OLD, 0)
+
+    async def test_who_waits_for_the_other_s_question_takes_its_answer(self, tmp_path: object) -> None:
+        store = f"sqlite:///{tmp_path}/store.sqlite3"
+        quick = Patience(upstream=60, poll=0.001)
+        async with (
+            running(store=store, owner="one", patience=quick) as one,
+            running(store=store, owner="two", patience=quick) as two,
+        ):
+            one.upstream.put(NAME.text, url=OLD)
+            one.upstream.hold(NAME.text)
+            first = asyncio.create_task(one.ask())
+            await one.upstream.arrived(NAME.text)
+            second = asyncio.create_task(two.ask())
+            await asyncio.sleep(0)
+            one.upstream.release(NAME.text)
+            assert [target(found) for found in await asyncio.gather(first, second)] == [OLD, OLD]
+            assert (one.asked(), two.asked()) == (1, 0)
+
+
+class TestObserver:
+    async def test_each_answer_and_each_failure_is_told_once(self, bench: Bench) -> None:
+        await bench.cached(ttl=60)
+        await bench.ask()
+        bench.clock.advance(61)
+        bench.upstream.fault(NAME.text, "html")
+        await bench.ask()
+        with pytest.raises(InvalidAnswer):
+            await bench.ask(demand=AUTHORITATIVE)
+        assert [one.origin for one in bench.seen.resolutions] == [Origin.ASKED, Origin.HIT, Origin.STALE]
+        assert bench.seen.failures == ["InvalidAnswer"]
+
+
+async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_name() -> None:
+    """The question of a bulk job waits its turn; a person who wants the same name must not inherit that wait."""
+    async with FakeUpstream() as upstream:
+        clock = Clock()
+        # Three places, one of them for others than people, which is taken.
+        budget = Budget(rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, clock=clock)
+        api = HandleApi(upstream.url, user_agent="doi-proxy/test", http2=False)
+        source = GuardedSource(api, budget, Breaker(10, 1), clock)
+        resolver = Resolver(cache=open_store("memory:", clock=clock), source=source, policy=TtlPolicy(), clock=clock)
+        upstream.hold("10.5555/first")
+        bulk = Demand(priority=Priority.BULK)
+        tasks = [asyncio.create_task(resolver.resolve(HandleName("10.5555/first"), bulk))]
+        await upstream.arrived("10.5555/first")
+        upstream.put(NAME.text, url=OLD)
+        tasks.append(asyncio.create_task(resolver.resolve(NAME, bulk)))
+        await eventually(lambda: budget.waiting == 1)
+        try:
+            async with asyncio.timeout(2):
+                person = await resolver.resolve(NAME)
+            assert target(person) == OLD
+        finally:
+            upstream.release("10.5555/first")
+            await asyncio.gather(*tasks)
+            await resolver.close()
+            await source.aclose()

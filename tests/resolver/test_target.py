@@ -1,0 +1,316 @@
+"""Where a record leads: candidates, the chosen one, its status, links, and when the prefix must be asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.doi.name import HandleName
+from app.errors import InvalidParameter
+from app.handle.location import MAX_LOCATIONS, Location, Locations, read_locations
+from app.handle.record import Record, read_values
+from app.resolver.asked import NOBODY, PLAIN, Action, Asked, Client, Negotiation
+from app.resolver.target import (
+    MAX_LINK_BYTES,
+    MAX_LINKS,
+    NO_PLACES,
+    Places,
+    Target,
+    candidates,
+    choose_target,
+    is_settled,
+    links,
+    needs_prefix,
+    read_own_places,
+)
+
+NAME = HandleName("10.5555/a/b#c")
+CONNEG = Negotiation(True, (("ctype", "application/x-bibtex"), ("http_role", "conneg"), ("language", "de")))
+READER = Negotiation(False, (("http_role", "browser"),))
+METADATA = read_locations('<l http_sc="303"><location http_role="conneg" href="http://data/" weight="0"/></l>')
+
+
+def record(*values: tuple[str, object]) -> Record:
+    return read_values(
+        json.dumps(
+            [
+                {"index": index, "type": type_, "data": {"format": "string", "value": text}}
+                for index, (type_, text) in enumerate(values, 1)
+            ]
+        ).encode()
+    )
+
+
+def loc(root: str = "", *locations: str) -> tuple[str, str]:
+    return "10320/loc", f"<locations {root}>" + "".join(f"<location {one}/>" for one in locations) + "</locations>"
+
+
+def target(
+    given: Record, *, of_prefix: Locations | None = None, asked: Asked = PLAIN, client: Client = NOBODY
+) -> Target | None:
+    places = read_own_places(given)
+    return choose_target(NAME, given, replace(places, of_prefix=of_prefix or Locations()), asked, client)
+
+
+def leads_to(given: Record, **more: object) -> str | None:
+    found = target(given, **more)  # type: ignore[arg-type]
+    return None if found is None else found.location
+
+
+def shown(given: Record, places: Places | None = None) -> list[tuple[str | None, float]]:
+    return [(one.get("href"), one.weight) for one in candidates(given, places or read_own_places(given))]
+
+
+class TestWithoutLocations:
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ([("URL", "http://a/"), ("URL", "http://b/")], "http://a/"),
+            ([("URL.X", "http://x/"), ("URL", "http://a/")], "http://a/"),
+            ([("URL.X", "http://x/"), ("URL.Y", "http://y/")], "http://x/"),
+            ([("url", "http://a/")], "http://a/"),
+            ([("0.TYPE/URL", "http://a/")], None),
+            ([("URLX", "http://a/")], None),
+            ([("URL", "")], None),
+            ([("URL", 7)], None),
+            ([("EMAIL", "a@example.org")], None),
+            ([], None),
+            # What cannot be read counts as not there.
+            ([("URL", "http://a/"), ("10320/loc", "no XML")], "http://a/"),
+            ([("10320/loc", "no XML")], None),
+        ],
+    )
+    def test_the_first_url_value_is_the_target(self, values: list[tuple[str, object]], expected: str | None) -> None:
+        assert leads_to(record(*values)) == expected
+
+    def test_its_status_is_302(self) -> None:
+        assert target(record(("URL", " http://a/ä "))) == Target("http://a/%C3%A4", "http://a/ä", 302)
+
+    def test_a_long_url_is_a_target_as_well(self) -> None:
+        url = "http://a/" + "x" * 10_000
+        assert target(record(("URL", url))) == Target(url, url, 302)
+
+    def test_a_url_too_long_for_a_header_is_none(self) -> None:
+        assert target(record(("URL", "http://a/" + "x" * 1_000_000))) is None
+
+
+class TestCandidates:
+    def test_locations_come_before_urls_and_those_of_the_prefix_last(self) -> None:
+        given = record(
+            ("URL.X", "http://x/"), loc("", 'href="http://l/"'), ("URL", "http://a/"), loc("", 'href="http://m/"')
+        )
+        places = replace(read_own_places(given), of_prefix=METADATA)
+        assert shown(given, places) == [
+            ("http://l/", 1.0), ("http://m/", 1.0), ("http://a/", 0.0), ("http://x/", 0.0), ("http://data/", 0.0),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            # 1 while there is no 10320/loc value, 0 beside one.
+            ([("URL", "http://a/")], [("http://a/", 1.0)]),
+            ([("URL", "http://a/"), loc()], [("http://a/", 0.0)]),
+            ([("URL", "http://a/"), ("10320/loc", "no XML")], [("http://a/", 1.0)]),
+            ([("URL", "http://a/"), loc('urlWeight="2.5"')], [("http://a/", 2.5)]),
+            ([("URL", "http://a/"), loc('urlWeight="heavy"')], [("http://a/", 0.0)]),
+            ([("URL", "http://a/"), loc('urlWeight="inf"')], [("http://a/", 0.0)]),
+            ([("URL", "http://a/"), loc('urlWeight="-3"')], [("http://a/", 0.0)]),
+            # A subtype beside a plain URL has a weight of its own.
+            ([("URL", "http://a/"), ("URL.X", "http://x/")], [("http://a/", 1.0), ("http://x/", 0.0)]),
+            (
+                [("URL", "http://a/"), ("URL.X", "http://x/"), loc('urlWeight="1" urlSubtypeWeight="4"')],
+                [("http://a/", 1.0), ("http://x/", 4.0)],
+            ),
+            ([("URL.X", "http://x/"), loc('urlWeight="3" urlSubtypeWeight="4"')], [("http://x/", 3.0)]),
+            ([("URL", "http://a/"), loc('no_legacy="true"', 'href="http://l/"')], [("http://l/", 1.0)]),
+            ([("URL", "http://a/"), loc('no_legacy="false"')], [("http://a/", 0.0)]),
+            ([("URL", ""), ("URL", 7), loc("", 'href="http://l/"')], [("http://l/", 1.0)]),
+        ],
+    )
+    def test_url_values_are_candidates_of_their_own_weight(
+        self, values: list[tuple[str, object]], expected: list[tuple[str, float]]
+    ) -> None:
+        assert shown(record(*values)) == expected
+
+    def test_there_is_a_most(self) -> None:
+        given = record(*[("URL", "http://a/")] * (MAX_LOCATIONS + 10))
+        assert len(shown(given)) == MAX_LOCATIONS
+
+    def test_a_subtype_of_10320_loc_is_one_as_well(self) -> None:
+        given = record(("10320/LOC.x", '<l><location href="http://l/"/></l>'))
+        assert shown(given) == [("http://l/", 1.0)]
+
+    def test_settings_of_the_prefix_hold_where_the_record_has_none(self) -> None:
+        prefix = read_locations('<l no_legacy="yes" http_sc="307" urlWeight="9" choose_by="score"/>')
+        given = record(("URL", "http://a/"))
+        assert shown(given, replace(NO_PLACES, of_prefix=prefix)) == []
+        own = read_own_places(record(loc('no_legacy="no" chooseby="country"')))
+        both = replace(own, of_prefix=prefix)
+        assert [both.setting(key) for key in ("no_legacy", "http_sc", "chooseby")] == ["no", "307", "country"]
+
+    def test_what_is_malformed_is_said_with_its_index(self) -> None:
+        places = read_own_places(record(("URL", "http://a/"), ("10320/loc", "<x"), loc()))
+        assert places.has_own and len(places.malformed) == 1 and places.malformed[0].startswith("value 2: ")
+
+
+class TestStatus:
+    @pytest.mark.parametrize(
+        ("of_location", "of_root", "of_prefix", "expected"),
+        [
+            (None, None, None, 302),
+            ("301", None, None, 301),
+            ("302", None, None, 302),
+            ("303", None, None, 303),
+            ("307", None, None, 307),
+            ("308", None, None, 308),
+            (None, "303", None, 303),
+            (None, None, "303", 303),
+            ("307", "303", "301", 307),
+            (None, "303", "301", 303),
+            # Anything else is 302, and does not fall through to another setting.
+            ("200", "303", None, 302),
+            ("304", None, None, 302),
+            ("404", None, None, 302),
+            ("0303", None, None, 302),
+            ("+303", None, None, 302),
+            (" 303", None, None, 302),
+            ("3 0 3", None, None, 302),
+            ("٣٠٣", None, None, 302),
+            ("303\r\nX: y", None, None, 302),
+            ("9" * 5000, None, None, 302),
+            ("-1", None, None, 302),
+        ],
+    )
+    def test_http_sc_is_a_redirect_or_302(
+        self, of_location: str | None, of_root: str | None, of_prefix: str | None, expected: int
+    ) -> None:
+        attributes = (("href", "http://l/"), *((("http_sc", of_location),) if of_location is not None else ()))
+        places = Places(
+            own=Locations((Location(attributes),), {} if of_root is None else {"http_sc": of_root}),
+            of_prefix=Locations((), {} if of_prefix is None else {"http_sc": of_prefix}),
+            has_own=True,
+        )
+        found = choose_target(NAME, record(), places, PLAIN, NOBODY)
+        assert found is not None and found.status == expected
+
+
+class TestChoice:
+    def test_a_template_is_filled_in_with_the_name(self) -> None:
+        assert leads_to(record(loc("", 'href_template="http://l/{hdl}"'))) == "http://l/10.5555%2Fa%2Fb%23c"
+        assert leads_to(record(loc("", 'href_template="http://l/{hdl:path}"'))) == "http://l/10.5555/a/b%23c"
+
+    @pytest.mark.parametrize("attributes", ["", 'weight="1"', 'href=""', 'href=" "', 'href="relative/path"'])
+    def test_a_location_without_an_address_leads_nowhere(self, attributes: str) -> None:
+        assert leads_to(record(loc("", attributes))) is None
+
+    @pytest.mark.parametrize(
+        "address",
+        ["javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "java&#10;script:alert(1)", "blob:x",
+         "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//evil.example/", "\\\\evil.example\\"],
+    )  # fmt: skip
+    def test_nobody_is_sent_to_what_is_no_web_address(self, address: str) -> None:
+        assert leads_to(record(loc("", f'href="{address}"'))) is None
+
+    def test_line_breaks_are_encoded(self) -> None:
+        found = leads_to(record(loc("", 'href="http://l/&#13;&#10;Set-Cookie: a=b"')))
+        assert found == "http://l/%0D%0ASet-Cookie:%20a=b"
+
+    def test_urlappend_goes_behind_a_location_too(self) -> None:
+        given = record(loc("", 'href="http://l/x"'))
+        assert leads_to(given, asked=Asked(urlappend="?a=b")) == "http://l/x?a=b"
+        with pytest.raises(InvalidParameter):
+            target(record(loc("", 'href="http://l"')), asked=Asked(urlappend=".evil.example"))
+
+    def test_the_reader_s_own_locatt_goes_before_what_the_headers_ask(self) -> None:
+        given = record(loc("", 'id="a" href="http://a/" language="de"', 'id="b" href="http://b/" language="en"'))
+        client = Client(negotiation=Negotiation(False, (("language", "de"),)))
+        assert leads_to(given, client=client) == "http://a/"
+        assert leads_to(given, client=client, asked=Asked(locatts=(("id", "b"),))) == "http://b/"
+
+    def test_metadata_come_from_the_prefix_and_a_page_from_the_record(self) -> None:
+        given = record(("URL", "http://a/"))
+        assert leads_to(given, of_prefix=METADATA, client=Client(negotiation=CONNEG)) == "http://data/"
+        assert leads_to(given, of_prefix=METADATA, client=Client(negotiation=READER)) == "http://a/"
+
+
+class TestNeed:
+    @pytest.mark.parametrize(
+        ("values", "asked", "negotiation", "expected"),
+        [
+            ([("URL", "http://a/")], PLAIN, READER, False),
+            ([("URL", "http://a/")], PLAIN, Negotiation(), False),
+            ([loc("", 'href="http://a/"')], PLAIN, READER, False),
+            ([("URL", "http://a/")], PLAIN, CONNEG, True),
+            ([loc("", 'href="http://a/"')], PLAIN, CONNEG, True),
+            ([("URL", "http://a/")], Asked(locatts=(("id", "1"),)), READER, True),
+            ([("URL", "http://a/")], Asked(action=Action.SHOW_URLS), READER, True),
+            ([("DESC", "a")], Asked(action=Action.SHOW_URLS), READER, True),
+            ([loc('nshdl="10.SERV/X"')], PLAIN, READER, True),
+            ([loc('no_nslocs="true" nshdl="10.SERV/X"')], PLAIN, CONNEG, False),
+            ([loc('no_nslocs="true"')], Asked(action=Action.SHOW_URLS), CONNEG, False),
+            # A record without a target of its own is answered by its values, whoever asks.
+            ([("DESC", "a")], PLAIN, CONNEG, False),
+            ([("DESC", "a")], Asked(locatts=(("id", "1"),)), READER, False),
+        ],
+    )
+    def test_the_prefix_is_needed_only_where_the_answer_can_depend_on_it(
+        self, values: list[tuple[str, object]], asked: Asked, negotiation: Negotiation, expected: bool
+    ) -> None:
+        given = record(*values)
+        assert needs_prefix(given, read_own_places(given), asked, negotiation) is expected
+
+    @pytest.mark.parametrize(
+        ("values", "asked", "negotiation", "expected"),
+        [
+            ([("URL", "http://a/")], PLAIN, READER, True),
+            ([("DESC", "a")], PLAIN, READER, False),
+            ([("URL", "http://a/")], Asked(action=Action.SHOW_URLS), READER, False),
+            # A page for people is no answer to who wants metadata.
+            ([("URL", "http://a/")], PLAIN, CONNEG, False),
+            ([loc("", 'href="http://l/"')], PLAIN, CONNEG, False),
+            ([loc("", 'href="http://l/" language="de"')], PLAIN, CONNEG, False),
+            ([loc("", 'href="http://l/" http_role="conneg"')], PLAIN, CONNEG, True),
+            ([loc("", 'href="http://l/" ctype="application/x-bibtex"')], PLAIN, CONNEG, True),
+            ([loc("", 'id="1" href="http://l/"')], Asked(locatts=(("id", "1"),)), READER, True),
+            ([loc("", 'id="1" href="http://l/"')], Asked(locatts=(("id", "2"),)), READER, False),
+            ([loc("", 'id="1" href="http://l/"')], Asked(locatts=(("id", "1"), ("x", None))), READER, False),
+        ],
+    )
+    def test_own_locations_settle_only_what_they_answer(
+        self, values: list[tuple[str, object]], asked: Asked, negotiation: Negotiation, expected: bool
+    ) -> None:
+        given = record(*values)
+        assert is_settled(given, read_own_places(given), asked, negotiation) is expected
+
+
+class TestLinks:
+    def test_entries_with_a_relation_become_links(self) -> None:
+        given = record(
+            ("10320/links", '<links><location href="http://c/" rel="cite-as"/><location href="http://n/"/></links>'),
+            loc("", 'href_template="http://l/{hdl}" rel="item"', 'rel="item"', 'href="javascript:x" rel="item"'),
+            ("10320/links", "no XML"),
+        )
+        places = replace(
+            read_own_places(given),
+            of_prefix=read_locations('<l><location href="http://p/" rel="describedby"/></l>'),
+            links_of_prefix=read_locations('<l><location href="http://q/" rel="license"/></l>').items,
+        )
+        assert [(one.get("rel"), url) for one, url in links(given, places, NAME)] == [
+            ("cite-as", "http://c/"),
+            ("item", "http://l/10.5555%2Fa%2Fb%23c"),
+            ("license", "http://q/"),
+            ("describedby", "http://p/"),
+        ]
+
+    def test_there_is_a_most(self) -> None:
+        given = record(loc("", *(f'href="http://l/{n}" rel="item"' for n in range(1000))))
+        found = links(given, read_own_places(given), NAME)
+        assert [url for _, url in found] == [f"http://l/{n}" for n in range(MAX_LINKS)]
+
+    def test_their_addresses_fit_a_front_proxy_s_buffer(self) -> None:
+        long = "http://l/" + "x" * 1000
+        given = record(loc("", *[f'href="{long}" rel="item"'] * 10, 'href="http://s/" rel="item"'))
+        urls = [url for _, url in links(given, read_own_places(given), NAME)]
+        assert sum(map(len, urls)) <= MAX_LINK_BYTES and urls[-1] == "http://s/" and long in urls

@@ -1,0 +1,206 @@
+"""The whole application in this process, before the fake upstream; asked as an ASGI server asks, byte by byte.
+
+    async with running() as proxy:
+        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+        reply = await proxy.get("/10.1000/182?noredirect", accept_language="de")
+        assert reply.status == 200
+
+The clock of the application stands still until `proxy.clock.advance`. Budget and breaker are out of the way unless
+settings say otherwise. Every answer is checked for what any answer must be, so that no test has to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from itertools import count
+from typing import Any, Final
+from urllib.parse import unquote
+
+from app.main import create
+from app.settings import Settings
+from app.web.application import Application
+from tests.clock import Clock
+from tests.fake_upstream import FakeUpstream
+
+#: No test is about these unless it says so.
+OUT_OF_THE_WAY: Final[dict[str, Any]] = {
+    "store_url": "memory:",
+    "upstream_contact": "mailto:library@example.org",
+    "upstream_rate": 1e6,
+    "upstream_burst": 1e6,
+    "upstream_breaker_failures": 10**6,
+    "bypass_burst": 1e6,
+    "upstream_http2": False,
+}
+_TOKEN: Final = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")
+_FIELD_VALUE: Final = re.compile(rb"[\t\x20-\x7e]*")
+_BODILESS: Final = (204, 304)
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """An answer."""
+
+    status: int
+    fields: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def all(self, name: str) -> list[str]:
+        """The values of a header field, one for each line."""
+        return [value for key, value in self.fields if key == name]
+
+    def __getitem__(self, name: str) -> str | None:
+        """A header field's value, several lines joined; None where it is absent."""
+        return ", ".join(self.all(name)) if self.all(name) else None
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8")
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+    @property
+    def expires(self) -> float | None:
+        """`Expires` in seconds since the epoch."""
+        given = self["expires"]
+        return None if given is None else parsedate_to_datetime(given).timestamp()
+
+    @property
+    def max_age(self) -> int | None:
+        """`max-age` of Cache-Control in seconds."""
+        found = re.search(r"max-age=([0-9]+)", self["cache-control"] or "")
+        return int(found[1]) if found else None
+
+
+class Proxy:
+    """An application that runs, its upstream and its clock."""
+
+    def __init__(self, app: Application, upstream: FakeUpstream, clock: Clock) -> None:
+        self.app = app
+        self.upstream = upstream
+        self.clock = clock
+        self._names = count(1)
+
+    def name(self) -> str:
+        """A DOI name that no test used before."""
+        return f"10.5555/name-{next(self._names)}"
+
+    async def get(self, target: str | bytes, **headers: str) -> Got:
+        """GET; keywords are header fields, "_" for "-"."""
+        return await self.ask("GET", target, **headers)
+
+    async def head(self, target: str | bytes, **headers: str) -> Got:
+        """HEAD."""
+        return await self.ask("HEAD", target, **headers)
+
+    async def post(self, target: str | bytes, body: str | bytes, **headers: str) -> Got:
+        """POST, of a form unless `content_type` says otherwise."""
+        given = {"content_type": "application/x-www-form-urlencoded", **headers}
+        return await self.ask("POST", target, body=body, **given)
+
+    async def ask(
+        self,
+        method: str,
+        target: str | bytes,
+        *,
+        body: str | bytes = b"",
+        http_version: str = "1.1",
+        client: str = "192.0.2.7",
+        **headers: str,
+    ) -> Got:
+        """One request from `client`, an address; the target is sent as it is, neither normalised nor encoded."""
+        raw = target.encode("utf-8") if isinstance(target, str) else target
+        path, _, query = raw.partition(b"?")
+        fields = {"host": "doi.example.org", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": http_version,
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path.decode("latin-1")),
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in fields.items()],
+            "client": (client, 50000),
+            "server": ("127.0.0.1", 8000),
+        }
+        return await _exchange(self.app, scope, body.encode() if isinstance(body, str) else body)
+
+
+async def _exchange(app: Application, scope: dict[str, Any], body: bytes) -> Got:
+    sent: list[dict[str, Any]] = []
+    pieces = [body[at : at + 65_536] for at in range(0, len(body), 65_536)] or [b""]
+
+    async def receive() -> dict[str, Any]:
+        piece = pieces.pop(0) if pieces else None
+        if piece is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    start, *rest = sent
+    assert start["type"] == "http.response.start"
+    assert [message["type"] for message in rest] == ["http.response.body"]
+    got_body: bytes = rest[0].get("body", b"")
+    _check(scope["method"], start["status"], start["headers"], got_body)
+    fields = tuple((key.decode("ascii"), value.decode("ascii")) for key, value in start["headers"])
+    return Got(start["status"], fields, got_body)
+
+
+def _check(method: str, status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> None:
+    """What holds for every answer: legal fields, a right length, readable by any page, no traceback, no script."""
+    for name, value in fields:
+        assert _TOKEN.fullmatch(name), f"{name!r} is no field name"
+        assert _FIELD_VALUE.fullmatch(value), f"{name!r}: {value!r} is no field value"
+    names = [name for name, _ in fields]
+    once = {b"access-control-allow-origin", b"cache-control", b"content-length", b"content-type", b"location"}
+    assert not [name for name in once if names.count(name) > 1], f"sent twice: {names}"
+    given = dict(fields)
+    assert given.get(b"access-control-allow-origin") == b"*"
+    assert b"access-control-allow-credentials" not in given
+    if status in _BODILESS:
+        assert b"content-length" not in given and body == b""
+    elif method != "HEAD":
+        assert given.get(b"content-length") == str(len(body)).encode()
+    assert b"Traceback" not in body and b"<script>" not in body.lower()
+
+
+@asynccontextmanager
+async def running(**settings: Any) -> AsyncIterator[Proxy]:
+    """An application with these settings, started, and stopped at the end."""
+    async with FakeUpstream() as upstream:
+        clock = Clock()
+        chosen = {**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings}
+        app = create(Settings(**chosen), clock=clock)
+        async with _lifespan(app):
+            yield Proxy(app, upstream, clock)
+
+
+@asynccontextmanager
+async def _lifespan(app: Application) -> AsyncIterator[None]:
+    """Start and stop an application as a server does (ASGI, Lifespan Protocol)."""
+    told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    said: asyncio.Queue[Any] = asyncio.Queue()
+    task = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, told.get, said.put))
+    await told.put({"type": "lifespan.startup"})
+    assert (await said.get())["type"] == "lifespan.startup.complete"
+    try:
+        yield
+    finally:
+        await told.put({"type": "lifespan.shutdown"})
+        await task

@@ -1,0 +1,207 @@
+"""Aliases over HTTP: a 301 to this resolver's own URL of the final name, and when there is none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+HERE = "http://doi.example.org"
+TARGET = "http://example.org/target"
+
+
+def value(index: int, type_: str, text: str, ttl: int = 86400) -> dict[str, Any]:
+    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": ttl}
+
+
+def alias(target: str, ttl: int = 86400) -> list[dict[str, Any]]:
+    return [value(1, "HS_ALIAS", target, ttl)]
+
+
+@pytest.fixture(scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        put = proxy.upstream.put
+        put("10.1000/target", [value(1, "URL", TARGET), value(2, "DESC", "the target")])
+        put("10.5555/alias", alias("10.1000/target", 300))
+        put("10.5555/to-alias", alias("10.5555/alias", 4000))
+        put("10.5555/both", [value(1, "URL", "http://example.org/own"), value(2, "HS_ALIAS", "10.1000/target")])
+        put("10.5555/missing", alias("10.5555/no-such-name"))
+        put("10.5555/self", alias("10.5555/SELF"))
+        put("10.5555/loop-a", alias("10.5555/loop-b"))
+        put("10.5555/loop-b", alias("10.5555/loop-a"))
+        put("10.5555/odd", alias("10.5555/a b#c?d%25/../ä"))
+        put("10.5555/a b#c?d%25/../ä", url=TARGET)
+        put("10/abcde", alias("10.1000/target"))
+        # 21 ends: step-0 is a chain of 21 aliases, step-1 one of 20.
+        for number in range(21):
+            put(f"10.5555/step-{number}", alias(f"10.5555/step-{number + 1}"))
+        put("10.5555/step-21", url=TARGET)
+        yield proxy
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("/10.5555/alias", "/10.1000/target"),
+        ("/10.5555/to-alias", "/10.1000/target"),
+        ("/doi:10.5555/ALIAS", "/10.1000/target"),
+        ("/10.5555/both", "/10.1000/target"),
+        ("/10.5555/both?type=HS_ALIAS", "/10.1000/target?type=HS_ALIAS"),
+        ("/10.5555/step-1", "/10.5555/step-21"),
+        ("/10.5555/odd", "/10.5555/a%20b%23c%3Fd%2525/..%2F%C3%A4"),
+        # The query is kept as it came.
+        ("/10.5555/alias?urlappend=%3Fz", "/10.1000/target?urlappend=%3Fz"),
+        ("/10.5555/alias?locatt=id:1;b=%0d&&c", "/10.1000/target?locatt=id:1;b=%0d&&c"),
+        ("/10.5555/alias?nols=y", "/10.1000/target?nols=y"),
+        ("/10.5555/alias?index=1", "/10.1000/target?index=1"),
+        ("/10.5555/alias?auth", "/10.1000/target?auth"),
+        ("/10.5555/alias?redirectionHeaders", "/10.1000/target?redirectionHeaders"),
+        # shortDOI, with and without its "10/".
+        ("/10/abcde", "/10.1000/target"),
+        ("/10/ABCDE?nosfx=y", "/10.1000/target?nosfx=y"),
+        ("/abcde", "/10.1000/target"),
+        ("/AbcDe?urlappend=x", "/10.1000/target?urlappend=x"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_an_alias_is_moved_to_the_name_it_stands_for(proxy: Proxy, method: str, path: str, location: str) -> None:
+    got = await proxy.ask(method, path)
+    assert (got.status, got["location"], got.body) == (301, HERE + location, b"")
+    assert got["content-type"] is None
+
+
+async def test_it_is_moved_for_who_wants_metadata_as_well(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555/alias", accept="application/x-bibtex")
+    assert (got.status, got["location"]) == (301, f"{HERE}/10.1000/target")
+
+
+async def test_the_host_of_the_request_is_the_host_of_the_location(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555/alias", host="dx.example.edu:8080")
+    assert got["location"] == "http://dx.example.edu:8080/10.1000/target"
+
+
+@pytest.mark.parametrize(
+    ("path", "seconds"),
+    [("/10.5555/alias", 300), ("/10.5555/to-alias", 300), ("/10.5555/both", 86400), ("/10/abcde", 86400)],
+)
+async def test_it_ends_with_the_first_of_the_chain(path: str, seconds: int) -> None:
+    async with running() as proxy:
+        proxy.upstream.put("10.1000/target", url=TARGET)
+        proxy.upstream.put("10.5555/alias", alias("10.1000/target", 300))
+        proxy.upstream.put("10.5555/to-alias", alias("10.5555/alias", 4000))
+        proxy.upstream.put("10.5555/both", alias("10.1000/target"))
+        proxy.upstream.put("10/abcde", alias("10.1000/target"))
+        got = await proxy.get(path)
+        assert got.expires == proxy.clock() + seconds
+        assert got.max_age == min(seconds, 300)
+
+
+async def test_a_short_lived_target_ends_the_alias_too(proxy: Proxy) -> None:
+    name, target = proxy.name(), proxy.name()
+    proxy.upstream.put(name, alias(target, 4000))
+    proxy.upstream.put(target, url=TARGET, ttl=60)
+    got = await proxy.get(f"/{name}")
+    assert (got.expires, got.max_age) == (proxy.clock() + 60, 60)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "location"),
+    [
+        # The alias is hidden by what was asked.
+        ("/10.5555/both?type=URL", 302, "http://example.org/own"),
+        ("/10.5555/both?index=1", 302, "http://example.org/own"),
+        ("/10.5555/both?ignore_aliases", 302, "http://example.org/own"),
+        ("/10.5555/both?ignore_aliases=false", 302, "http://example.org/own"),
+        ("/10.5555/alias?type=URL", 200, None),
+        ("/10.5555/alias?ignore_aliases", 200, None),
+    ],
+)
+async def test_a_hidden_alias_is_not_followed(proxy: Proxy, path: str, status: int, location: str | None) -> None:
+    got = await proxy.get(path)
+    assert (got.status, got["location"]) == (status, location)
+
+
+@pytest.mark.parametrize("body", ["hdl=10.5555/alias", "hdl=10.5555/to-alias", "hdl=abcde", "hdl=+doi:10.5555%2FALIAS"])
+async def test_a_posted_alias_leads_to_the_target_itself(proxy: Proxy, body: str) -> None:
+    got = await proxy.post("/", body)
+    assert (got.status, got["location"]) == (302, TARGET)
+
+
+async def test_a_posted_alias_ends_with_the_first_of_the_chain(proxy: Proxy) -> None:
+    name = proxy.name()
+    proxy.upstream.put(name, alias("10.1000/target", 120))
+    assert (await proxy.post("/", f"hdl={name}")).expires == proxy.clock() + 120
+
+
+@pytest.mark.parametrize("query", ["noredirect", "action=showvalues"])
+async def test_the_values_shown_are_the_target_s(proxy: Proxy, query: str) -> None:
+    got = await proxy.get(f"/10.5555/alias?{query}")
+    assert got.status == 200 and "the target" in got.text and "HS_ALIAS" not in got.text
+
+
+async def test_the_alias_itself_is_shown_on_demand(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555/alias?noredirect&ignore_aliases")
+    assert got.status == 200 and "HS_ALIAS" in got.text and "the target" not in got.text
+
+
+async def test_the_locations_shown_are_the_target_s(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555/alias?action=showurls")
+    assert got.status == 200 and f'href="{TARGET}"' in got.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/handles/10.5555/alias", "/10.5555/alias?action=api", "/api/handles/10.5555/loop-a"]
+)
+async def test_the_api_shows_an_alias_as_data(proxy: Proxy, path: str) -> None:
+    got = await proxy.get(path)
+    assert (got.status, [one["type"] for one in got.json["values"]]) == (200, ["HS_ALIAS"])
+
+
+async def test_the_api_asks_for_nothing_but_the_alias(proxy: Proxy) -> None:
+    name, target = proxy.name(), proxy.name()
+    proxy.upstream.put(name, alias(target))
+    await proxy.get(f"/api/handles/{name}")
+    await proxy.get(f"/{name}?action=api")
+    assert (proxy.upstream.asked(name), proxy.upstream.asked(target)) == (1, 0)
+
+
+@pytest.mark.parametrize("path", ["/10.5555/self", "/10.5555/loop-a", "/10.5555/loop-b", "/10.5555/step-0"])
+@pytest.mark.parametrize("query", ["", "?noredirect", "?action=showurls"])
+async def test_a_loop_or_too_long_a_chain_is_404_and_says_so(proxy: Proxy, path: str, query: str) -> None:
+    got = await proxy.get(path + query)
+    assert got.status == 404 and got["location"] is None
+    assert "alias" in got.text.lower()
+
+
+async def test_the_page_of_too_long_a_chain_shows_the_name_reached(proxy: Proxy) -> None:
+    assert "10.5555/step-20" in (await proxy.get("/10.5555/step-0")).text
+
+
+async def test_a_missing_target_is_not_found_by_its_own_name(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555/missing")
+    assert got.status == 404 and "10.5555/no-such-name" in got.text and got["location"] is None
+
+
+async def test_a_silent_target_is_not_said_to_be_missing(proxy: Proxy) -> None:
+    name, target = proxy.name(), proxy.name()
+    proxy.upstream.put(name, alias(target))
+    proxy.upstream.fault(target, "status", status=503)
+    assert (await proxy.get(f"/{name}")).status in (502, 503, 504)
+
+
+@pytest.mark.parametrize("path", ["/zzzzz", "/abc", "/ABCDEFGHIJKL"])
+async def test_a_bare_word_that_is_no_short_doi_is_no_doi(proxy: Proxy, path: str) -> None:
+    assert (await proxy.get(path)).status == 400
+    assert proxy.upstream.asked(f"10{path}") == 1
+
+
+async def test_a_short_doi_without_an_alias_shows_its_values(proxy: Proxy) -> None:
+    proxy.upstream.put("10/plain1", [value(1, "DESC", "no alias")])
+    assert (await proxy.get("/10/plain1")).status == 200
+    assert (await proxy.get("/10/none1")).status == 404

@@ -1,0 +1,282 @@
+"""Content negotiation end to end: prefix record, service handle, metadata; and how few questions that takes."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.web.proxy import Got, Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+BIBTEX = "application/x-bibtex"
+CSL = "application/vnd.citationstyles.csl+json"
+FIREFOX = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+PAGE = "http://publisher.example/article"
+#: What asks the prefix chain: its two records, once.
+CHAIN = ("10.5555", "10.SERV/AGENCY")
+
+
+def value(index: int, type_: str, text: str, ttl: int = 86400) -> dict[str, Any]:
+    return {"index": index, "type": type_, "data": {"format": "string", "value": text}, "ttl": ttl}
+
+
+def agency(proxy: Proxy, prefix: str = "10.5555", *, ttl: int = 86400, status: str = "", more: str = "") -> None:
+    """A prefix whose agency offers metadata."""
+    namespace = f"<HS_NAMESPACE><locs>10.SERV/AGENCY</locs>{status}</HS_NAMESPACE>"
+    proxy.upstream.put(prefix, [value(20, "HS_NAMESPACE", namespace, ttl)])
+    locations = (
+        '<locations http_sc="302"><location weight="0" http_role="conneg" href_template="https://data.example/{hdl}"/>'
+        f"{more}</locations>"
+    )
+    services = [value(3, "10320/ra_name", "Agency", ttl), value(4, "10320/loc", locations, ttl)]
+    proxy.upstream.put("10.SERV/AGENCY", services)
+
+
+def put(proxy: Proxy, *, ttl: int = 86400) -> str:
+    """A name that leads to a page."""
+    name = proxy.name()
+    proxy.upstream.put(name, url=PAGE, ttl=ttl)
+    return name
+
+
+def data(name: str) -> str:
+    return "https://data.example/" + name.replace("/", "%2F")
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        agency(proxy)
+        yield proxy
+
+
+class TestWhereItLeads:
+    @pytest.mark.parametrize("accept", [BIBTEX, CSL, "text/x-bibliography; style=apa; locale=de-DE", "text/turtle", ""])
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    async def test_metadata_are_at_the_agency(self, proxy: Proxy, method: str, accept: str) -> None:
+        name = put(proxy)
+        got = await proxy.ask(method, f"/{name}", accept=accept)
+        assert (got.status, got["location"], got["vary"]) == (302, data(name), "Accept")
+
+    @pytest.mark.parametrize("accept", [FIREFOX, "text/html", "*/*", f"{BIBTEX}, */*", "application/pdf", None])
+    async def test_a_page_is_at_the_publisher(self, proxy: Proxy, accept: str | None) -> None:
+        name = put(proxy)
+        got = await proxy.get(f"/{name}", **({} if accept is None else {"accept": accept}))
+        assert (got.status, got["location"], got["vary"]) == (302, PAGE, "Accept")
+
+    async def test_one_name_leads_each_client_where_it_asks_to_go(self, proxy: Proxy) -> None:
+        name = put(proxy)
+        for accept, location in [(FIREFOX, PAGE), (BIBTEX, data(name)), (FIREFOX, PAGE), (BIBTEX, data(name))] * 3:
+            assert (await proxy.get(f"/{name}", accept=accept))["location"] == location
+
+    async def test_two_accept_headers_are_one_list(self, proxy: Proxy) -> None:
+        name = put(proxy)
+        assert (await proxy.get(f"/{name}", accept=f"{BIBTEX};q=0.9", Accept="text/html;q=0.5"))["location"] in (
+            data(name),
+            PAGE,
+        )
+
+    @pytest.mark.parametrize(
+        ("path", "expected"),
+        [
+            ("/10.5555/a%20b%23c%3Fd", "10.5555%2Fa%20b%23c%3Fd"),
+            ("/doi:10.5555/A%20B%23C%3FD", "10.5555%2FA%20B%23C%3FD"),
+            ("/urn:doi:10.5555:a%20b%23c%3Fd", "10.5555%2Fa%20b%23c%3Fd"),
+        ],
+    )
+    async def test_the_name_is_encoded_as_one_component_spelled_as_asked(
+        self, proxy: Proxy, path: str, expected: str
+    ) -> None:
+        proxy.upstream.put("10.5555/a b#c?d", url=PAGE)
+        assert (await proxy.get(path, accept=BIBTEX))["location"] == f"https://data.example/{expected}"
+
+    @pytest.mark.parametrize(("sc", "status"), [("303", 303), ("301", 301), ("200", 302), ("", 302)])
+    async def test_the_agency_names_the_status(self, proxy: Proxy, sc: str, status: int) -> None:
+        xml = (
+            f'<locations http_sc="{sc}"><location weight="0" http_role="conneg" href="http://d.example/"/></locations>'
+        )
+        proxy.upstream.put("10.SERV/AGENCY", [value(4, "10320/loc", xml)])
+        assert (await proxy.get(f"/{put(proxy)}", accept=BIBTEX)).status == status
+
+    async def test_a_location_of_the_type_asked_for_goes_first(self, proxy: Proxy) -> None:
+        agency(proxy, more='<location weight="0" media-type="application/rdf+xml" href="http://rdf.example/"/>')
+        name = put(proxy)
+        accept = "application/rdf+xml, application/json;q=0.5"
+        assert (await proxy.get(f"/{name}", accept=accept))["location"] == "http://rdf.example/"
+        assert (await proxy.get(f"/{name}", accept="application/json"))["location"] == data(name)
+
+    async def test_a_record_s_own_metadata_go_before_the_agency_s(self, proxy: Proxy) -> None:
+        name = proxy.name()
+        xml = (
+            '<locations><location http_role="conneg" weight="1" href="http://own.example/" http_sc="303"/>'
+            f'<location href="{PAGE}" weight="1" http_role="browser"/></locations>'
+        )
+        proxy.upstream.put(name, [value(1, "10320/loc", xml)])
+        no_nslocs = proxy.name()
+        proxy.upstream.put(
+            no_nslocs, [value(1, "10320/loc", xml.replace("<locations", "<locations no_nslocs='true'", 1))]
+        )
+        assert (await proxy.get(f"/{name}", accept=BIBTEX))["location"] == "http://own.example/"
+        assert (await proxy.get(f"/{name}", accept=FIREFOX))["location"] == PAGE
+        got = await proxy.get(f"/{no_nslocs}", accept=BIBTEX)
+        assert (got.status, got["location"]) == (303, "http://own.example/")
+
+    async def test_an_unknown_name_is_not_found_for_programs_as_well(self, proxy: Proxy) -> None:
+        got = await proxy.get("/10.5555/no-such-name", accept=CSL)
+        assert (got.status, got["content-type"]) == (404, "text/html;charset=utf-8")
+
+    async def test_a_prefix_without_an_agency_leads_to_the_page(self, proxy: Proxy) -> None:
+        proxy.upstream.put("10.7777/a", url=PAGE)
+        assert (await proxy.get("/10.7777/a", accept=BIBTEX))["location"] == PAGE
+
+    async def test_a_record_without_a_target_shows_its_values(self, proxy: Proxy) -> None:
+        name = proxy.name()
+        proxy.upstream.put(name, [value(1, "DESC", "words")])
+        assert (await proxy.get(f"/{name}", accept=BIBTEX)).status == 200
+        assert (await proxy.get("/10.5555", accept=BIBTEX)).status == 200
+
+    async def test_urlappend_goes_to_the_agency_too(self, proxy: Proxy) -> None:
+        name = put(proxy)
+        got = await proxy.get(f"/{name}?urlappend=%3Fmailto%3Da@b.example", accept=BIBTEX)
+        assert got["location"] == data(name) + "?mailto=a@b.example"
+
+    @pytest.mark.parametrize("href", ["javascript:alert(1)", "data:text/html,x", "//x/", ""])
+    async def test_an_agency_sends_nobody_to_a_script(self, proxy: Proxy, href: str) -> None:
+        xml = f'<locations><location weight="0" http_role="conneg" href="{href}"/></locations>'
+        proxy.upstream.put("10.SERV/AGENCY", [value(4, "10320/loc", xml)])
+        got = await proxy.get(f"/{put(proxy)}", accept=BIBTEX)
+        assert (got.status, got["location"]) == (200, None)
+
+
+class TestQuestions:
+    async def asked(self, proxy: Proxy, path: str, **headers: str) -> list[int]:
+        before = [proxy.upstream.asked(name) for name in CHAIN]
+        await proxy.get(path, **headers)
+        return [proxy.upstream.asked(name) - count for name, count in zip(CHAIN, before, strict=True)]
+
+    @pytest.mark.parametrize("accept", [FIREFOX, "*/*", "application/pdf"])
+    async def test_a_page_asks_nothing_of_the_prefix(self, proxy: Proxy, accept: str) -> None:
+        assert await self.asked(proxy, f"/{put(proxy)}", accept=accept) == [0, 0]
+
+    @pytest.mark.parametrize(
+        "query", ["noredirect", "action=showvalues", "action=api", "type=URL", "urlappend=x", "nols=y"]
+    )
+    async def test_nor_do_other_questions(self, proxy: Proxy, query: str) -> None:
+        assert await self.asked(proxy, f"/{put(proxy)}?{query}", accept=FIREFOX) == [0, 0]
+
+    async def test_nor_does_the_api(self, proxy: Proxy) -> None:
+        assert await self.asked(proxy, f"/api/handles/{put(proxy)}", accept="application/json") == [0, 0]
+
+    @pytest.mark.parametrize(
+        ("query", "accept"), [("", BIBTEX), ("?locatt=id:1", FIREFOX), ("?action=showurls", FIREFOX)]
+    )
+    async def test_what_depends_on_the_prefix_asks_once_for_all_its_names(
+        self, proxy: Proxy, query: str, accept: str
+    ) -> None:
+        assert await self.asked(proxy, f"/{put(proxy)}{query}", accept=accept) == [1, 1]
+        for _ in range(5):
+            assert await self.asked(proxy, f"/{put(proxy)}{query}", accept=accept) == [0, 0]
+
+    async def test_prefixes_of_one_agency_share_its_record(self, proxy: Proxy) -> None:
+        agency(proxy, "10.6666")
+        proxy.upstream.put("10.6666/a", url=PAGE)
+        assert await self.asked(proxy, f"/{put(proxy)}", accept=BIBTEX) == [1, 1]
+        assert await self.asked(proxy, "/10.6666/a", accept=BIBTEX) == [0, 0]
+
+    async def test_the_prefix_is_asked_again_when_its_ttl_ends(self, proxy: Proxy) -> None:
+        agency(proxy, ttl=600)
+        name = put(proxy)
+        assert await self.asked(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
+        proxy.clock.advance(601)
+        assert await self.asked(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
+
+
+class TestTime:
+    async def test_a_redirect_ends_with_the_first_record_it_stands_on(self, proxy: Proxy) -> None:
+        agency(proxy, ttl=120)
+        name = put(proxy)
+        got = await proxy.get(f"/{name}", accept=BIBTEX)
+        assert (got.expires, got.max_age) == (proxy.clock() + 120, 120)
+        # As the prefix's part counts down, so does the redirect.
+        proxy.clock.advance(100)
+        assert (await proxy.get(f"/{name}", accept=BIBTEX)).max_age == 20
+        assert (await proxy.get(f"/{name}", accept=FIREFOX)).expires == proxy.clock() - 100 + 86400
+
+
+class TestSilence:
+    @pytest.mark.parametrize("silent", CHAIN)
+    @pytest.mark.parametrize("fault", ["reset", "status", "garbage"])
+    async def test_who_wants_metadata_is_told_that_nobody_knows(self, proxy: Proxy, silent: str, fault: str) -> None:
+        proxy.upstream.fault(silent, fault, **({"status": 503} if fault == "status" else {}))
+        name = put(proxy)
+        got = await proxy.get(f"/{name}", accept=BIBTEX)
+        assert got.status in (502, 503, 504) and got["location"] is None and got["cache-control"] == "no-store"
+        # Readers are not concerned.
+        assert (await proxy.get(f"/{name}", accept=FIREFOX))["location"] == PAGE
+
+    @pytest.mark.parametrize("path", ["?action=showurls", "?locatt=id:nowhere"])
+    async def test_so_is_who_asks_for_a_location_that_may_be_the_prefix_s(self, proxy: Proxy, path: str) -> None:
+        proxy.upstream.fault("10.5555", "reset")
+        assert (await proxy.get(f"/{put(proxy)}{path}")).status in (502, 503, 504)
+
+    async def test_a_stale_chain_is_better_than_none(self, proxy: Proxy) -> None:
+        agency(proxy, ttl=60)
+        name = put(proxy, ttl=60)
+        await proxy.get(f"/{name}", accept=BIBTEX)
+        proxy.clock.advance(3600)
+        proxy.upstream.fault("", "reset")
+        got = await proxy.get(f"/{name}", accept=BIBTEX)
+        assert (got.status, got["location"]) == (302, data(name))
+        assert got.max_age == 0
+
+
+class TestInactivePrefix:
+    STATUS = (
+        "<status>inactive</status><statusmsg>Closed &lt;b&gt; in 2020</statusmsg><contact>help@agency.example</contact>"
+    )
+
+    @pytest.mark.parametrize(
+        ("query", "accept"), [("", BIBTEX), ("?action=showurls", FIREFOX), ("?locatt=a:b", FIREFOX)]
+    )
+    async def test_its_names_are_404_with_what_the_registry_says(self, proxy: Proxy, query: str, accept: str) -> None:
+        agency(proxy, status=self.STATUS)
+        got = await proxy.get(f"/{put(proxy)}{query}", accept=accept)
+        assert got.status == 404 and got["location"] is None
+        assert "Closed &lt;b&gt; in 2020" in got.text and "help@agency.example" in got.text
+
+    async def test_the_api_answers_as_ever(self, proxy: Proxy) -> None:
+        agency(proxy, status=self.STATUS)
+        assert (await proxy.get(f"/api/handles/{put(proxy)}")).json["responseCode"] == 1
+
+
+async def showurls(proxy: Proxy, name: str) -> Got:
+    return await proxy.get(f"/{name}?action=showurls")
+
+
+async def test_showurls_lists_the_agency_s_locations_last(proxy: Proxy) -> None:
+    name = put(proxy)
+    got = await showurls(proxy, name)
+    assert [(one.get("mode"), one.get("http_role"), one.get("href")) for one in ET.fromstring(got.body)] == [
+        ("legacy", None, PAGE),
+        (None, "conneg", data(name)),
+    ]
+
+
+class TestContact:
+    async def test_a_not_found_page_names_the_agency_s_contact(self, proxy: Proxy) -> None:
+        agency(proxy, status="<contact>support@agency.example</contact>")
+        got = await proxy.get("/10.5555/no-such-name", accept=FIREFOX)
+        assert got.status == 404 and "support@agency.example" in got.text
+
+    async def test_a_hostile_contact_is_escaped(self, proxy: Proxy) -> None:
+        agency(proxy, status="<contact>javascript:alert(1) &lt;img src=x onerror=y&gt;\"'</contact>")
+        got = await proxy.get("/10.5555/no-such-name", accept=FIREFOX)
+        assert got.status == 404 and "<img" not in got.text and 'href="javascript' not in got.text.lower()
+
+    async def test_a_silent_prefix_does_not_hide_that_the_name_is_missing(self, proxy: Proxy) -> None:
+        proxy.upstream.fault("10.5555", "reset")
+        assert (await proxy.get("/10.5555/no-such-name", accept=FIREFOX)).status == 404

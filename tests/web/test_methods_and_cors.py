@@ -1,0 +1,150 @@
+"""Methods (RFC 9110, section 9) and what a browser lets other pages see (WHATWG Fetch, CORS protocol)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+METHODS = {"GET", "HEAD", "POST", "OPTIONS"}
+PATHS = ["/10.1000/182", "/api/handles/10.1000/182", "/", "/foo", "/api/foo", "/openapi.json", "/healthz", "/docs"]
+
+
+@pytest.fixture(scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+        proxy.upstream.fault("10.5555/broken", "html")
+        yield proxy
+
+
+#: One request for each kind of answer there is.
+ANSWERS = [
+    ("GET", "/", 200),
+    ("GET", "/10.1000/182", 302),
+    ("HEAD", "/10.1000/182", 302),
+    ("GET", "/10.1000/182?noredirect", 200),
+    ("GET", "/10.1000/182?type=NOPE", 200),
+    ("GET", "/10.5555/unknown", 404),
+    ("GET", "/10.5555/broken", 502),
+    ("GET", "/foo", 400),
+    ("GET", "/10.5555/%zz", 400),
+    ("GET", "/10.5555/" + "a" * 9000, 414),
+    ("GET", "/10.1000/182?" + "a" * 33_000, 414),
+    ("PUT", "/10.1000/182", 405),
+    ("OPTIONS", "/10.1000/182", 204),
+    ("GET", "/api/handles/10.1000/182", 200),
+    ("HEAD", "/api/handles/10.1000/182", 200),
+    ("GET", "/api/handles/10.1000/182?callback=f", 200),
+    ("GET", "/api/handles/10.5555/unknown", 404),
+    ("GET", "/api/handles/10.5555/broken", 502),
+    ("GET", "/api/handles/10.1000/182?index=x", 400),
+    ("GET", "/api/foo", 404),
+    ("DELETE", "/api/handles/10.1000/182", 405),
+    ("GET", "/healthz", 200),
+    ("GET", "/readyz", 200),
+    ("GET", "/openapi.json", 200),
+    ("GET", "/docs", 200),
+    ("GET", "/robots.txt", 200),
+    ("GET", "/static/style.css", 200),
+    ("GET", "/favicon.ico", 200),
+    ("POST", "/healthz", 405),
+]
+
+
+@pytest.mark.parametrize(("method", "target", "status"), ANSWERS, ids=lambda value: str(value)[:32])
+@pytest.mark.parametrize("origin", ["https://app.example", "null", None])
+async def test_any_page_may_read_any_answer(
+    proxy: Proxy, method: str, target: str, status: int, origin: str | None
+) -> None:
+    headers = {} if origin is None else {"origin": origin}
+    reply = await proxy.ask(method, target, **headers)
+    assert reply.status == status
+    assert reply.all("access-control-allow-origin") == ["*"]
+    assert reply["access-control-allow-credentials"] is None
+    exposed = {name.strip().lower() for name in (reply["access-control-expose-headers"] or "").split(",")}
+    assert {
+        "location",
+        "etag",
+        "age",
+        "cache-status",
+        "proxy-status",
+        "retry-after",
+        "link",
+        "content-length",
+    } <= exposed
+    assert reply["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_preflight_allows_what_is_answered(proxy: Proxy, path: str) -> None:
+    reply = await proxy.ask(
+        "OPTIONS",
+        path,
+        origin="https://app.example",
+        access_control_request_method="GET",
+        access_control_request_headers="x-requested-with, if-none-match",
+    )
+    assert (reply.status, reply.body) == (204, b"")
+    assert {"GET", "HEAD"} <= set((reply["access-control-allow-methods"] or "").split(", "))
+    assert reply["access-control-allow-headers"] == "x-requested-with, if-none-match"
+    assert int(reply["access-control-max-age"] or 0) > 0
+
+
+async def test_a_preflight_without_header_names_is_answered_too(proxy: Proxy) -> None:
+    reply = await proxy.ask("OPTIONS", "/10.1000/182", origin="null", access_control_request_method="PUT")
+    assert (reply.status, reply["access-control-allow-origin"]) == (204, "*")
+    assert "PUT" not in (reply["access-control-allow-methods"] or "")
+
+
+@pytest.mark.parametrize("path", ["/10.1000/182", "/api/handles/10.1000/182", "/", "*"])
+async def test_options_names_the_methods_and_asks_nobody(path: str) -> None:
+    async with running() as proxy:
+        reply = await proxy.ask("OPTIONS", path)
+        assert (reply.status, set((reply["allow"] or "").split(", "))) == (204, METHODS)
+        assert proxy.upstream.asked() == 0
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "CONNECT", "get", "X"])
+@pytest.mark.parametrize("path", ["/10.1000/182", "/", "/foo", "/10.5555/%zz"])
+async def test_a_page_takes_no_other_method(proxy: Proxy, method: str, path: str) -> None:
+    reply = await proxy.ask(method, path)
+    assert (reply.status, set((reply["allow"] or "").split(", "))) == (405, METHODS)
+    assert reply["content-type"] == "text/html;charset=utf-8"
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE"])
+@pytest.mark.parametrize("path", ["/api/handles/10.1000/182", "/API/handles/10.1000/182", "/api/handles", "/api/foo"])
+async def test_the_api_takes_no_other_method(proxy: Proxy, method: str, path: str) -> None:
+    reply = await proxy.ask(method, path)
+    assert (reply.status, set((reply["allow"] or "").split(", "))) == (405, METHODS)
+    assert reply.json["responseCode"] == 4
+
+
+async def test_nobody_is_asked_for_a_method_that_is_refused() -> None:
+    async with running() as proxy:
+        for path in ("/10.1000/182", "/api/handles/10.1000/182"):
+            assert (await proxy.ask("DELETE", path)).status == 405
+        assert proxy.upstream.asked() == 0
+
+
+@pytest.mark.parametrize("credentials", [{"cookie": "a=b"}, {"authorization": "Basic eDp5"}, {"referer": "http://x/"}])
+async def test_nothing_of_the_client_reaches_the_upstream(proxy: Proxy, credentials: dict[str, str]) -> None:
+    name = proxy.name()
+    proxy.upstream.put(name, url="http://example.org/")
+    reply = await proxy.get(
+        "/" + name, user_agent="spy/1.0", accept_language="xx", x_forwarded_for="1.2.3.4", **credentials
+    )
+    assert reply.status == 302
+    sent = proxy.upstream.last_headers
+    assert set(sent) <= {"host", "accept", "accept-encoding", "connection", "user-agent"}
+    assert sent["user-agent"].startswith("doi-proxy/")
+
+
+@pytest.mark.parametrize("target", ["/10.1000/182", "/", "/10.5555/unknown", "/api/handles/10.1000/182", "/foo"])
+async def test_nobody_gets_a_cookie(proxy: Proxy, target: str) -> None:
+    assert (await proxy.get(target))["set-cookie"] is None

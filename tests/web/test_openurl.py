@@ -1,0 +1,102 @@
+"""`/openurl`, by which library software sends names, and the parameters with which a link server sends people back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+TARGET = "http://example.org/target"
+HANDBOOK = "DOI Handbook, section 3.8 (appropriate copy)"
+OPENURL = "ANSI/NISO Z39.88-2004, section 9"
+
+
+@pytest.fixture(scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        proxy.upstream.put("10.1000/demo_DOI", url=TARGET)
+        proxy.upstream.put("10.1000/a<b>&c;d#e%25", url=TARGET)
+        alias = {"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": "10.1000/demo_DOI"}}
+        proxy.upstream.put("10.1000/alias", [alias])
+        yield proxy
+
+
+@pytest.mark.parametrize(
+    ("query", "source"),
+    [
+        ("id=doi:10.1000/demo_DOI&nols=y", HANDBOOK),
+        ("id=doi:10.1000/demo_DOI", HANDBOOK),
+        ("id=doi%3A10.1000%2Fdemo_DOI", HANDBOOK),
+        ("id=DOI:10.1000/DEMO_doi", HANDBOOK),
+        ("rft_id=info:doi/10.1000/demo_DOI", OPENURL),
+        (
+            "rft_id=info%3Adoi%2F10.1000%2Fdemo_DOI&url_ver=Z39.88-2004&rft_val_fmt=info:ofi/fmt:kev:mtx:journal",
+            OPENURL,
+        ),
+        ("url_ver=Z39.88-2004&rft_id=info:doi/10.1000/demo_DOI&rft.aulast=Wei%DF", OPENURL),
+        # Several identifiers: the first that is a DOI.
+        ("rft_id=info:pmid/123&rft_id=info:doi/10.1000/demo_DOI", OPENURL),
+        ("id=pmid:123&rft_id=info:doi/10.1000/demo_DOI", OPENURL),
+        ("id=https://doi.org/10.1000/demo_DOI", "what people paste"),
+        ("id=http://dx.doi.org/10.1000/demo_DOI", "what people paste"),
+        ("id=10.1000/demo_DOI", "what people paste"),
+        ("id=doi:%2010.1000/demo_DOI", "what people paste"),
+        # The name is in the query: escapes are decoded once.
+        ("id=doi:10.1000/a%3Cb%3E%26c%3Bd%23e%2525", HANDBOOK),
+    ],
+)
+async def test_an_openurl_leads_where_its_name_leads(proxy: Proxy, query: str, source: str) -> None:
+    for method in ("GET", "HEAD"):
+        got = await proxy.ask(method, f"/openurl?{query}")
+        assert (got.status, got["location"]) == (302, TARGET), source
+
+
+@pytest.mark.parametrize(
+    "query", ["", "id=", "id=pmid:123", "rft_id=info:pmid/1&rft.au=doi:10.1000/demo_DOI", "doi=10.1000/x", "id=10"]
+)
+async def test_an_openurl_without_a_doi_is_400_and_says_what_to_send(proxy: Proxy, query: str) -> None:
+    got = await proxy.get(f"/openurl?{query}")
+    assert got.status == 400 and "rft_id=info:doi/" in got.text
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("id=doi:10.1000/none", 404),
+        ("id=doi:10.1000/", 400),
+        ("id=doi:10.1000/a%00b", 400),
+        # An escape that is no UTF-8 is U+FFFD in a query, which no registered name holds.
+        ("id=doi:10.1000/%FF", 404),
+        # No name at all: the form.
+        ("id=doi:%0d%0a", 200),
+    ],
+)
+async def test_a_name_that_is_missing_or_none_is_told_as_ever(proxy: Proxy, query: str, status: int) -> None:
+    got = await proxy.get(f"/openurl?{query}")
+    assert (got.status, got["location"]) == (status, None)
+
+
+async def test_markup_in_an_openurl_is_escaped(proxy: Proxy) -> None:
+    got = await proxy.get("/openurl?id=doi:10.1000/%3Cscript%3Ealert(1)%3C/script%3E")
+    assert got.status == 404 and "<script" not in got.text
+
+
+@pytest.mark.parametrize("parameter", ["nols=y", "nosfx=y", "nols", "nols=n", "nosfx=y&nols=y", "NOLS=y"])
+async def test_who_comes_back_from_a_link_server_is_sent_on(proxy: Proxy, parameter: str) -> None:
+    got = await proxy.get(f"/10.1000/demo_DOI?{parameter}")
+    assert (got.status, got["location"]) == (302, TARGET)
+
+
+async def test_an_alias_keeps_the_wish_to_be_sent_on(proxy: Proxy) -> None:
+    got = await proxy.get("/10.1000/alias?nols=y")
+    assert (got.status, got["location"]) == (301, "http://doi.example.org/10.1000/demo_DOI?nols=y")
+
+
+async def test_other_parameters_work_as_ever(proxy: Proxy) -> None:
+    got = await proxy.get("/openurl?id=doi:10.1000/demo_DOI&urlappend=%3Fa")
+    assert got["location"] == f"{TARGET}?a"
+    assert (await proxy.get("/openurl?id=doi:10.1000/demo_DOI&noredirect")).status == 200

@@ -1,0 +1,483 @@
+"""What is answered when the upstream fails: the stale record if there is one, else "could not verify", never a guess.
+
+The table: every fault of the fake upstream, by what the cache holds, by who asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+
+from app.errors import CouldNotVerify
+from tests.upstream.faults import FAULTS
+from tests.web.proxy import Got, Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+TARGET: Final = "http://example.org/target"
+REFUSED: Final = "upstream-refused"
+BAD: Final = "upstream-bad-answer"
+UNREACHABLE: Final = "upstream-unreachable"
+TIMEOUT: Final = "upstream-timeout"
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A fault, and what becomes of a question that meets it."""
+
+    kind: str
+    status: int
+    token: str
+    #: A connection that is dropped is tried once more; redirects on the upstream's own origin are followed.
+    questions: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "-".join([self.kind, *map(str, self.options.values())]).replace("/", "")
+
+
+TABLE: Final = [
+    Failing("reset", 502, UNREACHABLE, 2),
+    Failing("close", 502, UNREACHABLE, 2),
+    Failing("truncate", 502, UNREACHABLE, 2),
+    Failing("not_http", 502, UNREACHABLE, 2),
+    Failing("status", 502, REFUSED, 1, {"status": 403}),
+    Failing("status", 502, REFUSED, 1, {"status": 500}),
+    Failing("status", 502, REFUSED, 1, {"status": 502}),
+    Failing("status", 502, REFUSED, 1, {"status": 503}),
+    Failing("status", 502, REFUSED, 1, {"status": 504}),
+    Failing("code_2", 502, REFUSED),
+    Failing("redirect", 502, REFUSED, 4),
+    Failing("redirect", 502, REFUSED, 1, {"location": "http://127.0.0.1:9/api/handles/x"}),
+    # An HTTP status that says "not found" without the handle API's own words says nothing about the name.
+    Failing("status", 502, BAD, 1, {"status": 404}),
+    Failing("status", 502, BAD, 1, {"status": 410}),
+    Failing("status", 502, BAD, 1, {"status": 200}),
+    Failing("garbage", 502, BAD),
+    Failing("html", 502, BAD),
+    Failing("empty", 502, BAD),
+    Failing("cookie", 502, BAD),
+    Failing("unknown_coding", 502, BAD),
+    Failing("bad_gzip", 502, BAD),
+    Failing("huge", 502, BAD),
+    Failing("bomb", 502, BAD),
+    Failing("wrong_name", 502, BAD),
+    Failing("values_no_list", 502, BAD),
+    Failing("deep", 502, BAD),
+]
+SLOW: Final = [Failing("hang", 504, TIMEOUT), Failing("drip", 504, TIMEOUT)]
+#: Faults after which the right answer, or a valid one, comes.
+ANSWERED: Final = {"delay", "unavailable_but_known"}
+
+FACES: Final = ("page", "HEAD", "REST", "values page", "JSONP")
+ERROR_TYPES: Final = {
+    REFUSED: "http_protocol_error",
+    BAD: "http_protocol_error",
+    UNREACHABLE: "destination_unavailable",
+    TIMEOUT: "http_response_timeout",
+    "breaker-open": "destination_unavailable",
+    "budget-spent": "connection_limit_reached",
+}
+
+
+@pytest.fixture(scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    # Patience outlasts the faults, so that it is the failure that is answered.
+    async with running(upstream_max_answer_bytes=65_536, upstream_patience=20, upstream_timeout=20) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+async def slow() -> AsyncIterator[Proxy]:
+    async with running(upstream_timeout=0.02, upstream_patience=20) as proxy:
+        yield proxy
+
+
+async def ask(proxy: Proxy, face: str, name: str) -> Got:
+    target = {"REST": f"/api/handles/{name}", "JSONP": f"/api/handles/{name}?callback=f"}.get(face, f"/{name}")
+    if face == "values page":
+        return await proxy.get(target + "?noredirect")
+    return await proxy.ask("HEAD" if face == "HEAD" else "GET", target)
+
+
+async def known(proxy: Proxy, ttl: int = 60) -> str:
+    """A name that is registered and cached."""
+    name = proxy.name()
+    proxy.upstream.put(name, url=TARGET, ttl=ttl)
+    assert await asked_until_answered(proxy, name) == 302
+    return name
+
+
+async def missing(proxy: Proxy) -> str:
+    """A name that is not registered, which is cached."""
+    name = proxy.name()
+    assert await asked_until_answered(proxy, name) == 404
+    proxy.upstream.put(name, url=TARGET)
+    return name
+
+
+async def asked_until_answered(proxy: Proxy, name: str) -> int:
+    """The status. A healthy upstream on a busy machine may miss a deadline as short as that of `slow`."""
+    for _ in range(50):
+        status = (await proxy.get("/" + name)).status
+        if status < 500:
+            break
+    return status
+
+
+def says_could_not_verify(reply: Got, face: str, name: str, failing: Failing) -> None:
+    assert (reply.status, reply["cache-control"], reply["location"]) == (failing.status, "no-store", None)
+    said = reply["proxy-status"] or ""
+    assert said.startswith(f"doi-proxy; error={ERROR_TYPES[failing.token]}; details=")
+    assert failing.token in said
+    if face == "REST":
+        assert list(reply.json) == ["responseCode", "message", "handle"]
+        assert (reply.json["responseCode"], reply.json["handle"]) == (2, name)
+    elif face == "JSONP":
+        assert reply.text.startswith('f({"responseCode":2,')
+    elif face != "HEAD":
+        assert "Could Not Be Verified" in reply.text and "Not Found" not in reply.text
+
+
+def is_found(reply: Got, face: str) -> None:
+    if face in ("page", "HEAD"):
+        assert (reply.status, reply["location"]) == (302, TARGET)
+    else:
+        assert reply.status == 200 and TARGET in reply.text
+
+
+def is_missing(reply: Got, face: str, name: str) -> None:
+    assert reply.status == 404
+    if face == "REST":
+        assert reply.json == {"responseCode": 100, "handle": name}
+
+
+def test_every_fault_of_the_fake_upstream_is_in_the_table() -> None:
+    assert {failing.kind for failing in TABLE + SLOW} | ANSWERED == set(FAULTS)
+
+
+everything = pytest.mark.parametrize("failing", TABLE + SLOW, ids=str)
+everyone = pytest.mark.parametrize("face", FACES)
+
+
+@everything
+@everyone
+async def test_cold_it_could_not_be_verified(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
+    proxy = slow if failing in SLOW else proxy
+    name = proxy.name()
+    proxy.upstream.put(name, url=TARGET)
+    proxy.upstream.fault(name, failing.kind, **failing.options)
+    says_could_not_verify(await ask(proxy, face, name), face, name, failing)
+    assert proxy.upstream.asked(name) == failing.questions
+
+
+@everything
+@everyone
+async def test_fresh_nobody_is_asked(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
+    proxy = slow if failing in SLOW else proxy
+    name = await known(proxy)
+    before = proxy.upstream.asked(name)
+    proxy.upstream.fault(name, failing.kind, **failing.options)
+    reply = await ask(proxy, face, name)
+    is_found(reply, face)
+    assert (reply["cache-status"], proxy.upstream.asked(name)) == ("doi-proxy; hit; ttl=60", before)
+
+
+@everything
+@everyone
+async def test_stale_the_record_is_answered_and_says_so(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
+    proxy = slow if failing in SLOW else proxy
+    name = await known(proxy, ttl=60)
+    before = proxy.upstream.asked(name)
+    proxy.clock.advance(97)
+    proxy.upstream.fault(name, failing.kind, **failing.options)
+    reply = await ask(proxy, face, name)
+    is_found(reply, face)
+    assert reply["cache-status"] == f"doi-proxy; hit; ttl=-37; detail={failing.token}"
+    # A REST answer's max-age counts from its Age.
+    assert (reply.max_age or 0) - int(reply["age"] or 0) <= 30
+    assert proxy.upstream.asked(name) == before + failing.questions
+    if face == "values page":
+        assert "may be out of date" in reply.text
+
+
+@everything
+@everyone
+async def test_known_to_be_missing_nobody_is_asked(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
+    proxy = slow if failing in SLOW else proxy
+    name = await missing(proxy)
+    before = proxy.upstream.asked(name)
+    proxy.upstream.fault(name, failing.kind, **failing.options)
+    reply = await ask(proxy, face, name)
+    is_missing(reply, face, name)
+    assert (reply["cache-status"], proxy.upstream.asked(name)) == ("doi-proxy; hit; ttl=60", before)
+
+
+@everything
+@everyone
+async def test_no_longer_known_to_be_missing_it_could_not_be_verified(
+    proxy: Proxy, slow: Proxy, failing: Failing, face: str
+) -> None:
+    proxy = slow if failing in SLOW else proxy
+    name = await missing(proxy)
+    before = proxy.upstream.asked(name)
+    proxy.clock.advance(61)
+    proxy.upstream.fault(name, failing.kind, **failing.options)
+    says_could_not_verify(await ask(proxy, face, name), face, name, failing)
+    assert proxy.upstream.asked(name) == before + failing.questions
+
+
+@everyone
+async def test_not_found_is_what_the_body_says_whatever_the_http_status(proxy: Proxy, face: str) -> None:
+    name = proxy.name()
+    proxy.upstream.fault(name, "unavailable_but_known")
+    is_missing(await ask(proxy, face, name), face, name)
+
+
+@everyone
+async def test_past_the_grace_it_could_not_be_verified(face: str) -> None:
+    async with running(cache_grace=1000) as proxy:
+        name = await known(proxy, ttl=60)
+        proxy.upstream.fault(name, "close")
+        proxy.clock.advance(1059)
+        is_found(await ask(proxy, face, name), face)
+        proxy.clock.advance(1)
+        says_could_not_verify(await ask(proxy, face, name), face, name, TABLE[1])
+
+
+async def test_the_stale_json_is_the_fresh_json(proxy: Proxy) -> None:
+    name = await known(proxy)
+    fresh = await ask(proxy, "REST", name)
+    proxy.clock.advance(100)
+    proxy.upstream.fault(name, "garbage")
+    stale = await ask(proxy, "REST", name)
+    assert (stale.body, stale["etag"]) == (fresh.body, fresh["etag"])
+
+
+async def test_a_stale_page_without_the_values_asked_for_says_that_it_is_stale(proxy: Proxy) -> None:
+    name = await known(proxy)
+    proxy.clock.advance(100)
+    proxy.upstream.fault(name, "garbage")
+    reply = await proxy.get(f"/{name}?type=NOPE")
+    assert reply.status == 200
+    assert "may be out of date" in reply.text
+
+
+async def test_a_failed_name_is_asked_again_only_after_the_recheck_interval() -> None:
+    async with running(upstream_recheck=30) as proxy:
+        name = await known(proxy, ttl=60)
+        proxy.clock.advance(100)
+        proxy.upstream.fault(name, "html")
+        for seconds, asked in ((0, 2), (10, 2), (19, 2), (1, 3), (29, 3), (1, 4)):
+            proxy.clock.advance(seconds)
+            reply = await proxy.get("/" + name)
+            assert (reply.status, proxy.upstream.asked(name)) == (302, asked)
+            assert (reply["cache-status"] or "").endswith(f"detail={BAD}")
+
+
+async def test_a_name_that_nobody_knows_is_asked_each_time(proxy: Proxy) -> None:
+    name = proxy.name()
+    proxy.upstream.fault(name, "html")
+    assert [(await proxy.get("/" + name)).status for _ in range(3)] == [502] * 3
+    proxy.upstream.heal(name)
+    proxy.upstream.put(name, url=TARGET)
+    assert (await proxy.get("/" + name)).status == 302
+
+
+async def test_when_the_upstream_is_back_the_stale_record_is_renewed() -> None:
+    async with running(upstream_recheck=30) as proxy:
+        name = await known(proxy, ttl=60)
+        proxy.clock.advance(100)
+        proxy.upstream.fault(name, "html", count=1)
+        assert "detail=" in str((await proxy.get("/" + name))["cache-status"])
+        proxy.clock.advance(30)
+        proxy.upstream.put(name, url="http://example.org/new")
+        reply = await proxy.get("/" + name)
+        assert (reply["location"], reply.expires) == ("http://example.org/new", proxy.clock.now + 86400)
+
+
+async def test_a_slow_upstream_is_waited_for_no_longer_than_patience() -> None:
+    async with running(upstream_patience=0) as proxy:
+        name = await known(proxy, ttl=60)
+        proxy.clock.advance(97)
+        proxy.upstream.put(name, url="http://example.org/new")
+        proxy.upstream.hold(name)
+        reply = await proxy.get("/" + name)
+        assert (reply["location"], reply["cache-status"]) == (TARGET, f"doi-proxy; hit; ttl=-37; detail={TIMEOUT}")
+        await proxy.upstream.arrived(name, 2)
+        proxy.upstream.release(name)
+        # The question went on: its answer is what is cached, and nobody asked again.
+        async with asyncio.timeout(10):
+            while (await proxy.get("/" + name))["location"] == TARGET:  # noqa: ASYNC110 - it is told nobody
+                await asyncio.sleep(0)
+        assert proxy.upstream.asked(name) == 2
+
+
+@everyone
+async def test_the_known_record_is_kept_until_not_found_is_said_authoritatively(proxy: Proxy, face: str) -> None:
+    name = await known(proxy, ttl=60)
+    proxy.clock.advance(100)
+    proxy.upstream.fault(name, "unavailable_but_known", count=1)
+    is_found(await ask(proxy, face, name), face)
+    assert proxy.upstream.asked(name) == 3
+    assert proxy.upstream.targets[-1].endswith("?auth=true")
+
+
+@everyone
+async def test_a_name_that_is_really_gone_is_not_found(proxy: Proxy, face: str) -> None:
+    name = await known(proxy, ttl=60)
+    proxy.clock.advance(100)
+    proxy.upstream.delete(name)
+    is_missing(await ask(proxy, face, name), face, name)
+    flags = [target.partition("?")[2] for target in proxy.upstream.targets if target.partition("?")[0].endswith(name)]
+    assert flags == ["", "", "auth=true"]
+
+
+@pytest.mark.parametrize("flag", ["auth", "cert", "auth&cert"])
+async def test_a_bypass_that_fails_says_so_and_harms_nobody(proxy: Proxy, flag: str) -> None:
+    name = await known(proxy, ttl=6000)
+    proxy.upstream.fault(name, "html", count=1)
+    reply = await proxy.get(f"/{name}?{flag}")
+    # Either the failure, or the record that is known with a word that it was not confirmed; never a plain hit.
+    assert reply.status == 502 or "detail=" in str(reply["cache-status"])
+    assert (await proxy.get("/" + name))["location"] == TARGET
+
+
+@everyone
+async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: str) -> None:
+    async with running(upstream_breaker_failures=2, upstream_breaker_cooldown=15) as proxy:
+        stale = await known(proxy, ttl=60)
+        fresh = await known(proxy, ttl=6000)
+        proxy.clock.advance(97)
+        for _ in range(2):
+            name = proxy.name()
+            proxy.upstream.fault(name, "html")
+            assert (await ask(proxy, "REST", name)).status == 502
+        name, before = proxy.name(), proxy.upstream.asked()
+        reply = await ask(proxy, face, name)
+        says_could_not_verify(reply, face, name, Failing("", 503, "breaker-open"))
+        assert 1 <= int(reply["retry-after"] or 0) <= 15
+        reply = await ask(proxy, face, stale)
+        is_found(reply, face)
+        assert reply["cache-status"] == "doi-proxy; hit; ttl=-37; detail=breaker-open"
+        is_found(await ask(proxy, face, fresh), face)
+        assert proxy.upstream.asked() == before
+
+
+@everyone
+async def test_a_spent_budget_is_503_with_retry_after_and_no_question(face: str) -> None:
+    async with running(upstream_rate=0.01, upstream_burst=1, upstream_queue_patience=1) as proxy:
+        stale = await known(proxy, ttl=60)
+        proxy.clock.advance(97)
+        name = proxy.name()
+        reply = await ask(proxy, face, name)
+        says_could_not_verify(reply, face, name, Failing("", 503, "budget-spent"))
+        assert 1 <= int(reply["retry-after"] or 0) <= 100
+        reply = await ask(proxy, face, stale)
+        is_found(reply, face)
+        assert reply["cache-status"] == "doi-proxy; hit; ttl=-37; detail=budget-spent"
+        assert proxy.upstream.asked() == 1
+
+
+@pytest.mark.parametrize("status", [403, 429, 503])
+async def test_an_upstream_that_names_a_pause_is_obeyed_and_its_pause_handed_on(status: int) -> None:
+    async with running() as proxy:
+        stale = await known(proxy, ttl=60)
+        proxy.clock.advance(97)
+        refused, other = proxy.name(), proxy.name()
+        proxy.upstream.fault(refused, "status", status=status, retry_after=70)
+        reply = await ask(proxy, "REST", refused)
+        assert (reply.status, reply["retry-after"]) == (502, "70")
+        reply = await ask(proxy, "REST", other)
+        says_could_not_verify(reply, "REST", other, Failing("", 503, "budget-spent"))
+        assert 60 <= int(reply["retry-after"] or 0) <= 70
+        is_found(await ask(proxy, "REST", stale), "REST")
+        assert proxy.upstream.asked(other) == 0
+
+
+@pytest.mark.parametrize(
+    "setting", [{"upstream_url": "http://127.0.0.1:9"}, {"upstream_url": "http://localhost:9"}], ids=["address", "name"]
+)
+@everyone
+async def test_without_any_upstream_it_could_not_be_verified(setting: dict[str, str], face: str) -> None:
+    async with running(**setting) as proxy:
+        name = proxy.name()
+        says_could_not_verify(await ask(proxy, face, name), face, name, Failing("", 502, UNREACHABLE))
+
+
+async def test_an_unknown_name_is_not_found_although_its_prefix_cannot_be_asked(proxy: Proxy) -> None:
+    name = "10.77777/" + proxy.name().partition("/")[2]
+    proxy.upstream.fault("10.77777", "html")
+    assert (await proxy.get("/" + name)).status == 404
+
+
+async def test_an_unknown_name_is_not_found_although_its_prefix_hangs(slow: Proxy) -> None:
+    name = "10.88888/" + slow.name().partition("/")[2]
+    slow.upstream.fault("10.88888", "hang")
+    assert await asked_until_answered(slow, name) == 404
+
+
+class TestCacheStatus:
+    """RFC 9211."""
+
+    async def test_a_miss_is_forwarded_and_stored(self, proxy: Proxy) -> None:
+        name = proxy.name()
+        proxy.upstream.put(name, url=TARGET, ttl=60)
+        assert (await proxy.get("/" + name))["cache-status"] == "doi-proxy; fwd=uri-miss; stored; ttl=60"
+
+    async def test_a_hit_tells_the_time_left(self, proxy: Proxy) -> None:
+        name = await known(proxy, ttl=60)
+        proxy.clock.advance(13)
+        assert (await proxy.get("/" + name))["cache-status"] == "doi-proxy; hit; ttl=47"
+
+    async def test_a_renewed_record_was_stale(self, proxy: Proxy) -> None:
+        # Section 2.2: "uri-miss" is that nothing was stored for the URI, "stale" that what was stored is too old.
+        name = await known(proxy, ttl=60)
+        proxy.clock.advance(61)
+        assert (await proxy.get("/" + name))["cache-status"] == "doi-proxy; fwd=stale; stored; ttl=60"
+
+    async def test_a_bypass_is_the_request_s_wish(self, proxy: Proxy) -> None:
+        name = await known(proxy, ttl=60)
+        assert (await proxy.get(f"/{name}?auth"))["cache-status"] == "doi-proxy; fwd=request; stored; ttl=60"
+
+    async def test_those_who_join_a_question_are_collapsed(self, proxy: Proxy) -> None:
+        name = proxy.name()
+        proxy.upstream.put(name, url=TARGET, ttl=60)
+        proxy.upstream.hold(name)
+        asking = [asyncio.create_task(proxy.get("/" + name)) for _ in range(5)]
+        await proxy.upstream.arrived(name)
+        proxy.upstream.release(name)
+        said = sorted(str(reply["cache-status"]) for reply in await asyncio.gather(*asking))
+        assert said == ["doi-proxy; fwd=uri-miss; collapsed; ttl=60"] * 4 + ["doi-proxy; fwd=uri-miss; stored; ttl=60"]
+        assert proxy.upstream.asked(name) == 1
+
+
+async def test_the_details_of_proxy_status_are_a_string(proxy: Proxy) -> None:
+    # RFC 9209, section 2.1.5; a String of RFC 9651, section 3.3.3, stands in quotation marks.
+    name = proxy.name()
+    proxy.upstream.fault(name, "html")
+    said = (await proxy.get("/" + name))["proxy-status"] or ""
+    assert re.fullmatch(r'doi-proxy; error=[a-z_]+; details="[a-z-]+"', said)
+
+
+def test_every_failure_names_an_error_type_of_the_registry() -> None:
+    # RFC 9209, section 2.3.
+    registered = {
+        "dns_timeout", "dns_error", "destination_not_found", "destination_unavailable", "destination_ip_prohibited",
+        "destination_ip_unroutable", "connection_refused", "connection_terminated", "connection_timeout",
+        "connection_read_timeout", "connection_write_timeout", "connection_limit_reached", "tls_protocol_error",
+        "tls_certificate_error", "tls_alert_received", "http_request_error", "http_request_denied",
+        "http_response_incomplete", "http_response_header_section_size", "http_response_header_size",
+        "http_response_body_size", "http_response_trailer_section_size", "http_response_trailer_size",
+        "http_response_transfer_coding", "http_response_content_coding", "http_response_timeout",
+        "http_upgrade_failed", "http_protocol_error", "proxy_internal_response", "proxy_internal_error",
+        "proxy_configuration_error", "proxy_loop_detected",
+    }  # fmt: skip
+    kinds: list[type[CouldNotVerify]] = [CouldNotVerify, *CouldNotVerify.__subclasses__()]
+    assert {kind.proxy_error for kind in kinds} <= registered
+    assert {kind.status for kind in kinds} <= {502, 503, 504}

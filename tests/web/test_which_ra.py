@@ -1,0 +1,128 @@
+"""Which RA over HTTP: one row a name, in order, always 200, and never "does not exist" where nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.web.which_ra import MAX_NAMES
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+
+def value(type_: str, text: str) -> dict[str, Any]:
+    return {"index": 1, "type": type_, "data": {"format": "string", "value": text}, "ttl": 86400}
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        put = proxy.upstream.put
+        put("10.5555", [value("HS_NAMESPACE", "<n><locs>10.SERV/ONE</locs></n>")])
+        put("10.SERV/ONE", [value("10320/ra_name", "Agency One")])
+        put("10.6666", [value("HS_SERV", "10.SERV/DATACITE")])
+        put("10.SERV/DATACITE", [value("DESC", "no name here")])
+        put("10.7777", [value("EMAIL", "x@example.org")])
+        put("10.8888", [value("EMAIL", "x@example.org")])
+        proxy.upstream.agency("10.8888", "mEDRA")
+        for name in ("10.5555/a", "10.6666/b", "10.7777/c", "10.8888/d", "10.5555/x,y", "10.5555/sici(1)3:4%2F<5>"):
+            put(name, url="http://example.org/")
+        yield proxy
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("10.5555/a", [{"DOI": "10.5555/a", "RA": "Agency One"}]),
+        ("10.5555%2Fa", [{"DOI": "10.5555/a", "RA": "Agency One"}]),
+        ("10.5555/A", [{"DOI": "10.5555/A", "RA": "Agency One"}]),
+        ("10.5555", [{"DOI": "10.5555", "RA": "Agency One"}]),
+        ("10.6666/b", [{"DOI": "10.6666/b", "RA": "DataCite"}]),
+        ("10.7777/c", [{"DOI": "10.7777/c", "status": "Unknown"}]),
+        # The upstream's own service, for what the records do not tell.
+        ("10.8888/d", [{"DOI": "10.8888/d", "RA": "mEDRA"}]),
+        ("10.5555/none", [{"DOI": "10.5555/none", "status": "DOI does not exist"}]),
+        ("10.99999", [{"DOI": "10.99999", "status": "DOI does not exist"}]),
+        ("notADoi", [{"DOI": "notADoi", "status": "Invalid DOI"}]),
+        ("20.500.12345/1", [{"DOI": "20.500.12345/1", "status": "Invalid DOI"}]),
+        ("10/abcde", [{"DOI": "10/abcde", "status": "Invalid DOI"}]),
+        ("", [{"DOI": "", "status": "Invalid DOI"}]),
+        ("10.5555/%FF", [{"DOI": "10.5555/%FF", "status": "Invalid DOI"}]),
+        ("10.5555/%zz", [{"DOI": "10.5555/%zz", "status": "Invalid DOI"}]),
+        ("10.5555/a%00b", [{"DOI": "10.5555/a\x00b", "status": "Invalid DOI"}]),
+        # A comma inside a name is written %2C.
+        ("10.5555/x%2Cy", [{"DOI": "10.5555/x,y", "RA": "Agency One"}]),
+        ("10.5555/sici(1)3:4%252F%3C5%3E", [{"DOI": "10.5555/sici(1)3:4%2F<5>", "RA": "Agency One"}]),
+        # A label is echoed as it was typed.
+        ("doi:10.5555/a", [{"DOI": "doi:10.5555/a", "RA": "Agency One"}]),
+        (
+            "10.6666/b,notADoi,10.5555/none,10.5555/a,10.6666/b",
+            [
+                {"DOI": "10.6666/b", "RA": "DataCite"},
+                {"DOI": "notADoi", "status": "Invalid DOI"},
+                {"DOI": "10.5555/none", "status": "DOI does not exist"},
+                {"DOI": "10.5555/a", "RA": "Agency One"},
+                {"DOI": "10.6666/b", "RA": "DataCite"},
+            ],
+        ),
+        (",10.5555/a", [{"DOI": "", "status": "Invalid DOI"}, {"DOI": "10.5555/a", "RA": "Agency One"}]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/doiRA/", "/ra/", "/RA/", "/DOIra/"])
+async def test_a_row_tells_the_agency_or_why_none_is_told(
+    proxy: Proxy, path: str, names: str, expected: list[dict[str, str]]
+) -> None:
+    got = await proxy.get(path + names)
+    assert (got.status, got["content-type"]) == (200, "application/json;charset=utf-8")
+    assert got.json == expected
+
+
+async def test_the_text_is_indented_as_that_of_doi_org(proxy: Proxy) -> None:
+    got = await proxy.get("/doiRA/10.5555/a")
+    assert got.text == '[\n  {\n    "DOI": "10.5555/a",\n    "RA": "Agency One"\n  }\n]'
+
+
+async def test_head_has_no_body(proxy: Proxy) -> None:
+    got = await proxy.head("/doiRA/10.5555/a")
+    assert (got.status, got["content-type"], got.body) == (200, "application/json;charset=utf-8", b"")
+
+
+@pytest.mark.parametrize("silent", ["10.5555/a", "10.5555", "10.SERV/ONE"])
+async def test_silence_is_not_a_missing_name(proxy: Proxy, silent: str) -> None:
+    proxy.upstream.fault(silent, "status", status=503)
+    got = await proxy.get("/doiRA/10.5555/a,10.6666/b")
+    assert got.json == [
+        {"DOI": "10.5555/a", "status": "Could not verify"},
+        {"DOI": "10.6666/b", "RA": "DataCite"},
+    ]
+    assert got["cache-control"] == "no-store"
+
+
+async def test_a_whole_answer_may_be_kept_a_while(proxy: Proxy) -> None:
+    assert (await proxy.get("/doiRA/10.5555/a,notADoi")).max_age == 300
+    assert (await proxy.get("/doiRA/10.5555/a,10.7777/c"))["cache-control"] == "no-store"
+
+
+async def test_most_names_at_once(proxy: Proxy) -> None:
+    names = ",".join(["10.5555/a"] * MAX_NAMES)
+    assert len((await proxy.get(f"/doiRA/{names}")).json) == MAX_NAMES
+    got = await proxy.get(f"/doiRA/{names},10.5555/a")
+    assert got.status == 400 and str(MAX_NAMES) in got.json["message"]
+    assert proxy.upstream.asked("10.5555/a") == 1
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=y>", '"}],"RA":"x', "10.5555/\u202e", "\\", "ä"])
+async def test_a_name_is_a_json_string(proxy: Proxy, name: str) -> None:
+    quoted = "".join(f"%{byte:02X}" for byte in name.encode())
+    (row,) = (await proxy.get(f"/doiRA/{quoted}")).json
+    assert row["DOI"] == name and set(row) == {"DOI", "status"}
+
+
+@pytest.mark.parametrize("agency", ["", " ", "A\r\nB", "<b>", "x" * 100_000])
+async def test_any_agency_name_is_a_json_string(proxy: Proxy, agency: str) -> None:
+    proxy.upstream.put("10.SERV/ONE", [value("10320/ra_name", agency)])
+    (row,) = (await proxy.get("/doiRA/10.5555/a")).json
+    assert row == ({"DOI": "10.5555/a", "RA": agency} if agency.strip() else {"DOI": "10.5555/a", "status": "Unknown"})
