@@ -104,6 +104,8 @@ def assemble(
     through: Callable[[Source], Source] | None = None,
 ) -> Parts:
     """The parts without a face; `through` puts a source before the upstream. Raises ConfigurationError."""
+    if settings.seed is not None and not settings.seed.is_file():
+        raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
     cache = open_cache(settings, clock, observers.store)
     shared = _is_shared(settings)
     bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if shared else None

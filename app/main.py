@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import secrets
+import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -68,7 +69,8 @@ def create(
     exposition = Exposition(_folder_of_counts(settings))
     http_metrics = HttpMetrics(exposition.registry, time.perf_counter)
     state = StateMetrics(exposition.registry, __version__)
-    parts = assemble(settings, clock, _observers(exposition))
+    observers = _observers(exposition)
+    parts = assemble(settings, clock, observers)
     sub_path = urlsplit(settings.public_url or "").path.rstrip("/")
     pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
     link = Link(base=sub_path)
@@ -78,7 +80,7 @@ def create(
     may_express = settings.express_lane and access_log is None
     express = ExpressLane(parts.resolver, clock, http_metrics.count) if may_express else None
     api = HandleApi(resolver=parts.resolver, clock=clock, max_age=settings.web_max_age, express=express)
-    prefixes = PrefixChain(parts.resolver)
+    prefixes = PrefixChain(parts.resolver, observers.resolver)
     redirects = Redirects(
         resolver=parts.resolver,
         prefixes=prefixes,
@@ -172,6 +174,8 @@ async def _lifespan(parts: Parts, told: StateMetrics | None) -> AsyncIterator[No
     tasks = [asyncio.create_task(parts.cache.watch())]
     if told is not None:
         tasks.append(asyncio.create_task(_keep_telling(parts, told)))
+    if parts.settings.workers > 1:
+        tasks.append(asyncio.create_task(_end_with_supervisor()))
     try:
         yield
     finally:
@@ -181,6 +185,15 @@ async def _lifespan(parts: Parts, told: StateMetrics | None) -> AsyncIterator[No
         await parts.resolver.close()
         await parts.upstream.source.aclose()
         await parts.cache.close()
+
+
+async def _end_with_supervisor() -> None:
+    """End this worker when its supervisor is gone: nobody else would, and it holds the port."""
+    supervisor = os.getppid()
+    while os.getppid() == supervisor:  # noqa: ASYNC110 - no event tells of another process's death
+        await asyncio.sleep(TELL_INTERVAL)
+    log.error("the supervising process is gone; this worker ends")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _load_seed(path: Path, cache: TieredStore, grace: float) -> None:

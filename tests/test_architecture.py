@@ -16,7 +16,8 @@ import pytest
 
 # --- The rules ---------------------------------------------------------------------------------------------------
 
-#: What each part may import of the others. `main` is main.py, assembly.py, __main__.py and cli/: it alone puts parts together.
+#: What each part may import of the others. `main` is main.py, assembly.py, __main__.py and cli/: they alone put
+#: parts together.
 IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "errors": frozenset(),
     "doi": frozenset({"errors"}),
@@ -41,7 +42,6 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "jinja2": frozenset({"web", "main"}),
     "prometheus_client": frozenset({"web", "main"}),
     "uvicorn": frozenset({"main"}),
-    "pydantic_settings": frozenset({"settings"}),
 }
 
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.

@@ -64,6 +64,11 @@ def compose() -> dict[str, Any]:
     return document
 
 
+def proxies() -> list[dict[str, Any]]:
+    """The services of the compose file that are this program."""
+    return [service for service in compose()["services"].values() if "build" in service]
+
+
 def copy_into(place: Path, rest: str) -> None:
     """What `COPY a b c/` does with sources of the build context; bytecode stays behind, as .dockerignore says."""
     *sources, _ = rest.split()
@@ -137,7 +142,7 @@ def test_the_image_runs_as_another_user_than_root_and_writes_only_to_its_volume(
 def test_the_image_checks_its_health_with_its_own_program() -> None:
     last = stages()[-1]
     assert all_of(last, "HEALTHCHECK")[0].endswith('CMD ["doi-proxy", "healthcheck"]')
-    assert compose()["services"]["proxy"]["healthcheck"]["test"] == ["CMD", "doi-proxy", "healthcheck"]
+    assert [one["healthcheck"]["test"] for one in proxies()] == [["CMD", "doi-proxy", "healthcheck"]] * 2
 
 
 def test_the_compose_file_is_valid_by_the_schema() -> None:
@@ -153,6 +158,51 @@ def test_every_volume_of_the_compose_file_is_declared() -> None:
     assert named == set(document["volumes"])
 
 
+def test_every_file_that_the_compose_file_mounts_is_in_the_repository() -> None:
+    mounts = [mount for service in compose()["services"].values() for mount in service.get("volumes", [])]
+    files = [mount.partition(":")[0] for mount in mounts if mount.startswith(".")]
+    assert files
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+@pytest.mark.parametrize("name", compose()["services"])
+def test_a_service_of_the_compose_file_is_confined_and_watched(name: str) -> None:
+    service = compose()["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["healthcheck"]["test"]
+    assert service["mem_limit"]
+    assert service["pids_limit"]
+    # The program's own image says by itself that it is no root.
+    assert "build" in service or service["user"].split(":")[0] not in ("", "0", "root")
+    assert re.fullmatch(r"[a-z/-]+:v?\d+(\.\d+)+(-alpine)?", service["image"]), "an image is named by a version"
+
+
+def test_the_compose_file_starts_each_service_after_those_it_needs() -> None:
+    services = compose()["services"]
+    needed = {name: set(service.get("depends_on", {})) for name, service in services.items()}
+    assert needed["nginx"] == {"proxy-1", "proxy-2"}
+    assert needed["proxy-1"] == needed["proxy-2"] == {"valkey"}
+    conditions = [one["condition"] for service in services.values() for one in service.get("depends_on", {}).values()]
+    assert set(conditions) == {"service_healthy"}
+
+
+def test_only_nginx_and_a_local_prometheus_are_reached_from_outside() -> None:
+    ports = {name: service["ports"] for name, service in compose()["services"].items() if "ports" in service}
+    assert ports == {"nginx": ["8000:8080"], "prometheus": ["127.0.0.1:9090:9090"]}
+    assert compose()["networks"]["store"] == {"internal": True}
+    assert compose()["services"]["valkey"]["networks"] == ["store"]
+
+
+def test_nginx_and_prometheus_of_the_compose_file_know_both_proxies() -> None:
+    addresses = {f"{name}:8000" for name, service in compose()["services"].items() if "build" in service}
+    nginx = (ROOT / "config/compose/nginx.conf").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\s*server ([^ ;]+:\d+)", nginx, re.MULTILINE)) == addresses
+    scraped = yaml.safe_load((ROOT / "config/compose/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    assert {target for job in scraped for one in job["static_configs"] for target in one["targets"]} == addresses
+
+
 def test_the_container_files_name_only_settings_that_exist() -> None:
     known = {ENV_PREFIX + name.upper() for name in Settings.model_fields}
     set_by_compose = {name for service in compose()["services"].values() for name in service.get("environment", {})}
@@ -162,7 +212,7 @@ def test_the_container_files_name_only_settings_that_exist() -> None:
 
 def test_the_version_is_the_same_wherever_it_stands() -> None:
     assert all_of(stages()[-1], "ARG")[0] == f"VERSION={__version__}"
-    assert compose()["services"]["proxy"]["image"] == f"doi-proxy:{__version__}"
+    assert [one["image"] for one in proxies()] == [f"doi-proxy:{__version__}"] * 2
 
 
 @pytest.mark.parametrize("lock", ["uv", "build", "runtime", "dev"])

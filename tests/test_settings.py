@@ -85,7 +85,7 @@ def test_the_environment_goes_before_the_file(toml: Path) -> None:
 
 
 def test_flags_go_before_the_environment_and_absent_flags_do_not(toml: Path) -> None:
-    environment = {"DOI_PROXY_PORT": "8002", "DOI_PROXY_WORKERS": "2"}
+    environment = {"DOI_PROXY_PORT": "8002", "DOI_PROXY_WORKERS": "2", "DOI_PROXY_STORE_URL": "sqlite:///x"}
     settings = load({"port": "8003", "workers": None}, environment, toml)
     assert (settings.port, settings.workers) == (8003, 2)
 

@@ -86,8 +86,10 @@ async def asking(settings: Settings, observers: Observers = UNOBSERVED) -> Async
 @asynccontextmanager
 async def sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
     """A resolver that knows what the store knows, while the body runs. Raises as `opened`."""
+    # Nothing is asked, so that there is no failure to remember.
+    quiet = {"mode": "sealed", "upstream_recheck": 0.0}
     with _named(settings):
-        parts = assemble(for_command(settings).model_copy(update={"mode": "sealed"}), time.time, observers)
+        parts = assemble(for_command(settings).model_copy(update=quiet), time.time, observers)
     async with _closing(parts):
         yield parts
 

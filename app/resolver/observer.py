@@ -16,6 +16,9 @@ class Observer(Protocol):
     def failed(self, kind: str) -> None:
         """A name could not be answered; `kind` is the error class."""
 
+    def locations_malformed(self, values: int) -> None:
+        """So many 10320/loc values of a record could not be read and were left out."""
+
     def refreshed_ahead(self) -> None:
         """A popular record is being renewed before its TTL ends."""
 
@@ -30,6 +33,9 @@ class NoObserver:
         """Nothing."""
 
     def failed(self, kind: str) -> None:
+        """Nothing."""
+
+    def locations_malformed(self, values: int) -> None:
         """Nothing."""
 
     def refreshed_ahead(self) -> None:

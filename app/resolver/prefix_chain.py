@@ -17,6 +17,7 @@ from app.handle.location import Locations, handles, merged
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record
 from app.resolver.asked import Action, Asked, Negotiation
+from app.resolver.observer import NoObserver, Observer
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import ORDINARY, Demand, Resolver
 from app.resolver.target import Places, is_settled, links_values, needs_prefix, read_own_places
@@ -46,8 +47,9 @@ class PrefixRecord:
 class PrefixChain:
     """Finds the locations that hold for a name."""
 
-    def __init__(self, resolver: Resolver) -> None:
+    def __init__(self, resolver: Resolver, observer: Observer | None = None) -> None:
         self._resolver = resolver
+        self._observer = observer or NoObserver()
 
     async def prefix_record(self, prefix: str, demand: Demand = ORDINARY) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
@@ -62,6 +64,8 @@ class PrefixChain:
         would send a program that wants metadata to a page for people.
         """
         places = read_own_places(record)
+        if places.malformed:
+            self._observer.locations_malformed(len(places.malformed))
         if asked.action is Action.SHOW_VALUES:
             return places
         try:

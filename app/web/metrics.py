@@ -106,6 +106,11 @@ class AnswerMetrics:
         refreshes = Counter(
             "doi_proxy_refreshes_ahead", "Records renewed in the background before their TTL ended.", registry=registry
         )
+        malformed = Counter(
+            "doi_proxy_locations_malformed",
+            "10320/loc values that could not be read and were left out of an answer.",
+            registry=registry,
+        )
         confirmations = Counter(
             "doi_proxy_not_found_confirmations",
             "Times that the upstream was asked again because it said that a known name is gone.",
@@ -116,6 +121,7 @@ class AnswerMetrics:
         self._negative = answers.labels(NEGATIVE).inc
         self._failed = {cls.__name__: failures.labels(failure_token(cls())).inc for cls in _failure_classes()}
         self.refreshed_ahead = refreshes.inc
+        self.locations_malformed = malformed.inc
         self._confirmed = confirmations.labels("confirmed").inc
         self._refuted = confirmations.labels("refuted").inc
 

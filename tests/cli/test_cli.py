@@ -202,9 +202,10 @@ WRONG: Final = [
     Wrong("contact that is not ASCII", "serve --port 0 --upstream-contact mailto:ü@example.org", "contact"),
     Wrong(
         "workers with such a database",
-        "serve --port 0 --workers 2 --country-database {tmp}/missing.mmdb",
+        "serve --port 0 --workers 2 --store-url sqlite:///{tmp}/shared.sqlite3 --country-database {tmp}/missing.mmdb",
         "missing.mmdb",
     ),
+    Wrong("workers without a shared store", "serve --port 0 --workers 2 --store-url memory:", "share"),
 ]
 
 

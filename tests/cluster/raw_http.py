@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ async def ask(
     headers: dict[str, str] | None = None,
     body: bytes = b"",
     host: str = "",
+    tls: ssl.SSLContext | None = None,
     deadline: float = DEADLINE,
 ) -> Answered:
     """Ask 127.0.0.1 on a connection of its own. Raises OSError, EOFError or TimeoutError where nothing answers."""
@@ -48,7 +50,7 @@ async def ask(
         fields["Content-Length"] = str(len(body))
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     async with asyncio.timeout(deadline):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=_MOST_BYTES)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=_MOST_BYTES, ssl=tls)
         try:
             writer.write(method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head.encode() + b"\r\n" + body)
             return await _read(reader, method)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 REGISTERED: Final = {f"10.1234/known{number}": f"https://www.example.org/{number}" for number in range(60)}
 #: Every third record is asked for again and again: its TTL is a second.
-TTLS: Final = {name: 1 for name in list(REGISTERED)[::3]}
+TTLS: Final = dict.fromkeys(list(REGISTERED)[::3], 1)
 UNKNOWN: Final = [f"10.1234/unknown{number}" for number in range(20)]
 #: Answers of each phase; about ten for each name.
 ANSWERS: Final = 600

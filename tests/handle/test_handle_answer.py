@@ -21,7 +21,8 @@ def answer(**members: object) -> bytes:
 
 
 def test_a_record_keeps_its_values_exactly_but_for_white_space() -> None:
-    body = b'{ "responseCode": 1, "handle": "10.1000/182",\n "values": [ {"index":1, "type":"X", "data":"a b\\u00e9", "ttl": 1.0e2, "new": [1E3 ] } ] }'
+    body = b'{ "responseCode": 1, "handle": "10.1000/182",\n'
+    body += b' "values": [ {"index":1, "type":"X", "data":"a b\\u00e9", "ttl": 1.0e2, "new": [1E3 ] } ] }'
     assert read_answer(body, NAME) == Answer(
         ResponseCode.SUCCESS, b'[{"index":1,"type":"X","data":"a b\\u00e9","ttl":1.0e2,"new":[1E3]}]'
     )

@@ -1,0 +1,183 @@
+"""Real front proxies with the shipped configurations: only ports, certificates and folders are put in their place."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import ssl
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.cache.valkey_server import free_port
+from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
+from tests.cluster.raw_http import Answered, ask
+
+CONFIG: Final = ROOT / "config"
+APACHE_MODULES: Final = Path("/usr/lib/apache2/modules")
+#: Of Debian's apache2: what `a2enmod` of config/apache/doi-proxy.conf enables, with what these need.
+_LOADED: Final = (
+    "mpm_event authz_core authz_host setenvif headers alias socache_shmcb ssl slotmem_shm proxy proxy_http proxy_balancer"
+    " lbmethod_byrequests"
+)
+
+
+def program(name: str) -> str:
+    """The path of a program. Skips the test that wants it where it is missing, on CI fails it."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if found is None:
+        say = pytest.fail if os.environ.get("CI") else pytest.skip
+        say(f"there is no {name}: install Debian's package {name}")
+    return found
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of localhost for a day, and its key."""
+    made, key = folder / "cert.pem", folder / "key.pem"
+    words = "req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost"
+    names = "-addext subjectAltName=IP:127.0.0.1"
+    command = [program("openssl"), *words.split(), *names.split(), "-keyout", str(key), "-out", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made, key
+
+
+def placed(shipped: Path, changes: Mapping[str, str]) -> str:
+    """A shipped configuration with each text put in place of another, all of which it must have."""
+    text = shipped.read_text("utf-8")
+    for old, new in changes.items():
+        assert old in text, f"{shipped.name} has no {old!r}"
+        text = text.replace(old, new)
+    return text
+
+
+class FrontProxy:
+    """A front proxy that runs, on a port for http and one for https."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port, self.tls_port = free_port(), free_port()
+        self.certificate, self.key = certificate(folder)
+        self._tls = ssl.create_default_context(cafile=str(self.certificate))
+        self.process: Process
+
+    def run(self, *command: str) -> None:
+        """Start it; what it says goes into a file of its folder."""
+        self.process = Process(list(command), self.folder / "front.log")
+
+    async def ready(self) -> None:
+        """Wait until it answers, whatever."""
+        await until(self._answers, START_DEADLINE, f"the front proxy answers: {self.process.log}")
+
+    async def _answers(self) -> bool:
+        assert self.process.runs, self.process.log
+        try:
+            return (await ask(self.port, "/", deadline=5.0)).status > 0
+        except (OSError, EOFError, TimeoutError):
+            return False
+
+    async def ask(self, target: str | bytes, **more: Any) -> Answered:
+        """Ask over http; see raw_http.ask."""
+        return await ask(self.port, target, **more)
+
+    async def ask_https(self, target: str | bytes, **more: Any) -> Answered:
+        """Ask over https."""
+        return await ask(self.tls_port, target, tls=self._tls, **more)
+
+
+class Nginx(FrontProxy):
+    """nginx with one of config/nginx as its only host."""
+
+    def __init__(
+        self, folder: Path, ports: Sequence[int], host: str = "doi-proxy.conf", *, cached: bool = False
+    ) -> None:
+        super().__init__(folder)
+        self._site(host, ports, cached)
+        (folder / "nginx.conf").write_text(self._frame(cached))
+        self.run(program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;")
+
+    def _site(self, host: str, ports: Sequence[int], cached: bool) -> None:
+        first, second = ports
+        name = "doi.example.org" if host == "doi-proxy.conf" else "www.example.org"
+        changes = {
+            "listen 80;": f"listen 127.0.0.1:{self.port};",
+            "listen [::]:80;": "",
+            "listen 443 ssl;": f"listen 127.0.0.1:{self.tls_port} ssl;",
+            "listen [::]:443 ssl;": "",
+            f"/etc/ssl/{name}/fullchain.pem": str(self.certificate),
+            f"/etc/ssl/{name}/key.pem": str(self.key),
+            "127.0.0.1:8001": f"127.0.0.1:{first}",
+            "127.0.0.1:8002": f"127.0.0.1:{second}",
+            "/var/log/nginx": str(self.folder),
+        }
+        if cached:
+            changes["snippets/doi-proxy-pass.conf"] = "snippets/doi-proxy-pass-cached.conf"
+        (self.folder / "snippets").mkdir()
+        for snippet in CONFIG.glob("nginx/doi-proxy-pass*.conf"):
+            shutil.copy(snippet, self.folder / "snippets")
+        (self.folder / "site.conf").write_text(placed(CONFIG / "nginx" / host, changes), "utf-8")
+        kept = {"/var/cache/nginx": str(self.folder)}
+        (self.folder / "cache.conf").write_text(placed(CONFIG / "nginx/doi-proxy-cache.conf", kept), "utf-8")
+
+    def _frame(self, cached: bool) -> str:
+        temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        paths = "".join(f"{one}_temp_path {self.folder}/{one};\n" for one in temporary)
+        # Only a master that is root may name a user, and it must, or its workers are nobody.
+        user = "" if os.geteuid() else f"user {pwd.getpwuid(0).pw_name};\n"
+        cache = f"include {self.folder}/cache.conf;\n" if cached else ""
+        events = "events { worker_connections 512; }\n"
+        head = f"{user}pid {self.folder}/nginx.pid;\nerror_log {self.folder}/error.log;\n{events}"
+        return f"{head}http {{\naccess_log off;\n{paths}{cache}include {self.folder}/site.conf;\n}}\n"
+
+
+class Apache(FrontProxy):
+    """Apache httpd with config/apache/doi-proxy.conf as its only host, or with the sub-path in it."""
+
+    def __init__(self, folder: Path, ports: Sequence[int], *, sub_path: bool = False) -> None:
+        super().__init__(folder)
+        shipped = CONFIG / "apache/doi-proxy-sub-path.conf" if sub_path else CONFIG / "apache/doi-proxy-pass.conf"
+        (folder / "conf-available").mkdir()
+        shutil.copy(shipped, folder / "conf-available/doi-proxy-pass.conf")
+        first, second = ports
+        changes = {
+            "*:80": f"127.0.0.1:{self.port}",
+            "*:443": f"127.0.0.1:{self.tls_port}",
+            "/etc/ssl/doi.example.org/fullchain.pem": str(self.certificate),
+            "/etc/ssl/doi.example.org/key.pem": str(self.key),
+            "127.0.0.1:8001": f"127.0.0.1:{first}",
+            "127.0.0.1:8002": f"127.0.0.1:{second}",
+        }
+        (folder / "site.conf").write_text(placed(CONFIG / "apache/doi-proxy.conf", changes), "utf-8")
+        (folder / "apache2.conf").write_text(self._frame(), "utf-8")
+        self.run(program("apache2"), "-X", "-f", str(folder / "apache2.conf"))
+
+    def _frame(self) -> str:
+        modules = "".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so\n" for name in _LOADED.split())
+        # httpd does not serve as root.
+        user = "" if os.geteuid() else "User nobody\nGroup nogroup\n"
+        return (
+            f"ServerRoot {self.folder}\nServerName localhost\nPidFile {self.folder}/pid\n"
+            f"DefaultRuntimeDir {self.folder}\nErrorLog {self.folder}/error.log\n{modules}{user}"
+            f"Listen 127.0.0.1:{self.port}\nListen 127.0.0.1:{self.tls_port}\nInclude {self.folder}/site.conf\n"
+        )
+
+
+class Caddy(FrontProxy):
+    """Caddy with config/caddy/Caddyfile; it has the test's certificate instead of one from the outside."""
+
+    def __init__(self, folder: Path, ports: Sequence[int]) -> None:
+        super().__init__(folder)
+        first, second = ports
+        changes = {
+            "http://doi.example.org, https://doi.example.org {\n": (
+                f"{{\n\tadmin off\n\tauto_https off\n\tstorage file_system {folder}\n}}\n"
+                f"http://:{self.port}, https://:{self.tls_port} {{\n"
+                f"\tbind 127.0.0.1\n\ttls {self.certificate} {self.key}\n"
+            ),
+            "127.0.0.1:8001 127.0.0.1:8002": f"127.0.0.1:{first} 127.0.0.1:{second}",
+        }
+        (folder / "Caddyfile").write_text(placed(CONFIG / "caddy/Caddyfile", changes), "utf-8")
+        self.run(program("caddy"), "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile")
