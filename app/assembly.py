@@ -108,7 +108,9 @@ def assemble(
         raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
     cache = open_cache(settings, clock, observers.store)
     shared = _is_shared(settings)
-    bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if shared else None
+    # Whoever opens the same store, a command beside a running proxy among them, is the same guest upstream.
+    kept = settings.store_url.partition(":")[0] != "memory"
+    bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if kept else None
     upstream = open_upstream(settings, bucket, observers.upstream)
     resolver = Resolver(
         cache=cache,

@@ -221,7 +221,7 @@ async def test_when_one_proxy_is_killed_the_other_answers_and_when_both_are_nobo
     assert {answer.status for answer in answers} == {302}
     assert [answer.location for answer in answers] == [RECORDS[TARGETS[target]] for target in targets]
     mortal.proxies[1].process.kill()
-    assert {(await mortal.front.ask(target)).status for target in TARGETS} <= {502, 503}
+    assert {(await mortal.front.ask(target)).status for target in targets[:2]} <= {502, 503}
 
 
 async def test_a_cache_in_nginx_makes_a_hundred_requests_one(cached: Site) -> None:

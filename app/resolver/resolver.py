@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -239,7 +240,8 @@ class Resolver:
         return failure if now - at < self._patience.recheck else None
 
     def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:
-        self._failures[key] = (self._clock(), failure)
+        # A copy has no traceback, whose frames would keep the failure before it alive, and that one the one before.
+        self._failures[key] = (self._clock(), copy(failure))
         self._failures.move_to_end(key)
         while len(self._failures) > _MOST_REMEMBERED:
             self._failures.popitem(last=False)

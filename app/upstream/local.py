@@ -14,6 +14,8 @@ class SealedSource:
 
     async def ask(self, question: Question) -> Answer:
         """Raises NotInBundle."""
+        if question.authoritative or question.certified:
+            raise NotInBundle("This resolver runs sealed: it asks no upstream, whatever the request wants.")
         raise NotInBundle
 
     async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -435,7 +437,7 @@ class TestStale:
             first = await bench.ask()
             bench.clock.advance(29.9)
             second = await bench.ask()
-            assert (second.origin, second.failure, bench.asked()) == (Origin.STALE, first.failure, 2)
+            assert (second.origin, str(second.failure), bench.asked()) == (Origin.STALE, str(first.failure), 2)
             bench.clock.advance(0.1)
             await bench.ask()
             assert bench.asked() == 3
@@ -674,3 +676,15 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
             await asyncio.gather(*tasks)
             await resolver.close()
             await source.aclose()
+
+
+async def test_failures_of_a_name_do_not_keep_one_another_alive(bench: Bench) -> None:
+    bench.upstream.fault(NAME.text, "html")
+    kept = []
+    for _ in range(20):
+        with pytest.raises(InvalidAnswer) as caught:
+            await bench.ask()
+        kept.append(weakref.ref(caught.value))
+        del caught
+    gc.collect()
+    assert sum(one() is not None for one in kept) <= 2
