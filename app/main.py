@@ -87,7 +87,14 @@ def create(
         api=api,
         pages=pages,
         link=link,
-        facts=Facts(clock=clock, chance=chance, country=open_countries(settings.country_database)),
+        facts=Facts(
+            clock=clock,
+            chance=chance,
+            country=open_countries(settings.country_database),
+            record_headers=frozenset(
+                name.strip().lower().encode() for name in settings.record_headers.split(",") if name.strip()
+            ),
+        ),
         resolves=settings.resolve,
         max_age=settings.web_max_age,
         express=express,

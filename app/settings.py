@@ -76,6 +76,11 @@ class Settings(BaseModel):
     express_lane: bool = Field(
         True, description="Answer hot, plain requests from prepared bytes; the same bytes as without."
     )
+    record_headers: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9-]*(\s*,\s*[A-Za-z0-9-]+)*$",
+        description="Names of headers that a record's 10320/headers values may set on its redirect, comma separated.",
+    )
     web_contact: str | None = Field(
         None, description="Whom people may ask about this resolver: an e-mail address, a URL or words, on every page."
     )

@@ -219,8 +219,6 @@ def test_valkey_runs_with_the_compose_file_s_command_and_keeps_records_over_a_re
             server.set("record", "kept")
             assert server.config_get("maxmemory-policy") == {"maxmemory-policy": "volatile-lru"}
             assert server.config_get("maxmemory") == {"maxmemory": str(1024**3)}
-            # Longer than appendfsync's second would be a sleep; a server that is asked to end writes what it has.
-            server.shutdown()
 
 
 @contextmanager
@@ -237,7 +235,7 @@ def valkey_of_compose(folder: Path, port: int) -> Iterator[redis.Redis]:
             yield client
         finally:
             client.close()
-            process.kill()
+            process.terminate()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze to check units with")

@@ -41,10 +41,12 @@ class Resolution:
     @property
     def record(self) -> Record:
         """The values, none where there are none."""
-        return _parsed(self.entry.answer.values)
+        values = self.entry.answer.values
+        return _parsed(values) if len(values) <= _MOST_REMEMBERED_BYTES else read_values(values)
 
 
-#: Records asked for in a row are parsed once; 256 records are well under a megabyte.
+#: Records asked for in a row are parsed once, and remembered if they are of a usual size: 256 take 4 MiB at most.
+_MOST_REMEMBERED_BYTES = 16_384
 _parsed = lru_cache(maxsize=256)(read_values)
 
 

@@ -22,7 +22,7 @@ from app.web.metrics import HttpMetrics
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
-from app.web.request_path import MAX_TARGET_BYTES, Parameters
+from app.web.request_path import MAX_TARGET_BYTES, Parameters, read_query
 from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply
 from app.web.which_ra import names_part
 
@@ -152,7 +152,8 @@ class Application:
         name: HandleName | None = None
         try:
             if path == OPENURL:
-                typed = openurl_name(parameters)
+                # The ";" of a DOI name is not escaped by everybody who sends OpenURLs.
+                typed = openurl_name(read_query(request.query, semicolons=False) + parameters)
             name = read_path(path) if typed is None else read_typed(typed)
             return await self._face.redirects.answer(request, name, parameters)
         except EmptyName:

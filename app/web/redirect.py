@@ -26,6 +26,7 @@ from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
 from app.web.negotiation import is_browser, negotiate
 from app.web.pages import Link, Pages, StaleNote, redirect_stub
+from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import Parameters, read_asked
 from app.web.responses import HTML, NO_STORE, XML, Header, Reply, cache_status, http_date, lifetime, page
@@ -45,6 +46,8 @@ class Facts:
     clock: Callable[[], float]
     chance: Callable[[], float]
     country: Callable[[str], str | None]
+    #: The headers that records may set, by their lower-case names.
+    record_headers: frozenset[bytes] = frozenset()
 
 
 class Redirects:
@@ -82,7 +85,12 @@ class Redirects:
             return self._api.found(request, chain.resolutions[0], asked, parameters)
         if not resolution.found:
             return await self._not_found(request, resolution)
-        if chain.is_alias and asked.action is Action.REDIRECT and request.method != "POST":
+        if (
+            chain.is_alias
+            and asked.action is Action.REDIRECT
+            and request.method != "POST"
+            and self._resolves_here(chain.last.name)
+        ):
             return self._alias(request, chain)
         record = resolution.record.select(asked.types, asked.indexes)
         if not record.values:
@@ -93,7 +101,7 @@ class Redirects:
         """The chain of a name that may be resolved here. Raises NotADOI and whatever the resolver raises."""
         follow = asked if asked.action is not Action.API else ALIASES_ARE_DATA
         demand = await demanded(self._resolver, request, asked)
-        if self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix:
+        if self._resolves_here(name):
             return await self._resolver.follow(name, follow, demand)
         short = name.expanded_short_doi()
         if short is not None:
@@ -103,6 +111,9 @@ class Redirects:
         raise NotADOI(
             f"“{name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash behind its prefix."
         )
+
+    def _resolves_here(self, name: HandleName) -> bool:
+        return self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
 
     async def _leads(self, request: Request, chain: Chain, record: Record, asked: Asked) -> Reply:
         resolution = chain.last
@@ -118,7 +129,8 @@ class Redirects:
             client = self._client(request, asked, negotiation) if places.any else NOBODY
             target = choose_target(resolution.name, record, places, asked, client)
             if target is not None:
-                headers = [link_header(*one) for one in links(record, places, resolution.name)]
+                headers = record_headers(record, resolution.name, self._facts.record_headers)
+                headers += [link_header(*one) for one in links(record, places, resolution.name)]
                 reply = self._redirect(request, chain, target, places, asked, headers)
                 if self._express is not None and request.is_plain and _is_plain(chain, places, negotiation):
                     raw_path = request.scope["raw_path"]

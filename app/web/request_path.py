@@ -45,25 +45,24 @@ class Parameters:
 NO_PARAMETERS: Final = Parameters()
 
 
-def read_query(query: bytes) -> Parameters:
+def read_query(query: bytes, *, semicolons: bool = True) -> Parameters:
     """Read a query string: "&" and ";" separate, the first "=" splits, escapes are decoded once, "+" is a plus.
 
     Escapes that are malformed stay as they are, bytes that are no UTF-8 become U+FFFD: a query parameter is an
-    option, and no option is worth refusing a DOI for.
+    option, and no option is worth refusing a DOI for. Without `semicolons` a ";" is data, as in an OpenURL.
     """
     if not query:
         return NO_PARAMETERS
-    return Parameters(tuple(_pairs(query.decode("latin-1"), plus_is_space=False)))
+    return Parameters(tuple(_pairs(query.decode("latin-1"), plus_is_space=False, semicolons=semicolons)))
 
 
 def read_form(body: bytes) -> Parameters:
     """Read a form body of type application/x-www-form-urlencoded (WHATWG URL, section 5.1: "+" is a space)."""
-    return Parameters(tuple(_pairs(body.decode("latin-1"), plus_is_space=True)))
+    return Parameters(tuple(_pairs(body.decode("latin-1"), plus_is_space=True, semicolons=False)))
 
 
-def _pairs(text: str, *, plus_is_space: bool) -> Iterable[tuple[str, str]]:
-    # A form is separated by "&" alone: its ";" is data.
-    parts = text.split("&", MAX_PARAMETERS) if plus_is_space else _SEPARATOR.split(text, MAX_PARAMETERS)
+def _pairs(text: str, *, plus_is_space: bool, semicolons: bool) -> Iterable[tuple[str, str]]:
+    parts = _SEPARATOR.split(text, MAX_PARAMETERS) if semicolons else text.split("&", MAX_PARAMETERS)
     for part in parts[:MAX_PARAMETERS]:
         if part:
             name, _, value = (part.replace("+", " ") if plus_is_space else part).partition("=")

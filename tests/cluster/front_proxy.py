@@ -21,8 +21,8 @@ CONFIG: Final = ROOT / "config"
 APACHE_MODULES: Final = Path("/usr/lib/apache2/modules")
 #: Of Debian's apache2: what `a2enmod` of config/apache/doi-proxy.conf enables, with what these need.
 _LOADED: Final = (
-    "mpm_event authz_core authz_host setenvif headers alias socache_shmcb ssl slotmem_shm proxy proxy_http proxy_balancer"
-    " lbmethod_byrequests"
+    "mpm_event authz_core authz_host setenvif headers alias socache_shmcb ssl slotmem_shm"
+    " proxy proxy_http proxy_balancer lbmethod_byrequests"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
@@ -77,8 +78,9 @@ async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
     while not await upstream.asked("10.1234/never-answered"):
         assert not waiting.done()
     seconds = await asyncio.to_thread(proxy.process.terminate)
-    answer, *_ = await asyncio.gather(waiting, return_exceptions=True)
-    assert isinstance(answer, (OSError, EOFError)) or answer.status >= 500, answer
+    # It was told that nobody could be asked, or nothing.
+    with suppress(OSError, EOFError):
+        assert (await waiting).status >= 500
     print(f"ended {seconds:.2f} s after SIGTERM with a question under way")
     upstream.process.kill()
     proxy.restart()

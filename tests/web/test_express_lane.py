@@ -138,7 +138,8 @@ header_lines = st.lists(
          "Origin: https://app.example", "Expect: 100-continue", "Host: y", "X-Bytes: \u00e9"]
     ),
     max_size=4,
-)  # fmt: skip
+).filter(lambda lines: lines.count("Content-Length: 0") < 2)  # fmt: skip
+#: (Content-Length twice is malformed; what uvicorn does to the requests before a malformed one is its own affair.)
 requests = st.builds(
     lambda path, headers, method, version: get(path, *headers, method=method, version=version),
     st.one_of(plain_paths, paths),

@@ -1,0 +1,53 @@
+"""Headers from records: only those that the operator allows, never one that we or the connection depend on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.doi.name import HandleName
+from app.handle.record import read_values
+from app.web.record_headers import NEVER, record_headers
+from tests.web.proxy import running
+
+NAME = HandleName("10.5555/a/b")
+
+
+def record(text: str) -> bytes:
+    return json.dumps([{"index": 2, "type": "10320/headers", "data": {"format": "string", "value": text}}]).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("X-Test: hello {hdl}", [(b"x-test", b"hello 10.5555%2Fa%2Fb")]),
+        ("X-TEST: {hdl:path}", [(b"x-test", b"10.5555/a/b")]),
+        ("X-Other: 1", []),
+        ('<meta name="x">\nnocolon\nX-Test:  1 ', [(b"x-test", b"1")]),
+        ("X-Test: a\rSet-Cookie: b=c", [(b"x-test", b"a")]),
+        ("X-Test: ä", []),
+        ("X-Test:", []),
+        ("X-Test: " + "a" * 5_000, [(b"x-test", b"a" * 1_000)]),
+        ("Location: http://evil.example/", []),
+    ],
+)
+def test_a_line_becomes_a_header_if_its_name_is_allowed(text: str, expected: list[tuple[bytes, bytes]]) -> None:
+    allowed = frozenset({b"x-test", b"location", b"set-cookie"})
+    assert record_headers(read_values(record(text)), NAME, allowed) == expected
+
+
+def test_what_we_depend_on_is_never_allowed() -> None:
+    text = "\n".join(f"{name.decode()}: x" for name in NEVER)
+    assert record_headers(read_values(record(text)), NAME, NEVER) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("allowed", "expected"), [("", None), ("X-Test", "hello")])
+async def test_the_redirect_carries_them_only_where_the_setting_says_so(allowed: str, expected: str | None) -> None:
+    async with running(record_headers=allowed) as proxy:
+        url = {"index": 1, "type": "URL", "data": "http://example.org/"}
+        headers = {"index": 2, "type": "10320/headers", "data": "X-Test: hello"}
+        proxy.upstream.put("10.5555/headers", values=[url, headers])
+        answer = await proxy.get("/10.5555/headers")
+        assert answer.all("x-test") == ([] if expected is None else [expected])
