@@ -26,6 +26,8 @@ from app.web.request_path import MAX_TARGET_BYTES, Parameters, read_query
 from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply
 from app.web.which_ra import names_part
 
+#: How nearly every request begins; no other path does.
+DOI_PATH: Final = b"/10."
 #: The OpenURL entry (ANSI/NISO Z39.88-2004) that library software sends names to.
 OPENURL: Final = b"/openurl"
 METHODS: Final = "GET, HEAD, POST, OPTIONS"
@@ -95,7 +97,7 @@ class Application:
     def _route(self, request: Request) -> str:
         """What a request is counted as."""
         path = request.path
-        if path[:4] == b"/10.":
+        if path[:4] == DOI_PATH:
             return metrics.RESOLVE
         if path in self._other_paths and request.method != "OPTIONS":
             return metrics.OPERATION
@@ -144,11 +146,12 @@ class Application:
 
     async def _named(self, request: Request, typed: str | None, parameters: Parameters) -> Reply:
         path = request.path if typed is None else b"/" + typed.strip().encode("utf-8", "replace")
-        if path[:5].lower() == PREFIX or path.lower() == PREFIX[:-1]:
-            return await self._face.api.answer(request, path[5:], parameters)
-        agencies = names_part(path)
-        if agencies is not None:
-            return await which_ra.answer(self._face.which_ra, agencies)
+        if path[:4] != DOI_PATH:
+            if path[:5].lower() == PREFIX or path.lower() == PREFIX[:-1]:
+                return await self._face.api.answer(request, path[5:], parameters)
+            agencies = names_part(path)
+            if agencies is not None:
+                return await which_ra.answer(self._face.which_ra, agencies)
         name: HandleName | None = None
         try:
             if path == OPENURL:
