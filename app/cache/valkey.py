@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.cache.entry import Entry
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
@@ -37,7 +39,7 @@ _STREAM: Final = f"{KEY_PREFIX}announcements"
 class ValkeyStore:
     """A Store on a server. Entries leave at their hard expiry; the server's own `maxmemory` bounds them.
 
-    A server that fails or is slow raises StoreError after `timeout`, and then at once for `pause`.
+    A server that fails or is slow raises StoreError after at most twice `timeout`, and then at once for `pause`.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float], timeout: float = TIMEOUT, pause: float = PAUSE) -> None:
@@ -48,10 +50,12 @@ class ValkeyStore:
         self._place = urlsplit(url).hostname or "localhost"
         self._paused_until = 0.0
         self._last_failure = ""
+        self._places = asyncio.Semaphore(_CONNECTIONS)
         pool = BlockingConnectionPool.from_url(
             url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
             max_connections=_CONNECTIONS,
-            timeout=timeout,
+            # Whoever has one of `_places` finds a connection.
+            timeout=None,
             socket_timeout=timeout,
             socket_connect_timeout=timeout,
             retry=Retry(NoBackoff(), 0),
@@ -116,21 +120,22 @@ class ValkeyStore:
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""
-        return await self._asked("SET", _LEASE + key, owner, "NX", "PX", max(1, int(seconds * 1000))) is not None
+        # Asked once: asked for twice, a lease that was taken would look like someone else's.
+        return await self._asked_once("SET", _LEASE + key, owner, "NX", "PX", max(1, int(seconds * 1000))) is not None
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
-        with self._guarded():
+        async with self._guarded():
             await self._release(keys=[_LEASE + key], args=[owner])
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """See Store. The server's clock counts the seconds."""
-        with self._guarded():
+        async with self._guarded():
             return float(await self._take(keys=[_BUCKET + bucket], args=[rate, burst, leaving]))
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
-        with self._guarded():
+        async with self._guarded():
             await self._back_off(keys=[_BUCKET + bucket], args=[seconds])
 
     async def stats(self) -> StoreStats:
@@ -149,19 +154,27 @@ class ValkeyStore:
 
     async def close(self) -> None:
         """See Store."""
-        with self._guarded(paused=False):
+        async with self._guarded(paused=False):
             await self._server.aclose(close_connection_pool=True)
 
     async def _asked(self, *command: str | bytes | int) -> Any:
-        with self._guarded():
+        """Ask for something that may be asked for twice: a server that is slow twice is left alone for a while."""
+        async with self._guarded(decides=True):
+            try:
+                return await self._server.execute_command(*command)  # type: ignore[no-untyped-call]
+            except RedisTimeoutError:
+                # A process that was busy for longer than the timeout sees the timeout before the answer that is there.
+                return await self._server.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    async def _asked_once(self, *command: str | bytes | int) -> Any:
+        async with self._guarded():
             return await self._server.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def _announced(self, key: str, *command: str | bytes | int) -> Any:
-        with self._guarded():
-            async with self._server.pipeline(transaction=True) as pipeline:
-                pipeline.execute_command(*command)
-                pipeline.execute_command("XADD", _STREAM, "MAXLEN", "~", MOST_ANNOUNCEMENTS, "*", "key", key)
-                return (await pipeline.execute())[0]
+        async with self._guarded(), self._server.pipeline(transaction=True) as pipeline:
+            pipeline.execute_command(*command)
+            pipeline.execute_command("XADD", _STREAM, "MAXLEN", "~", MOST_ANNOUNCEMENTS, "*", "key", key)
+            return (await pipeline.execute())[0]
 
     def _usable(self, entry: Entry) -> Entry | None:
         return entry if entry.is_usable(self._clock()) else None
@@ -169,19 +182,32 @@ class ValkeyStore:
     def _unhealthy(self) -> StoreStats:
         return StoreStats(0, 0, False, f"Valkey server {self._place} failed: {self._last_failure}")
 
-    @contextmanager
-    def _guarded(self, *, paused: bool = True) -> Iterator[None]:
-        if paused and self._clock() < self._paused_until:
+    @asynccontextmanager
+    async def _guarded(self, *, paused: bool = True, decides: bool = False) -> AsyncIterator[None]:
+        """Translate errors, and leave a server alone that failed; of timeouts, only one that `decides` counts as that.
+
+        The next command that may be asked for twice tells whether it was the server that was slow, or this process.
+        """
+        if paused:
+            self._refuse_while_paused()
+        async with self._places:
+            if paused:
+                # The server may have failed while this command waited for its place.
+                self._refuse_while_paused()
+            try:
+                yield
+            except UnicodeEncodeError as error:
+                raise StoreError(f"The key cannot be stored: {error}.") from error
+            # All others: what is missing from a list of the library's errors would be an answer's failure.
+            except Exception as error:
+                self._last_failure = str(error) or type(error).__name__
+                if decides or not isinstance(error, RedisTimeoutError):
+                    self._paused_until = self._clock() + self._pause
+                raise StoreError(f"The store {self._place} failed: {self._last_failure}.") from error
+
+    def _refuse_while_paused(self) -> None:
+        if self._clock() < self._paused_until:
             raise StoreError(f"The store {self._place} failed a moment ago: {self._last_failure}")
-        try:
-            yield
-        except UnicodeEncodeError as error:
-            raise StoreError(f"The key cannot be stored: {error}.") from error
-        # All others: what is missing from a list of the library's errors would be an answer's failure.
-        except Exception as error:
-            self._paused_until = self._clock() + self._pause
-            self._last_failure = str(error) or type(error).__name__
-            raise StoreError(f"The store {self._place} failed: {self._last_failure}.") from error
 
 
 def _readable(key: str, data: bytes) -> Entry | None:

@@ -79,6 +79,8 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
 
 
 def _serve(chosen: argparse.Namespace) -> int:
+    # httpx brings a command line of its own, with click and rich: 0.1 s of the start, and nothing here uses it.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
     return serve(settings_of(chosen))
