@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from itertools import count
 from typing import Any, Final
 
 import pytest
 
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.load import CALLERS, Load, Verdicts
-from tests.cluster.processes import START_DEADLINE, Process, until
+from tests.cluster.processes import START_DEADLINE, Process, Proxy, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -21,6 +22,8 @@ TTLS: Final = dict.fromkeys(list(REGISTERED)[::3], 1)
 UNKNOWN: Final = [f"10.1234/unknown{number}" for number in range(20)]
 #: Answers of each phase; about ten for each name.
 ANSWERS: Final = 600
+#: Seconds after its return within which the upstream is asked again.
+RECOVERY: Final = 10.0
 SETTINGS: Final[dict[str, object]] = {
     "upstream_breaker_cooldown": 0.5,
     "upstream_recheck": 0.5,
@@ -72,6 +75,7 @@ async def test_no_answer_is_wrong_while_proxy_upstream_and_valkey_are_killed_in_
         upstream.restart()
         await upstream.ready()
         load.phase("the upstream is back")
+        await asyncio.gather(ask_again(first), ask_again(second))
         await load.answers(ANSWERS)
 
         without_valkey = load.phase("Valkey is killed")
@@ -116,12 +120,23 @@ async def test_no_answer_is_wrong_while_a_worker_and_the_upstream_are_killed_in_
         upstream.restart()
         await upstream.ready()
         load.phase("the upstream is back")
+        await ask_again(proxy)
         await load.answers(ANSWERS)
     expect_the_truth(load, proxy.port)
     expect_no_failure(quiet)
     # Only what the killed worker was answering at that moment.
     assert killed.no_answer.total() <= CALLERS
     assert sum(phase.no_answer.total() for phase in load.phases.values()) == killed.no_answer.total()
+
+
+async def ask_again(proxy: Proxy) -> None:
+    """Wait until a proxy's breaker has let a question through to the upstream that is back."""
+    numbers = count()
+
+    async def verified() -> bool:
+        return (await proxy.ask(f"/10.1234/{proxy.port}-{next(numbers)}")).status == 404
+
+    await until(verified, RECOVERY, f"{proxy.url} asks the upstream again")
 
 
 async def replace_a_worker(proxy: Process) -> None:

@@ -1,0 +1,121 @@
+"""`python -m bench [PART …]`: measures, prints, and after a whole run writes bench/RESULTS.md and bench/chart.svg."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from bench import machine
+from bench.chart import draw
+from bench.findings import Section
+from bench.names import MOST_NAMES, read_names, synthetic
+from bench.plan import Plan
+from bench.report import write_report, write_section
+from bench.tools import NotMeasured
+
+_HERE: Final = Path(__file__).parent
+#: What a part is measured by: the function of this name in the module of this name.
+_PARTS: Final = {
+    "throughput": ("bench.throughput", "throughput"),
+    "latency": ("bench.throughput", "latency"),
+    "cold": ("bench.cold", "cold"),
+    "units": ("bench.units", "units"),
+    "memory": ("bench.memory", "memory"),
+    "startup": ("bench.startup", "startup"),
+    "bundle": ("bench.bundle", "bundle"),
+    "soak": ("bench.soak", "soak"),
+}
+#: Throughput includes latency.
+_WHOLE: Final = tuple(part for part in _PARTS if part != "latency")
+
+_LONGEST_REASON: Final = 300
+
+Measurement = Callable[[Plan], tuple[Section, ...]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts asked for; returns the exit status."""
+    chosen = _parser().parse_args(arguments)
+    # In a folder of its own: nothing that was measured before is lost to a run of one part.
+    work = _HERE / ".work"
+    work.mkdir(exist_ok=True)
+    whole = "all" in chosen.part
+    plan = _plan(chosen, work)
+    facts = [*machine.describe(), ("names", f"{len(plan.names):,}, {plan.names_from}")]
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    sections: list[Section] = []
+    for part in _WHOLE if whole else dict.fromkeys(chosen.part):
+        sections += _measured(part, plan)
+    _write(_HERE if whole else work, date, facts, sections)
+    return 0
+
+
+def _measured(part: str, plan: Plan) -> tuple[Section, ...]:
+    began = time.monotonic()
+    print(f"# {part} …", file=sys.stderr, flush=True)
+    module, function = _PARTS[part]
+    measure: Measurement = getattr(import_module(module), function)
+    try:
+        sections = measure(plan)
+    except NotMeasured as reason:
+        sections = (_nothing(part, str(reason)),)
+    except Exception as error:  # the other parts are worth their minutes
+        traceback.print_exc()
+        sections = (_nothing(part, f"failed: {type(error).__name__}: {error}"[:_LONGEST_REASON]),)
+    for section in sections:
+        print(write_section(section), flush=True)
+    print(f"# {part}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    return sections
+
+
+def _nothing(part: str, reason: str) -> Section:
+    return Section(part.capitalize(), "Nothing was measured.", not_measured=(reason,))
+
+
+def _write(folder: Path, date: str, facts: list[tuple[str, str]], sections: list[Section]) -> None:
+    groups = [group for section in sections for group in section.bars]
+    if groups:
+        (folder / "chart.svg").write_text(draw(groups), encoding="utf-8")
+    report = write_report(date, facts, sections, "chart.svg" if groups else None)
+    (folder / "RESULTS.md").write_text(report, encoding="utf-8")
+    print(f"# written: {(folder / 'RESULTS.md').relative_to(_HERE.parent)}", file=sys.stderr)
+
+
+def _plan(chosen: argparse.Namespace, work: Path) -> Plan:
+    names = synthetic(MOST_NAMES) if chosen.names is None else read_names(chosen.names)
+    if not names:
+        raise SystemExit(f"bench: {chosen.names} holds no DOI name")
+    return Plan(
+        seconds=chosen.seconds,
+        rounds=chosen.rounds,
+        soak_seconds=chosen.soak_seconds,
+        names=tuple(names),
+        names_from="made up" if chosen.names is None else "from a list of real ones",
+        folder=work,
+        cores=machine.cores(),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure doi-proxy on this machine.")
+    parser.add_argument(
+        "part", nargs="*", default="all", choices=["all", *_PARTS], help="what to measure (default: all)"
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each load in each round (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each load (default 3)")
+    parser.add_argument("--soak-seconds", type=float, default=120.0, help="of the soak (default 120)")
+    parser.add_argument(
+        "--names", type=Path, metavar="FILE", help="DOI names, one a line, also gzip (default: made up)"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Who takes part: doi-proxy in three ways, and the yardsticks beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.settings import Settings
+from bench.machine import Cores
+from bench.names import HOT, path_of
+from bench.nginx import CACHING, CONSTANT
+from bench.servers import Server, program, python, served
+from bench.tools import NotMeasured, need, search_path
+
+#: The setting that turns the express lane on and off.
+EXPRESS: Final = "express_lane"
+#: What a proxy under load needs: as much of the upstream as it can use, for questions about names not known yet.
+GENEROUS: Final = {
+    "DOI_PROXY_UPSTREAM_RATE": "1000000",
+    "DOI_PROXY_UPSTREAM_BURST": "1000000",
+    "DOI_PROXY_UPSTREAM_MAX_CONCURRENCY": "32",
+    "DOI_PROXY_UPSTREAM_CONTACT": "mailto:bench@doi-proxy.example",
+    "DOI_PROXY_LOG_LEVEL": "error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where contestants run: a folder, the cores, the stand-in for the upstream, the store with all names."""
+
+    folder: Path
+    cores: Cores
+    upstream: str
+    store: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One way to answer. `resolves` is False where the answer is the same whatever is asked."""
+
+    name: str
+    start: Callable[[Site], AbstractContextManager[Server]]
+    resolves: bool = True
+
+
+def proxy_environment(upstream: str, store: str, *, express: bool | None = None, workers: int = 1) -> dict[str, str]:
+    """The settings of a proxy under measurement. Raises NotMeasured where `express` cannot be chosen."""
+    chosen = {**GENEROUS, "DOI_PROXY_UPSTREAM_URL": upstream, "DOI_PROXY_STORE_URL": store}
+    if workers > 1:
+        chosen["DOI_PROXY_WORKERS"] = str(workers)
+    if express is not None and EXPRESS in Settings.model_fields:
+        chosen[f"DOI_PROXY_{EXPRESS.upper()}"] = str(express).lower()
+    elif express:
+        raise NotMeasured("not measured: this version has no express lane")
+    return chosen
+
+
+def proxy_command(port: int) -> list[str]:
+    """The command that serves the proxy on a port; its settings are in the environment."""
+    return [program("doi-proxy"), "serve", "--port", str(port)]
+
+
+def _proxy(label: str, *, express: bool, workers: int = 1) -> Contestant:
+    @contextmanager
+    def start(site: Site) -> Iterator[Server]:
+        # Each has a copy of the store: nobody finds what another one learned.
+        store = site.folder / f"{label.replace(', ', '-').replace(' ', '-')}.sqlite3"
+        shutil.copyfile(site.store, store)
+        chosen = proxy_environment(site.upstream, f"sqlite:///{store}", express=express, workers=workers)
+        cores = site.cores.for_workers(workers)
+        with served(proxy_command, cores=cores, environment=chosen, path=path_of(HOT)) as server:
+            yield server
+
+    return Contestant(label, start)
+
+
+def _uvicorn(label: str, app: str, *flags: str) -> Contestant:
+    def command(port: int) -> list[str]:
+        plain = ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
+        return python("-m", "uvicorn", app, "--port", str(port), *plain, *flags)
+
+    return Contestant(label, lambda site: served(command, cores=site.cores.server), resolves=False)
+
+
+def _nginx(label: str, configuration: str, *, resolves: bool) -> Contestant:
+    @contextmanager
+    def start(site: Site) -> Iterator[Server]:
+        need("nginx")
+        folder = site.folder / label.replace(" ", "-")
+        for needed in ("logs", "temp"):
+            (folder / needed).mkdir(parents=True, exist_ok=True)
+        file = folder / "nginx.conf"
+
+        def command(port: int) -> list[str]:
+            user = "user root;" if os.geteuid() == 0 else ""
+            upstream = site.upstream.removeprefix("http://")
+            file.write_text(configuration % {"port": port, "upstream": upstream, "user": user}, encoding="utf-8")
+            nginx = shutil.which("nginx", path=search_path()) or "nginx"
+            return [nginx, "-p", f"{folder}/", "-c", str(file), "-e", "stderr"]
+
+        with served(command, cores=site.cores.server, path=path_of(HOT)) as server:
+            yield server
+
+    return Contestant(label, start, resolves=resolves)
+
+
+EXPRESS_ON: Final = _proxy("doi-proxy", express=True)
+EXPRESS_OFF: Final = _proxy("doi-proxy, full path", express=False)
+TWO_WORKERS: Final = _proxy("doi-proxy, 2 workers", express=True, workers=2)
+BARE_ASGI: Final = _uvicorn("bare ASGI", "bench.constant:bare", "--lifespan", "off")
+FASTAPI: Final = _uvicorn("FastAPI route", "bench.constant:fastapi", "--factory")
+NGINX: Final = _nginx("nginx constant", CONSTANT, resolves=False)
+NGINX_CACHE: Final = _nginx("nginx proxy_cache", CACHING, resolves=True)
+ALL: Final = (EXPRESS_ON, EXPRESS_OFF, TWO_WORKERS, BARE_ASGI, FASTAPI, NGINX, NGINX_CACHE)

@@ -1,0 +1,54 @@
+"""What a measurement hands to the report: tables, claims, bars, and what could not be measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bench.rounds import Series
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text; the first column is left-aligned, all others right."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What was to be shown, and whether it was."""
+
+    what: str
+    measured: float
+    relation: Literal[">=", "<="]
+    bound: float
+    unit: str = ""
+    spread: tuple[float, float] | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the measured value is on the right side of the bound."""
+        return self.measured >= self.bound if self.relation == ">=" else self.measured <= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One group of the chart: a rate for each contestant."""
+
+    title: str
+    series: tuple[tuple[str, Series], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of the report."""
+
+    title: str
+    method: str
+    tables: tuple[Table, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    bars: tuple[Bars, ...] = ()
+    not_measured: tuple[str, ...] = field(default=())

@@ -1,0 +1,19 @@
+-- Asks for the paths of a file in turn, again and again.
+-- Arguments: the file; a tag, with which every path "*" becomes a name that nobody asked for before.
+local requests, count, at, fresh, tag = {}, 0, 0, 0, ""
+
+function init(arguments)
+    tag = arguments[2]
+    for path in io.lines(arguments[1]) do
+        count = count + 1
+        requests[count] = path ~= "*" and wrk.format("GET", path) or false
+    end
+end
+
+function request()
+    at = at % count + 1
+    local prepared = requests[at]
+    if prepared then return prepared end
+    fresh = fresh + 1
+    return wrk.format("GET", "/10.5072/" .. tag .. "." .. fresh)
+end

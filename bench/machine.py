@@ -1,0 +1,114 @@
+"""The machine a run was made on, and which cores servers and load generators get."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sqlite3
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+#: Packages whose version changes the numbers.
+PACKAGES: Final = ("uvicorn", "uvloop", "httptools", "starlette", "fastapi", "msgspec", "httpx", "cachetools")
+#: More than so many processes a core that want to run disturb a measurement.
+_BUSY: Final = 0.3
+_VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Which cores run what."""
+
+    server: tuple[int, ...]
+    load: tuple[int, ...]
+    between: tuple[int, ...] = ()
+
+    @property
+    def apart(self) -> bool:
+        """Whether server and load have cores of their own."""
+        return not set(self.server) & set(self.load)
+
+    def for_workers(self, workers: int) -> tuple[int, ...]:
+        """The cores of a server with so many processes: with two cores, the second is the load generator's too."""
+        everything = dict.fromkeys((*self.server, *self.between, *self.load))
+        return tuple(everything)[:workers]
+
+
+def share_out(available: set[int]) -> Cores:
+    """The first core serves, the last one makes the load; those between are for further workers."""
+    ordered = sorted(available)
+    return Cores((ordered[0],), (ordered[-1],), tuple(ordered[1:-1]))
+
+
+def cores() -> Cores:
+    """The cores of this process, shared out."""
+    return share_out(os.sched_getaffinity(0))
+
+
+def pinned(command: list[str], to: tuple[int, ...]) -> list[str]:
+    """A command that runs on these cores alone."""
+    return ["taskset", "--cpu-list", ",".join(map(str, to)), *command]
+
+
+def describe() -> list[tuple[str, str]]:
+    """Facts about machine and software, as label and value."""
+    shared = cores()
+    facts = [
+        ("processor", f"{_processor()}, {os.cpu_count()} cores"),
+        ("pinning", _pinning(shared)),
+        ("memory", f"{psutil.virtual_memory().total / 2**30:.0f} GiB"),
+        ("load before the run", _busy(os.getloadavg()[0])),
+        ("system", f"{platform.system()} {platform.release()}"),
+        ("Python", f"{platform.python_implementation()} {platform.python_version()}, SQLite {sqlite3.sqlite_version}"),
+        ("packages", ", ".join(f"{name} {_installed(name)}" for name in PACKAGES)),
+        ("tools", ", ".join(f"{name} {_tool_version(name, *flags)}" for name, flags in _TOOLS.items())),
+    ]
+    return facts
+
+
+_TOOLS: Final = {
+    "wrk": ("--version",),
+    "h2load": ("--version",),
+    "nginx": ("-v",),
+    "valgrind": ("--version",),
+}
+
+
+def _busy(load: float) -> str:
+    is_busy = load > _BUSY * (os.cpu_count() or 1)
+    return f"{load:.2f}" + (": the machine was busy, rates are too low and latencies too high" if is_busy else "")
+
+
+def _pinning(shared: Cores) -> str:
+    if not shared.apart:
+        return "one core for both server and load generator: the numbers are too low and noisy"
+    return f"server on core {shared.server[0]}, load generator and stand-in on core {shared.load[0]}"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def _tool_version(name: str, *flags: str) -> str:
+    try:
+        done = subprocess.run([name, *flags], capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return "absent"
+    found = _VERSION.search(done.stdout + done.stderr)
+    return found[0] if found else "?"

@@ -1,0 +1,58 @@
+"""Names to ask for: from a file or made up, and in which order people would ask for them."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Sequence
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Final
+
+from app.doi.name import HandleName
+from app.doi.uri import url_path
+from app.errors import InvalidName
+
+MOST_NAMES: Final = 100_000
+#: Lines of a file that are looked at.
+_MOST_LINES: Final = 10 * MOST_NAMES
+_LONGEST_NAME: Final = 500
+#: The name of the one hot record.
+HOT: Final = "10.1000/182"
+_SEED: Final = 5
+
+
+def synthetic(count: int) -> list[str]:
+    """Made-up names of the usual shape and length."""
+    return [f"10.{1000 + number % 9000}/journal.{number % 97}.article.{number:07d}" for number in range(count)]
+
+
+def read_names(path: Path, most: int = MOST_NAMES) -> list[str]:
+    """The DOI names of a file, one a line, also gzip; what is no DOI name, or there already, is left out."""
+    found: dict[str, str] = {}
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        for line in islice(lines, _MOST_LINES):
+            text = line.rstrip("\r\n")
+            try:
+                name = HandleName(text)
+            except InvalidName:
+                continue
+            if name.is_doi and len(text) <= _LONGEST_NAME:
+                found.setdefault(name.key, text)
+            if len(found) == most:
+                break
+    return list(found.values())
+
+
+def path_of(name: str) -> str:
+    """The path that asks a resolver for the name."""
+    return "/" + url_path(name)
+
+
+def zipf(names: Sequence[str], count: int, exponent: float = 1.0, seed: int = _SEED) -> list[str]:
+    """`count` questions, the n-th name asked for in proportion to 1/n**exponent; always the same ones."""
+    chance = random.Random(seed)
+    ranked = list(names)
+    chance.shuffle(ranked)
+    weights = list(accumulate(1 / rank**exponent for rank in range(1, len(ranked) + 1)))
+    return chance.choices(ranked, cum_weights=weights, k=count)

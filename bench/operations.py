@@ -1,0 +1,200 @@
+"""The single operations that an answer is made of, each ready to be done again and again.
+
+`python -m bench.operations COUNT` does each so many times inside a call of MARK, for callgrind to count there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+from app.cache.memory import MemoryStore
+from app.cache.sqlite import SqliteStore
+from app.cache.wire import pack, unpack
+from app.doi.presentation import read_path
+from app.doi.uri import url_path
+from app.handle.answer import read_answer
+from app.handle.location import read_locations
+from app.handle.record import read_values
+from app.resolver.asked import Client
+from app.resolver.location_choice import choose
+from bench.constant import bare
+from bench.in_process import InProcess
+from bench.names import HOT, path_of
+from bench.records import answer_of, entry_of, values_of
+from bench.wire import connected
+
+#: Does the operation so many times.
+Operation = Callable[[int], None]
+#: Any time will do for what is fresh for ten years: the same one in every run.
+_NOW: Final = 1_700_000_000.0
+_REDIRECT: Final = path_of(HOT)
+_REST: Final = "/api/handles" + path_of(HOT)
+_LOCATIONS: Final = (
+    '<locations chooseby="country,weighted">'
+    '<location id="0" href="https://europe.example/article" country="gb" weight="0"/>'
+    '<location id="1" href="https://america.example/article" country="us" weight="1"/>'
+    '<location id="2" href="https://world.example/article" weight="1"/></locations>'
+)
+
+
+def _repeated(work: Callable[[], object]) -> Operation:
+    def run(count: int) -> None:
+        for _ in range(count):
+            work()
+
+    return run
+
+
+def _awaited(work: Callable[[], Coroutine[Any, Any, object]]) -> Operation:
+    loop = asyncio.new_event_loop()
+
+    async def again(count: int) -> None:
+        for _ in range(count):
+            await work()
+
+    return lambda count: loop.run_until_complete(again(count))
+
+
+def _read_name() -> Operation:
+    path = path_of("10.1000/a%b<c>d").encode()
+    return _repeated(lambda: read_path(path).key)
+
+
+def _write_name() -> Operation:
+    name = read_path(b"/10.1000/a%25b%3Cc%3Ed")
+    return _repeated(lambda: url_path(name))
+
+
+def _read_answer() -> Operation:
+    body = answer_of(HOT)
+    return _repeated(lambda: read_answer(body, HOT))
+
+
+def _read_values() -> Operation:
+    values = values_of(HOT)
+    return _repeated(lambda: read_values(values))
+
+
+def _pack() -> Operation:
+    entry = entry_of(HOT, _NOW)
+    return _repeated(lambda: unpack(entry.key, pack(entry)))
+
+
+def _memory_get() -> Operation:
+    memory = MemoryStore(2**30, clock=lambda: _NOW)
+    keys = [f"10.1000/{number}" for number in range(1000)]
+    for key in keys:
+        memory.keep(entry_of(key, _NOW))
+
+    def run(count: int) -> None:
+        for number in range(count):
+            memory.peek(keys[number % 1000])
+
+    return run
+
+
+def _memory_put() -> Operation:
+    memory = MemoryStore(2**30, clock=lambda: _NOW)
+    entries = [entry_of(f"10.1000/{number}", _NOW) for number in range(1000)]
+
+    def run(count: int) -> None:
+        for number in range(count):
+            memory.keep(entries[number % 1000])
+
+    return run
+
+
+def _sqlite_get() -> Operation:
+    # The file loses its name with the folder; the store has it open.
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "units.sqlite3", clock=lambda: _NOW, max_bytes=2**30)
+        asyncio.run(_fill(store))
+    keys = cycle([f"10.1000/{number}" for number in range(1000)])
+    return _awaited(lambda: store.get(next(keys)))
+
+
+async def _fill(store: SqliteStore) -> None:
+    for number in range(1000):
+        await store.put(entry_of(f"10.1000/{number}", _NOW))
+    await store.flush()
+
+
+def _choose() -> Operation:
+    locations = read_locations(_LOCATIONS).items
+    client = Client(country="us", chance=0.5)
+    return _repeated(lambda: choose(locations, "country,weighted", client, ()))
+
+
+def _read_locations() -> Operation:
+    return _repeated(lambda: read_locations(_LOCATIONS))
+
+
+def _hot(path: str) -> Operation:
+    one = InProcess(express_lane=False)
+    one.keep([HOT], time.time())
+    return _awaited(lambda: one.ask(path))
+
+
+def _over_the_wire(path: str, *, express: bool) -> Operation:
+    one = InProcess(express_lane=express)
+    one.keep([HOT], time.time())
+    return _connected(one.application, path)
+
+
+def _connected(application: Any, path: str) -> Operation:
+    loop = asyncio.new_event_loop()
+    connection = loop.run_until_complete(connected(application))
+
+    async def again(count: int) -> None:
+        for _ in range(count):
+            await connection.ask(path)
+
+    return lambda count: loop.run_until_complete(again(count))
+
+
+OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
+    "read_name": ("codec: path to name", _read_name),
+    "write_name": ("codec: name to path", _write_name),
+    "read_answer": ("decode an upstream answer", _read_answer),
+    "read_values": ("read a record's values", _read_values),
+    "pack": ("store format, there and back", _pack),
+    "memory_get": ("memory tier, get", _memory_get),
+    "memory_put": ("memory tier, put", _memory_put),
+    "sqlite_get": ("SQLite store, get", _sqlite_get),
+    "read_locations": ("read a 10320/loc value", _read_locations),
+    "choose": ("choose one of three locations", _choose),
+    "redirect": ("the application, a hot redirect", lambda: _hot(_REDIRECT)),
+    "rest": ("the application, a hot REST answer", lambda: _hot(_REST)),
+    "server_bare": ("server and bare ASGI, a constant 302", lambda: _connected(bare, _REDIRECT)),
+    "server_full": ("server and full path, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=False)),
+    "server_full_rest": ("server and full path, a hot REST answer", lambda: _over_the_wire(_REST, express=False)),
+    "server_lane": ("server and express lane, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=True)),
+    "server_lane_rest": ("server and express lane, a hot REST answer", lambda: _over_the_wire(_REST, express=True)),
+}
+
+#: The function of libffi in which `marked` works, and nothing else does while operations run.
+MARK: Final = "ffi_call"
+
+
+def marked(operation: Operation, count: int) -> None:
+    """Do an operation so many times inside a call of MARK."""
+    call = ctypes.pythonapi.PyObject_CallNoArgs
+    call.argtypes, call.restype = [ctypes.py_object], ctypes.py_object
+    call(lambda: operation(count))
+
+
+if __name__ == "__main__":
+    gc.disable()
+    for _, build in OPERATIONS.values():
+        one = build()
+        one(10)  # caches are filled, and the interpreter has specialised its code
+        marked(one, int(sys.argv[1]))

@@ -1,0 +1,72 @@
+"""How long and with what a run measures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.cache.entry import Entry
+from app.cache.sqlite import SqliteStore
+from bench.machine import Cores
+from bench.names import HOT
+from bench.records import entry_of
+
+#: Entries put before the store is flushed: fewer than may wait to be written.
+_FLUSH_EVERY: Final = 4_096
+#: No store of a measurement evicts anything.
+STORE_BYTES: Final = 20 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`seconds` of each load of each contestant in each round; `names` are asked for besides the hot one."""
+
+    seconds: float
+    rounds: int
+    soak_seconds: float
+    names: tuple[str, ...]
+    names_from: str
+    folder: Path
+    cores: Cores
+
+
+def build_store(path: Path, entries: Iterable[Entry]) -> Path:
+    """A SQLite store with these entries, made by the store's own writer."""
+    for old in path.parent.glob(path.name + "*"):
+        old.unlink()
+    asyncio.run(_fill(path, entries))
+    return path
+
+
+def store_of(path: Path, names: Iterable[str]) -> Path:
+    """A SQLite store with the hot name and these, all fresh."""
+    now = time.time()
+    return build_store(path, (entry_of(name, now) for name in (HOT, *names)))
+
+
+async def _fill(path: Path, entries: Iterable[Entry]) -> None:
+    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES)
+    try:
+        for number, entry in enumerate(entries, 1):
+            await store.put(entry)
+            if number % _FLUSH_EVERY == 0:
+                await store.flush()
+    finally:
+        await store.close()
+
+
+def entries_in(path: Path) -> int:
+    """How many entries a SQLite store holds."""
+    return asyncio.run(_entries(path))
+
+
+async def _entries(path: Path) -> int:
+    store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES)
+    try:
+        return (await store.stats()).entries
+    finally:
+        await store.close()

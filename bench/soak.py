@@ -1,0 +1,226 @@
+"""The soak: people ask for two minutes while the upstream fails every fifth time; nothing may be wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+import msgspec
+import uvloop
+
+from bench.contestants import proxy_command, proxy_environment
+from bench.findings import Claim, Section, Table
+from bench.names import path_of, zipf
+from bench.plan import Plan
+from bench.records import answer_of
+from bench.servers import Server, served
+from bench.stand_in import StandIn, response
+from bench.verdict import Answer, Verdict, is_registered, judge, most_in_a_second, ttl_of, worst_burst
+from tests.upstream.faults import FAULTS, Asked
+
+NAMES: Final = 10_000
+FAULT_SHARE: Final = 0.2
+#: The budget: so small that there is not enough for everything.
+RATE: Final = 200.0
+BURST: Final = 100.0
+CONCURRENCY: Final = 16
+_CLIENTS: Final = 24
+_REST_SHARE: Final = 0.3
+#: Between two questions of a client, in seconds: the proxy is to be watched, not to be saturated.
+_PAUSE: Final = 0.005
+_QUESTIONS: Final = 500_000
+_LOOK_EVERY: Final = 1.0
+_CLIENT_TIMEOUT: Final = 20.0
+_MOST_GROWTH: Final = 1.10
+_SEED: Final = 11
+#: What goes wrong; `delay` is longer than the proxy's patience.
+_KINDS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
+    ("reset", {}),
+    ("close", {}),
+    ("hang", {}),
+    ("drip", {}),
+    ("truncate", {}),
+    ("delay", {"seconds": 0.6}),
+    ("status", {"status": 500}),
+    ("status", {"status": 503}),
+    ("garbage", {}),
+    ("html", {}),
+    ("empty", {}),
+    ("wrong_name", {}),
+    ("code_2", {}),
+    ("values_no_list", {}),
+    ("not_http", {}),
+)
+_SETTINGS: Final = {
+    "DOI_PROXY_UPSTREAM_RATE": str(RATE),
+    "DOI_PROXY_UPSTREAM_BURST": str(BURST),
+    "DOI_PROXY_UPSTREAM_MAX_CONCURRENCY": str(CONCURRENCY),
+    "DOI_PROXY_UPSTREAM_PATIENCE": "0.3",
+    "DOI_PROXY_UPSTREAM_RECHECK": "2",
+    "DOI_PROXY_UPSTREAM_READ_TIMEOUT": "1",
+    "DOI_PROXY_UPSTREAM_TIMEOUT": "2",
+    "DOI_PROXY_UPSTREAM_QUEUE_PATIENCE": "1",
+    "DOI_PROXY_UPSTREAM_BREAKER_COOLDOWN": "2",
+    "DOI_PROXY_CACHE_NEGATIVE_TTL": "10",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened."""
+
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    arrivals: list[float] = field(default_factory=list)
+    faults: int = 0
+    resident: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+class Unreliable:
+    """How the upstream of the soak answers: at random wrong, and what it knows depends on the name alone."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._chance = random.Random(_SEED)
+
+    async def __call__(self, name: str, writer: asyncio.StreamWriter) -> bool | None:
+        """See stand_in.Answering."""
+        self._tally.arrivals.append(time.monotonic())
+        if self._chance.random() < FAULT_SHARE:
+            self._tally.faults += 1
+            kind, options = self._chance.choice(_KINDS)
+            if not await FAULTS[kind](Asked(f"/api/handles/{name}", name, {}), writer, dict(options)):
+                return False
+            if kind != "delay":
+                return True
+        if is_registered(name):
+            writer.write(response(200, "application/json", answer_of(name, ttl_of(name))))
+        else:
+            body = msgspec.json.encode({"responseCode": 100, "handle": name})
+            writer.write(response(404, "application/json", body))
+        return True
+
+
+def soak(plan: Plan) -> tuple[Section, ...]:
+    """Clients, the proxy and its unreliable upstream for `plan.soak_seconds`."""
+    names = plan.names[:NAMES]
+    for old in plan.folder.glob("soak.sqlite3*"):
+        old.unlink()
+    return (_section(plan, names, uvloop.run(_soaked(plan, names))),)
+
+
+async def _soaked(plan: Plan, names: Sequence[str]) -> Tally:
+    tally = Tally()
+    async with StandIn(answering=Unreliable(tally)) as upstream:
+        chosen = proxy_environment(upstream.url, f"sqlite:///{plan.folder / 'soak.sqlite3'}") | _SETTINGS
+        with served(proxy_command, cores=plan.cores.server, environment=chosen, path="/healthz") as server:
+            questions = zipf(names, _QUESTIONS)
+            ends = time.monotonic() + plan.soak_seconds
+            await asyncio.gather(
+                *(_client(server, questions[at::_CLIENTS], ends, tally, at) for at in range(_CLIENTS)),
+                _watch(server, ends, tally),
+            )
+    return tally
+
+
+async def _watch(server: Server, ends: float, tally: Tally) -> None:
+    while time.monotonic() < ends:
+        tally.resident.append(server.resident())
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+async def _client(server: Server, names: Sequence[str], ends: float, tally: Tally, seed: int) -> None:
+    chance = random.Random(seed)
+    connection = Connection(server.port)
+    for name in names:
+        if time.monotonic() > ends:
+            break
+        path = path_of(name) if chance.random() > _REST_SHARE else "/api/handles" + path_of(name)
+        began = time.perf_counter()
+        answer = await connection.ask(path)
+        tally.seconds.append(time.perf_counter() - began)
+        verdict = Verdict.DROPPED if answer is None else judge(name, answer)
+        tally.verdicts[verdict] += 1
+        if verdict is Verdict.WRONG and len(tally.wrong) < 3:
+            tally.wrong.append(f"{path}: {answer}"[:300])
+        await asyncio.sleep(_PAUSE)
+    connection.close()
+
+
+class Connection:
+    """One kept connection to the proxy: as little of a client as leaves the time to the proxy."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def ask(self, path: str) -> Answer | None:
+        """The answer to one GET; None where the connection ended or nothing came in time."""
+        try:
+            async with asyncio.timeout(_CLIENT_TIMEOUT):
+                if self._writer is None:
+                    self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+                self._writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode("ascii"))
+                head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                fields = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in head[1:])}
+                body = await self._reader.readexactly(int(fields["content-length"]))
+        except (OSError, EOFError, TimeoutError):
+            self.close()
+            return None
+        status = int(head[0].split(" ")[1])
+        return Answer(status, fields.get("location", ""), fields.get("cache-status", ""), body)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.close()
+            self._writer = None
+
+
+def _section(plan: Plan, names: Sequence[str], tally: Tally) -> Section:
+    third = max(1, len(tally.resident) // 3)
+    start, middle, end = (tally.resident[at] for at in (0, len(tally.resident) // 2, -1))
+    # Of thirds, so that one moment's garbage decides nothing.
+    growth = median(tally.resident[-third:]) / median(tally.resident[third : 2 * third] or tally.resident)
+    burst = worst_burst(tally.arrivals, RATE)
+    total = tally.verdicts.total()
+    rows = [(one.value, f"{tally.verdicts[one]:,}", f"{tally.verdicts[one] / max(total, 1):.2%}") for one in Verdict]
+    rows.append(("all answers", f"{total:,}", f"{total / plan.soak_seconds:,.0f}/s"))
+    facts = (
+        ("upstream questions", f"{len(tally.arrivals):,}"),
+        ("of which failed on purpose", f"{tally.faults / max(len(tally.arrivals), 1):.1%}"),
+        ("most upstream questions in a second", f"{most_in_a_second(tally.arrivals):,}"),
+        ("burst needed at the budget's rate", f"{burst:,.0f} of {BURST:,.0f} + {CONCURRENCY} under way"),
+        ("resident memory at start, middle, end", " / ".join(f"{one / 2**20:.0f} MiB" for one in (start, middle, end))),
+        (
+            "median and greatest time of an answer",
+            f"{median(tally.seconds) * 1000:.1f} ms / {max(tally.seconds):.2f} s",
+        ),
+    )
+    return Section(
+        title="Soak",
+        method=(
+            f"{plan.soak_seconds:g} s, {_CLIENTS} clients, {len(names):,} names ({plan.names_from}), Zipf-distributed, "
+            f"{_REST_SHARE:.0%} of the questions over REST, from an empty store. The upstream fails {FAULT_SHARE:.0%} "
+            f"of the time, in {len(_KINDS)} ways; its TTLs are 5 s, 20 s, 60 s and two days, so that records become "
+            f"stale. The budget is {RATE:g} questions a second with bursts of {BURST:g}, at most {CONCURRENCY} under "
+            "way: too little for everything at first. A question may reach the upstream later than it was admitted, "
+            "but no more of them than are under way."
+        ),
+        tables=(Table(("Answers by verdict", "number", "share"), tuple(rows)), Table(("Soak", "measured"), facts)),
+        claims=(
+            Claim("wrong answers in the soak", tally.verdicts[Verdict.WRONG], "<=", 0),
+            Claim("burst of upstream questions at the budget's rate", burst, "<=", BURST + CONCURRENCY),
+            Claim("memory, last third / middle third of the soak", growth, "<=", _MOST_GROWTH, "x"),
+        ),
+        not_measured=tuple(f"wrong: {one}" for one in tally.wrong),
+    )

@@ -1,0 +1,243 @@
+"""Answers a second in a closed loop, all contestants in turn; and latency in an open loop at half of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final, Literal
+
+from bench import contestants
+from bench.contestants import BARE_ASGI, EXPRESS_OFF, EXPRESS_ON, NGINX_CACHE, TWO_WORKERS, Contestant, Site
+from bench.findings import Bars, Claim, Section, Table
+from bench.loads import CONNECTIONS, OPEN_CONNECTIONS, Latency, closed_loop, each_once, open_loop
+from bench.names import HOT, path_of, zipf
+from bench.plan import Plan, store_of
+from bench.rounds import Series, interleaved, ratio
+from bench.servers import Server, python, served
+from bench.tools import NotMeasured
+
+#: Questions in a list that is asked again and again.
+_QUESTIONS: Final = 200_000
+#: Of ten questions of the mixed load, one is about a name that nobody knows yet.
+_ONE_IN: Final = 10
+_WARM_UP: Final = 1.0
+_HALF: Final = 0.5
+#: Two workers and the load generator.
+_CORES_WANTED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One kind of question; `path` is that of the hot name, or `kind` says which list is asked."""
+
+    title: str
+    kind: Literal["hot", "names", "mixed"]
+    path: str = path_of(HOT)
+
+
+REDIRECT: Final = Load("One hot DOI, redirect", "hot")
+REST: Final = Load("One hot DOI, REST JSON", "hot", "/api/handles" + path_of(HOT))
+NAMES: Final = Load("Many DOIs, Zipf-distributed, redirect", "names")
+MIXED: Final = Load("90 % known and 10 % new DOIs, redirect", "mixed")
+LOADS: Final = (REDIRECT, REST, NAMES, MIXED)
+
+Rates = dict[Load, dict[Contestant, Series]]
+
+
+@dataclass(slots=True)
+class Field:
+    """The contestants that run, the lists they are asked, and what went wrong."""
+
+    plan: Plan
+    running: dict[Contestant, Server]
+    lists: Mapping[str, Path]
+    not_measured: list[str]
+    failed: dict[tuple[Load, Contestant], int] = field(default_factory=dict)
+    #: Processor seconds of an answer, once per run.
+    cpu: dict[tuple[Load, Contestant], list[float]] = field(default_factory=dict)
+    _asked: int = 0
+
+    def takers(self, load: Load) -> list[Contestant]:
+        """Whoever can take part in a load."""
+        return [one for one in self.running if one.resolves or load.kind == "hot"]
+
+    def run(self, load: Load, one: Contestant, seconds: float) -> float:
+        """Answers a second."""
+        self._asked += 1
+        server, cores = self.running[one], self.plan.cores.load
+        before = server.cpu()
+        if load.kind == "hot":
+            done = closed_loop(server.url + load.path, seconds, cores)
+        else:
+            done = closed_loop(server.url, seconds, cores, (str(self.lists[load.kind]), f"r{self._asked}"))
+        self.cpu.setdefault((load, one), []).append((server.cpu() - before) / max(done.requests, 1))
+        self.failed[load, one] = self.failed.get((load, one), 0) + done.failed
+        return done.rate
+
+    def warm_up(self, load: Load, one: Contestant) -> None:
+        """Let everybody ask for what they will be asked for: each known name once."""
+        if load.kind == "names":
+            each_once(self.running[one].url, [path_of(name) for name in self.plan.names], self.plan.cores.load)
+        self.run(load, one, _WARM_UP)
+
+
+@contextmanager
+def on_the_field(plan: Plan, chosen: Sequence[Contestant]) -> Iterator[Field]:
+    """Start the stand-in and the contestants; whoever cannot start is named in `not_measured`."""
+    store = store_of(plan.folder / "names.sqlite3", plan.names)
+    lists = _write_lists(plan)
+    with ExitStack() as stack:
+        stand_in = stack.enter_context(
+            served(lambda port: python("-m", "bench.stand_in", "--port", str(port)), cores=plan.cores.load)
+        )
+        site = Site(plan.folder, plan.cores, stand_in.url, store)
+        started = Field(plan, {}, lists, [])
+        for one in chosen:
+            try:
+                started.running[one] = stack.enter_context(one.start(site))
+            except NotMeasured as reason:
+                started.not_measured.append(f"{one.name}: {reason}")
+        yield started
+
+
+def measure_rates(on: Field) -> Rates:
+    """Every load in interleaved rounds."""
+    rates: Rates = {}
+    for load in LOADS:
+        takers = on.takers(load)
+        for one in takers:
+            on.warm_up(load, one)
+        rates[load] = interleaved(
+            takers,
+            on.plan.rounds,
+            lambda one, load=load: on.run(load, one, on.plan.seconds),  # type: ignore[misc]
+        )
+    return rates
+
+
+def throughput(plan: Plan) -> tuple[Section, ...]:
+    """Throughput of all contestants, and the latency of those that matter at half their own peak."""
+    with on_the_field(plan, contestants.ALL) as on:
+        rates = measure_rates(on)
+        peaks = {one: series.median for one, series in rates[REDIRECT].items()}
+        return (_throughput_section(on, rates), _latency_section(on, peaks))
+
+
+def latency(plan: Plan) -> tuple[Section, ...]:
+    """Latency alone, after one short look for the peaks."""
+    with on_the_field(plan, _PATIENT) as on:
+        for one in on.running:
+            on.warm_up(REDIRECT, one)
+        peaks = {one: on.run(REDIRECT, one, plan.seconds) for one in on.running}
+        return (_latency_section(on, peaks),)
+
+
+def _write_lists(plan: Plan) -> dict[str, Path]:
+    asked = [path_of(name) for name in zipf(plan.names, _QUESTIONS)]
+    lines = {
+        "names": asked,
+        "mixed": ["*" if number % _ONE_IN == 0 else path for number, path in enumerate(asked)],
+    }
+    files = {kind: plan.folder / f"paths-{kind}.txt" for kind in lines}
+    for kind, file in files.items():
+        file.write_text("\n".join(lines[kind]) + "\n", encoding="ascii")
+    return files
+
+
+def _throughput_section(on: Field, rates: Rates) -> Section:
+    tables = (*(_table(on, load, series) for load, series in rates.items()), _among_ourselves(rates))
+    notes = list(on.not_measured)
+    if len(on.plan.cores.for_workers(_CORES_WANTED)) < _CORES_WANTED:
+        notes.append("doi-proxy, 2 workers, on cores of their own: needs three cores; here the load shares one of them")
+    return Section(
+        title="Throughput",
+        method=(
+            f"wrk, {CONNECTIONS} connections, one thread, {on.plan.seconds:g} s for each of {on.plan.rounds} rounds; "
+            f"the median, and the least and greatest in brackets. Ratios are taken round by round. CPU "
+            f"is what the server's processes used, which a busy machine changes less than the rate. The many DOIs are "
+            f"{len(on.plan.names):,} ({on.plan.names_from}), of which each was asked for once before the first round."
+        ),
+        tables=tables,
+        claims=_claims(rates),
+        bars=tuple(
+            Bars(load.title, tuple((one.name, it) for one, it in found.items())) for load, found in rates.items()
+        ),
+        not_measured=tuple(notes),
+    )
+
+
+def _table(on: Field, load: Load, series: Mapping[Contestant, Series]) -> Table:
+    rows = []
+    for one, found in series.items():
+        bare = ratio(series, one, BARE_ASGI)
+        cached = ratio(series, one, NGINX_CACHE)
+        cpu = f"{median(on.cpu[load, one][-len(found.values) :]) * 1e6:.1f} µs"
+        rows.append((one.name, rate(found), times(bare), times(cached), cpu, f"{on.failed[load, one]:,}"))
+    columns = (load.title, "answers/s", "/ bare ASGI", "/ nginx proxy_cache", "CPU per answer", "failed")
+    return Table(columns, tuple(rows))
+
+
+def _among_ourselves(rates: Rates) -> Table:
+    pairs = (("2 workers / 1 worker", TWO_WORKERS, EXPRESS_ON), ("express lane / full path", EXPRESS_ON, EXPRESS_OFF))
+    rows = [(what, *(times(ratio(rates[load], of, to)) for load in LOADS)) for what, of, to in pairs]
+    return Table(("Ratio", "redirect", "REST", "many DOIs", "new DOIs"), tuple(rows))
+
+
+def rate(series: Series) -> str:
+    """A rate with its spread."""
+    return f"{series.median:,.0f} ({series.low:,.0f} to {series.high:,.0f})"
+
+
+def times(series: Series | None) -> str:
+    """A ratio with its spread, or a dash."""
+    return "–" if series is None else f"{series.median:.2f} ({series.low:.2f} to {series.high:.2f})"
+
+
+def _claims(rates: Rates) -> tuple[Claim, ...]:
+    wanted = (
+        ("redirects, express lane / bare ASGI", REDIRECT, EXPRESS_ON, BARE_ASGI, 1.5),
+        ("REST JSON, express lane / bare ASGI", REST, EXPRESS_ON, BARE_ASGI, 1.3),
+        ("redirects, full path / bare ASGI", REDIRECT, EXPRESS_OFF, BARE_ASGI, 0.5),
+    )
+    found = ((what, ratio(rates[load], of, to), bound) for what, load, of, to, bound in wanted)
+    return tuple(
+        Claim(what, measured.median, ">=", bound, "x", (measured.low, measured.high))
+        for what, measured, bound in found
+        if measured is not None
+    )
+
+
+#: Whose latency is measured.
+_PATIENT: Final = (EXPRESS_ON, EXPRESS_OFF, TWO_WORKERS, BARE_ASGI, NGINX_CACHE)
+
+
+def _latency_section(on: Field, peaks: Mapping[Contestant, float]) -> Section:
+    rows = []
+    notes: list[str] = []
+    for one in (one for one in _PATIENT if one in on.running):
+        wanted = peaks[one] * _HALF
+        try:
+            got = open_loop(on.running[one].url + REDIRECT.path, wanted, max(on.plan.seconds, 4.0), on.plan.cores.load)
+        except NotMeasured as reason:
+            notes.append(f"{one.name}: {reason}")
+            continue
+        rows.append((one.name, f"{wanted:,.0f}", *_latency_cells(got)))
+    columns = ("Hot DOI, redirect", "asked/s", "answered/s", "p50", "p99", "p99.9", "failed")
+    return Section(
+        title="Latency at half the peak",
+        method=(
+            f"h2load over HTTP/1.1 at a fixed rate (open loop), {OPEN_CONNECTIONS} connections. The rate is half of "
+            "what each contestant reached in its closed loop. Times run from the request to the end of its answer; a "
+            "question that waits in the generator because its connection is still busy is timed from when it is sent."
+        ),
+        tables=(Table(columns, tuple(rows)),) if rows else (),
+        not_measured=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _latency_cells(got: Latency) -> tuple[str, ...]:
+    shown = (f"{seconds * 1000:.2f} ms" for seconds in (got.p50, got.p99, got.p999))
+    return (f"{got.rate:,.0f}", *shown, f"{got.failed:,}")

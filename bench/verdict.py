@@ -1,0 +1,88 @@
+"""What an answer of the soak says about its name, and whether the upstream's budget was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from zlib import crc32
+
+from app.doi.name import fold
+from bench.records import target_of
+
+#: Of so many names, one is registered nowhere.
+_ONE_UNKNOWN_IN = 20
+#: The TTLs of records, in seconds: some end within a soak, most do not.
+_TTLS = (5, 20, 60, 172_800, 172_800)
+
+
+class Verdict(Enum):
+    """One answer; all but WRONG are right."""
+
+    FRESH = "right, fresh from the cache"
+    ASKED = "right, asked from the upstream"
+    STALE = "right, stale and marked as stale"
+    NOT_FOUND = "not found, and it is not"
+    COULD_NOT_VERIFY = "could not verify (502, 503, 504)"
+    DROPPED = "connection ended without an answer"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is looked at of an answer: status, `Location`, `Cache-Status`, body."""
+
+    status: int
+    location: str = ""
+    cache_status: str = ""
+    body: bytes = b""
+
+
+def is_registered(name: str) -> bool:
+    """Whether the upstream knows the name: decided by the name alone."""
+    return crc32(fold(name).encode()) % _ONE_UNKNOWN_IN != 0
+
+
+def ttl_of(name: str) -> int:
+    """The TTL of the name's record, in seconds."""
+    return _TTLS[crc32(b"ttl" + fold(name).encode()) % len(_TTLS)]
+
+
+def judge(name: str, answer: Answer) -> Verdict:
+    """The verdict on an answer to a redirect (status 302) or a REST question (status 200) about a name."""
+    if answer.status in (502, 503, 504):
+        return Verdict.COULD_NOT_VERIFY
+    if answer.status == 404:
+        return Verdict.WRONG if is_registered(name) else Verdict.NOT_FOUND
+    says_target = answer.location == target_of(name) if answer.status == 302 else _holds(name, answer)
+    if answer.status not in (200, 302) or not is_registered(name) or not says_target:
+        return Verdict.WRONG
+    if "detail=" in answer.cache_status or "ttl=-" in answer.cache_status:
+        return Verdict.STALE
+    return Verdict.FRESH if "; hit" in answer.cache_status else Verdict.ASKED
+
+
+def _holds(name: str, answer: Answer) -> bool:
+    return answer.body.startswith(b'{"responseCode":1,') and target_of(name).encode() in answer.body
+
+
+def worst_burst(arrivals: Iterable[float], rate: float) -> float:
+    """The least burst of a token bucket of `rate` (tokens a second) that would have let all arrivals through.
+
+    `arrivals` are in seconds, in ascending order.
+    """
+    owed = worst = 0.0
+    last: float | None = None
+    for arrival in arrivals:
+        owed = max(0.0, owed - (arrival - (arrival if last is None else last)) * rate) + 1.0
+        worst = max(worst, owed)
+        last = arrival
+    return worst
+
+
+def most_in_a_second(arrivals: Iterable[float]) -> int:
+    """The most arrivals within one second of the clock."""
+    counts: dict[int, int] = {}
+    for arrival in arrivals:
+        counts[int(arrival)] = counts.get(int(arrival), 0) + 1
+    return max(counts.values(), default=0)

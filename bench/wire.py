@@ -1,0 +1,59 @@
+"""A server's protocol without its socket: bytes in, bytes out, and nothing of the system's in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from app.cli.express_protocol import protocol_class
+from bench.servers import HOST
+
+_REQUEST: Final = "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n"
+_PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
+
+
+class Connection(asyncio.Transport):
+    """One connection to an application under uvicorn's protocol, the one that `doi-proxy serve` uses."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__()
+        config = Config(application, lifespan="off", access_log=False, log_config=None)
+        config.load()
+        state = ServerState()
+        state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
+        self._protocol: HttpToolsProtocol = protocol_class()(config, state, {})
+        self._protocol.connection_made(self)
+        self.written = bytearray()
+
+    async def ask(self, path: str) -> bytes:
+        """The bytes of the answer to a GET."""
+        self.written.clear()
+        self._protocol.data_received(_REQUEST.format(path=path).encode("ascii"))
+        # The lane answers at once; else the answer is made by a task of the server's.
+        for task in tuple(self._protocol.tasks):
+            await task
+        return bytes(self.written)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """See asyncio.BaseTransport."""
+        return _PEERS.get(name, default)
+
+    def write(self, data: Any) -> None:
+        """See asyncio.WriteTransport."""
+        self.written += data
+
+    def is_closing(self) -> bool:
+        """See asyncio.BaseTransport."""
+        return False
+
+    def close(self) -> None:
+        """See asyncio.BaseTransport."""
+
+
+async def connected(application: Any) -> Connection:
+    """A connection; made inside a loop, which the protocol needs."""
+    return Connection(application)
