@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 BACKLOG = 2048
 #: Seconds that requests under way get to finish at shutdown.
 GRACE = 8
+#: Seconds that a worker may be silent, as it is while it starts on a busy machine, before it is replaced.
+WORKER_START = 60
 #: Longer than the idle time of common front proxies (nginx: 60 s), so that they close first.
 KEEP_ALIVE = 75
 
@@ -54,6 +56,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         "ssl_certfile": settings.tls_cert,
         "ssl_keyfile": settings.tls_key,
         "lifespan": "on",
+        "timeout_worker_healthcheck": WORKER_START,
     }
     if settings.workers == 1:
         application = create(settings)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 
@@ -110,9 +111,10 @@ class ExpressLane:
             Prepared(
                 resolution=resolution,
                 freshness=freshness,
-                status_line=b"HTTP/1.1 %d %s\r\n" % (reply.status, HTTPStatus(reply.status).phrase.encode()),
+                status_line=_status_line(reply.status),
                 before=_lines(before),
-                after=_lines((*after, *EVERYWHERE, length)) + b"\r\n",
+                # The same for nearly all answers of a length, and so kept once.
+                after=_shared_lines((*after, *EVERYWHERE, length)),
                 body=reply.body,
                 status=reply.status,
             ),
@@ -133,13 +135,16 @@ class ExpressLane:
             self._prepared.drop(request[5 if head_only else 4 : end])
             return None
         second = int(self._clock())
-        if prepared.second != second:
-            prepared.head = prepared.before + _lines(prepared.freshness(second)) + prepared.after
+        head = prepared.head
+        if prepared.second != second or not head:
+            head = prepared.before + _lines(prepared.freshness(second)) + prepared.after
+            # Only what is asked for twice in a second is worth its memory.
+            prepared.head = head if prepared.second == second else b""
             prepared.second = second
         self._count(ROUTE, "HEAD" if head_only else "GET", prepared.status)
         if head_only:
-            return prepared.status_line + default_headers + prepared.head
-        return b"".join((prepared.status_line, default_headers, prepared.head, prepared.body))
+            return prepared.status_line + default_headers + head
+        return b"".join((prepared.status_line, default_headers, head, prepared.body))
 
     def _is_plain(self, head: bytes) -> bool:
         judged = self._heads.get(head)
@@ -164,6 +169,16 @@ def is_plain(head: bytes) -> bool:
             wanted[name].append(value)
     accept, agent = (b", ".join(found).decode("latin-1") if found else None for found in wanted.values())
     return not negotiate(accept, None, is_browser(agent)).conneg
+
+
+@lru_cache(maxsize=64)
+def _status_line(status: int) -> bytes:
+    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+
+
+@lru_cache(maxsize=4096)
+def _shared_lines(headers: tuple[Header, ...]) -> bytes:
+    return _lines(headers) + b"\r\n"
 
 
 def _lines(headers: tuple[Header, ...]) -> bytes:

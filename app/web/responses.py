@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
-from math import ceil
+from math import ceil, floor
 from typing import Any, Final
 
 from app.errors import CouldNotVerify
@@ -87,7 +87,9 @@ def lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, f
 
 def cache_status(resolution: Resolution, now: int) -> Header:
     """`Cache-Status`: how this answer came about (RFC 9211)."""
-    ttl = f"ttl={int(resolution.entry.ttl_left(now))}"
+    left = floor(resolution.entry.ttl_left(now))
+    # A record that ended within this second is past its TTL, and says so.
+    ttl = f"ttl={min(left, -1) if resolution.origin is Origin.STALE and left <= 0 else left}"
     match resolution.origin:
         case Origin.HIT:
             said = f"hit; {ttl}"

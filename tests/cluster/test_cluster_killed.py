@@ -27,7 +27,7 @@ RECOVERY: Final = 10.0
 SETTINGS: Final[dict[str, object]] = {
     "upstream_breaker_cooldown": 0.5,
     "upstream_recheck": 0.5,
-    "upstream_timeout": 2,
+    "upstream_timeout": 3,
     "cache_negative_ttl": 1,
 }
 
