@@ -16,6 +16,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
+import uvloop
+
 from app.cache.memory import MemoryStore
 from app.cache.sqlite import SqliteStore
 from app.cache.wire import pack, unpack
@@ -55,7 +57,7 @@ def _repeated(work: Callable[[], object]) -> Operation:
 
 
 def _awaited(work: Callable[[], Coroutine[Any, Any, object]]) -> Operation:
-    loop = asyncio.new_event_loop()
+    loop = uvloop.new_event_loop()
 
     async def again(count: int) -> None:
         for _ in range(count):
@@ -151,7 +153,7 @@ def _over_the_wire(path: str, *, express: bool) -> Operation:
 
 
 def _connected(application: Any, path: str) -> Operation:
-    loop = asyncio.new_event_loop()
+    loop = uvloop.new_event_loop()
     connection = loop.run_until_complete(connected(application))
 
     async def again(count: int) -> None:
