@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 import traceback
@@ -16,7 +17,7 @@ from bench import machine
 from bench.chart import draw
 from bench.findings import Section
 from bench.names import MOST_NAMES, read_names, synthetic
-from bench.plan import Plan
+from bench.plan import LARGE, Plan
 from bench.report import write_report, write_section
 from bench.tools import NotMeasured
 
@@ -54,7 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in _WHOLE if whole else dict.fromkeys(chosen.part):
         sections += _measured(part, plan)
     _write(_HERE if whole else work, date, facts, sections)
+    _tidy(work)
     return 0
+
+
+def _tidy(work: Path) -> None:
+    """Keep what the next run uses again, and the last report."""
+    for path in work.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif not path.name.startswith((LARGE, "RESULTS", "chart")):
+            path.unlink()
 
 
 def _measured(part: str, plan: Plan) -> tuple[Section, ...]:

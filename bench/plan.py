@@ -17,6 +17,8 @@ from bench.records import entry_of
 
 #: Entries put before the store is flushed: fewer than may wait to be written.
 _FLUSH_EVERY: Final = 4_096
+#: The store of a million records, which takes a minute to build and is kept between runs.
+LARGE: Final = "million.sqlite3"
 #: No store of a measurement evicts anything.
 STORE_BYTES: Final = 20 * 2**30
 

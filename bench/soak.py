@@ -188,35 +188,13 @@ class Connection:
 
 def _section(plan: Plan, names: Sequence[str], tally: Tally) -> Section:
     third = max(1, len(tally.resident) // 3)
-    start, middle, end = (tally.resident[at] for at in (0, len(tally.resident) // 2, -1))
     # Of thirds, so that one moment's garbage decides nothing.
     growth = median(tally.resident[-third:]) / median(tally.resident[third : 2 * third] or tally.resident)
     burst = worst_burst(tally.arrivals, RATE)
-    total = tally.verdicts.total()
-    rows = [(one.value, f"{tally.verdicts[one]:,}", f"{tally.verdicts[one] / max(total, 1):.2%}") for one in Verdict]
-    rows.append(("all answers", f"{total:,}", f"{total / plan.soak_seconds:,.0f}/s"))
-    facts = (
-        ("upstream questions", f"{len(tally.arrivals):,}"),
-        ("of which failed on purpose", f"{tally.faults / max(len(tally.arrivals), 1):.1%}"),
-        ("most upstream questions in a second", f"{most_in_a_second(tally.arrivals):,}"),
-        ("burst needed at the budget's rate", f"{burst:,.0f} of {BURST:,.0f} + {CONCURRENCY} under way"),
-        ("resident memory at start, middle, end", " / ".join(f"{one / 2**20:.0f} MiB" for one in (start, middle, end))),
-        (
-            "median and greatest time of an answer",
-            f"{median(tally.seconds) * 1000:.1f} ms / {max(tally.seconds):.2f} s",
-        ),
-    )
     return Section(
         title="Soak",
-        method=(
-            f"{plan.soak_seconds:g} s, {_CLIENTS} clients, {len(names):,} names ({plan.names_from}), Zipf-distributed, "
-            f"{_REST_SHARE:.0%} of the questions over REST, from an empty store. The upstream fails {FAULT_SHARE:.0%} "
-            f"of the time, in {len(_KINDS)} ways; its TTLs are 5 s, 20 s, 60 s and two days, so that records become "
-            f"stale. The budget is {RATE:g} questions a second with bursts of {BURST:g}, at most {CONCURRENCY} under "
-            "way: too little for everything at first. A question may reach the upstream later than it was admitted, "
-            "but no more of them than are under way."
-        ),
-        tables=(Table(("Answers by verdict", "number", "share"), tuple(rows)), Table(("Soak", "measured"), facts)),
+        method=_method(plan, names),
+        tables=(_verdicts(plan, tally), _facts(tally, burst)),
         claims=(
             Claim("wrong answers in the soak", tally.verdicts[Verdict.WRONG], "<=", 0),
             Claim("burst of upstream questions at the budget's rate", burst, "<=", BURST + CONCURRENCY),
@@ -224,3 +202,38 @@ def _section(plan: Plan, names: Sequence[str], tally: Tally) -> Section:
         ),
         not_measured=tuple(f"wrong: {one}" for one in tally.wrong),
     )
+
+
+def _method(plan: Plan, names: Sequence[str]) -> str:
+    return (
+        f"{plan.soak_seconds:g} s, {_CLIENTS} clients, {len(names):,} names ({plan.names_from}), Zipf-distributed, "
+        f"{_REST_SHARE:.0%} of the questions over REST, from an empty store. The upstream fails {FAULT_SHARE:.0%} of "
+        f"the time, in {len(_KINDS)} ways; its TTLs are 5 s, 20 s, 60 s and two days, so that records become stale. "
+        f"The budget is {RATE:g} questions a second with bursts of {BURST:g}, at most {CONCURRENCY} under way: too "
+        "little for everything at first. A question may reach the upstream later than it was admitted, but no more of "
+        "them than are under way."
+    )
+
+
+def _verdicts(plan: Plan, tally: Tally) -> Table:
+    total = tally.verdicts.total()
+    rows = [(one.value, f"{tally.verdicts[one]:,}", f"{tally.verdicts[one] / max(total, 1):.2%}") for one in Verdict]
+    rows.append(("all answers", f"{total:,}", f"{total / plan.soak_seconds:,.0f}/s"))
+    return Table(("Answers by verdict", "number", "share"), tuple(rows))
+
+
+def _facts(tally: Tally, burst: float) -> Table:
+    questions = len(tally.arrivals)
+    resident = (tally.resident[at] for at in (0, len(tally.resident) // 2, -1))
+    facts = (
+        ("upstream questions", f"{questions:,}"),
+        ("of which failed on purpose", f"{tally.faults / max(questions, 1):.1%}"),
+        ("most upstream questions in a second", f"{most_in_a_second(tally.arrivals):,}"),
+        ("burst needed at the budget's rate", f"{burst:,.0f} of {BURST:,.0f} + {CONCURRENCY} under way"),
+        ("resident memory at start, middle, end", " / ".join(f"{one / 2**20:.0f} MiB" for one in resident)),
+        (
+            "median and greatest time of an answer",
+            f"{median(tally.seconds) * 1000:.1f} ms / {max(tally.seconds):.2f} s",
+        ),
+    )
+    return Table(("Soak", "measured"), facts)

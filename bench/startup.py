@@ -17,7 +17,7 @@ from bench.contestants import proxy_command, proxy_environment
 from bench.findings import Claim, Section, Table
 from bench.machine import pinned
 from bench.names import HOT, path_of, synthetic
-from bench.plan import STORE_BYTES, Plan, build_store, entries_in
+from bench.plan import LARGE, STORE_BYTES, Plan, build_store, entries_in
 from bench.records import TEN_YEARS, entry_of
 from bench.servers import answers, end, free_port, plain_environment, python, served
 from bench.tools import NotMeasured
@@ -62,7 +62,7 @@ def startup(plan: Plan) -> tuple[Section, ...]:
 
 def large_store(plan: Plan) -> Path:
     """The store of a million records; it takes a minute to build and is kept for the next run."""
-    path = plan.folder / "million.sqlite3"
+    path = plan.folder / LARGE
     if not path.exists() or entries_in(path) < RECORDS:
         now = time.time()
         build_store(path, _large(now))
