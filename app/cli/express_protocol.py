@@ -7,14 +7,12 @@ in USED and tested, so that an upgrade which changes it is noticed, and the lane
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.web.application import Application
 from app.web.express_lane import ExpressLane
-from app.web.responses import WHOLE, Reply, whole_answer
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +24,6 @@ USED: Final = (
     "on_message_begin",
     "on_headers_complete",
     "on_message_complete",
-    "_start_asgi_task",
     "send_400_response",
     "timeout_keep_alive_handler",
 )
@@ -87,24 +84,6 @@ class ExpressProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Let the application give its answer whole."""
-        cycle.scope["extensions"] = {WHOLE: partial(self._take_whole, cycle)}  # type: ignore[dict-item]
-        super()._start_asgi_task(cycle, app)
-
-    def _take_whole(self, cycle: RequestResponseCycle, reply: Reply, head_only: bool) -> bool:
-        """Send a whole answer in one write; False where it has to be sent in pieces, as ASGI has it."""
-        if cycle.response_started or cycle.disconnected or not cycle.keep_alive or self.flow.write_paused:
-            return False
-        answer = whole_answer(reply, self._default_headers(), head_only)
-        if answer is None:
-            return False
-        self.transport.write(answer)
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        cycle.on_response()
-        return True
 
     def _is_idle(self) -> bool:
         """Whether no answer is under way, nothing waits, and the client reads what it is sent."""

@@ -23,7 +23,7 @@ from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_path import MAX_TARGET_BYTES, Parameters, read_query
-from app.web.responses import EVERYWHERE, WHOLE, Message, Receive, Reply, Scope, Send, Whole, page, send_reply
+from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply
 from app.web.which_ra import names_part
 
 #: How nearly every request begins; no other path does.
@@ -91,10 +91,7 @@ class Application:
         else:
             reply = await self._answer(request)
             status = reply.status
-            # A server that takes the answer whole writes once; whoever listens to `send` hears each message.
-            whole: Whole | None = scope["extensions"].get(WHOLE) if "extensions" in scope else None
-            if whole is None or self._access_log is not None or not whole(reply, request.head_only):
-                await send_reply(reply, send, head_only=request.head_only)
+            await send_reply(reply, send, head_only=request.head_only)
         self._metrics.answered(route, request.method, status, self._metrics.timer() - began)
 
     def _route(self, request: Request) -> str:

@@ -12,12 +12,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.web.negotiation import is_browser, negotiate
-from app.web.responses import EVERYWHERE, Header, Reply, header_lines, status_line
+from app.web.responses import EVERYWHERE, Header, Reply
 
 #: Prepared answers and judged heads are kept in two generations of at most so many.
 MAX_PREPARED: Final = 65_536
@@ -110,8 +111,8 @@ class ExpressLane:
             Prepared(
                 resolution=resolution,
                 freshness=freshness,
-                status_line=status_line(reply.status),
-                before=header_lines(before),
+                status_line=_status_line(reply.status),
+                before=_lines(before),
                 # The same for nearly all answers of a length, and so kept once.
                 after=_shared_lines((*after, *EVERYWHERE, length)),
                 body=reply.body,
@@ -136,7 +137,7 @@ class ExpressLane:
         second = int(self._clock())
         head = prepared.head
         if prepared.second != second or not head:
-            head = prepared.before + header_lines(prepared.freshness(second)) + prepared.after
+            head = prepared.before + _lines(prepared.freshness(second)) + prepared.after
             # Only what is asked for twice in a second is worth its memory.
             prepared.head = head if prepared.second == second else b""
             prepared.second = second
@@ -170,6 +171,15 @@ def is_plain(head: bytes) -> bool:
     return not negotiate(accept, None, is_browser(agent)).conneg
 
 
+@lru_cache(maxsize=64)
+def _status_line(status: int) -> bytes:
+    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+
+
 @lru_cache(maxsize=4096)
 def _shared_lines(headers: tuple[Header, ...]) -> bytes:
-    return header_lines(headers) + b"\r\n"
+    return _lines(headers) + b"\r\n"
+
+
+def _lines(headers: tuple[Header, ...]) -> bytes:
+    return b"".join([name + b": " + value + b"\r\n" for name, value in headers])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
-from http import HTTPStatus
 from math import ceil, floor
 from typing import Any, Final
 
@@ -57,40 +55,6 @@ class Reply:
     status: int
     headers: tuple[Header, ...]
     body: bytes = b""
-
-
-#: The ASGI extension by which a server takes a whole answer at once, in one write; it says whether it did.
-WHOLE: Final = "doi_proxy.whole"
-Whole = Callable[[Reply, bool], bool]
-#: Header lines that nobody can take for something else (RFC 9110, section 5.5; RFC 9112, section 5).
-_SAFE_LINES: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9a-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n)+")
-
-
-@lru_cache(maxsize=64)
-def status_line(status: int) -> bytes:
-    """The first line of an answer."""
-    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
-
-
-def header_lines(headers: Iterable[Header]) -> bytes:
-    """Headers as lines."""
-    return b"".join([name + b": " + value + b"\r\n" for name, value in headers])
-
-
-_EVERYWHERE_LINES: Final = header_lines(EVERYWHERE)
-
-
-def whole_answer(reply: Reply, default_headers: bytes, head_only: bool) -> bytes | None:
-    """The bytes of an answer over HTTP/1.1 that keeps the connection; None where a header is not safe to send.
-
-    `default_headers` are the lines that the server puts first.
-    """
-    lines = header_lines(reply.headers)
-    if not _SAFE_LINES.fullmatch(lines):
-        return None
-    length = b"" if reply.status in (204, 304) else b"content-length: %d\r\n" % len(reply.body)
-    body = b"" if head_only else reply.body
-    return b"".join((status_line(reply.status), default_headers, lines, _EVERYWHERE_LINES, length, b"\r\n", body))
 
 
 async def send_reply(reply: Reply, send: Send, *, head_only: bool = False) -> None:

@@ -23,7 +23,6 @@ from app.main import create
 from app.settings import Settings
 from app.web.application import Application
 from app.web.express_lane import Generations, is_plain
-from app.web.responses import Reply, whole_answer
 from tests.clock import Clock
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
@@ -343,25 +342,3 @@ def test_without_what_it_relies_on_uvicorns_own_protocol_serves(
     monkeypatch.setattr(express_protocol, "USED", (*USED, "something_new"))
     assert protocol_class() is HttpToolsProtocol
     assert "something_new" in caplog.text
-
-
-def test_a_header_that_is_not_safe_is_never_sent_whole() -> None:
-    for value in (b"a\r\nSet-Cookie: b", b"a\nb", b"\x00"):
-        assert whole_answer(Reply(200, ((b"x-test", value),)), b"", False) is None
-    assert whole_answer(Reply(200, ((b"x-test", b"a"),), b"x"), b"", False) is not None
-
-
-async def test_without_the_extension_of_our_server_an_answer_is_sent_in_pieces() -> None:
-    clock = Clock()
-    server = Server(clock, ExpressProtocol)
-    messages: list[dict[str, Any]] = []
-
-    async def send(message: Any) -> None:
-        messages.append(message)
-
-    scope: dict[str, Any] = {
-        "type": "http", "method": "GET", "raw_path": b"/10.1000/182", "query_string": b"", "http_version": "1.1",
-        "headers": [], "client": None, "scheme": "http",
-    }  # fmt: skip
-    await server.application(scope, lambda: asyncio.sleep(0, {"type": "http.request"}), send)
-    assert [message["type"] for message in messages] == ["http.response.start", "http.response.body"]
