@@ -685,6 +685,10 @@ async def test_a_purge_is_seen_by_a_running_proxy(tmp_path: Path, store: str) ->
         upstream.put("10.1000/1", url="https://old.example/")
         assert {(await proxy.ask("/10.1000/1")).location for _ in range(3)} == {"https://old.example/"}
         upstream.put("10.1000/1", url="https://new.example/")
+        async with asyncio.timeout(PATIENCE):
+            # The proxy writes its records in batches; a command sees what has been written.
+            while "10.1000/1" not in await asyncio.to_thread(held, store):
+                pass
         purged = await asyncio.to_thread(started("cache", "purge", "--store-url", store, "10.1000/1").communicate)
         assert purged[1] == b""
         async with asyncio.timeout(PATIENCE):
