@@ -535,6 +535,8 @@ def test_two_workers_count_together_and_the_death_of_one_loses_no_count(tmp_path
 
         answer(both_have_answered)
         total = {"route": "resolve", "method": "GET", "status": "400"}
+        # A worker counts when its answer has been sent, and the other may be asked for the sum before that.
+        answer(lambda: value(proxy.scraped(), "http_requests_total", **total) == sent)
         for _ in range(10):
             found = proxy.scraped()
             assert value(found, "http_requests_total", **total) == sent
@@ -552,7 +554,7 @@ def test_two_workers_count_together_and_the_death_of_one_loses_no_count(tmp_path
         answer(lambda: value(proxy.scraped(), "workers") == 2)
         assert value(proxy.scraped(), "http_requests_total", **total) == sent
         assert proxy.get("/no-doi").status == 400
-        assert value(proxy.scraped(), "http_requests_total", **total) == sent + 1
+        answer(lambda: value(proxy.scraped(), "http_requests_total", **total) == sent + 1)
         assert len(list(folder.glob("counter_*.db"))) == 2
     assert list(tmp_path.glob("doi-proxy-counts-*")) == []
 
