@@ -106,6 +106,9 @@ class ExpressProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Its head has arrived."""
         self._head_bytes = 0
+        if self.parser.get_http_version() == "0.9":
+            # A first line without a version: the parser refuses what a callback raises, and uvicorn answers 400.
+            raise ValueError("HTTP/0.9 is not spoken here")
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
