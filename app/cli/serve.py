@@ -63,7 +63,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         _announce(settings, listening)
         uvicorn.Server(uvicorn.Config(application, **options)).run(sockets=[listening])
         return
-    from uvicorn.supervisors import Multiprocess
+    from app.cli.supervisor import Supervisor
 
     check(settings)
     _announce(settings, listening)
@@ -74,7 +74,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
     config = uvicorn.Config("app.main:create_from_environment", factory=True, workers=settings.workers, **options)
     with fresh_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
-        Multiprocess(config, sockets=[listening]).run()
+        Supervisor(config, sockets=[listening]).run()
 
 
 def _announce(settings: Settings, listening: socket.socket) -> None:
