@@ -70,6 +70,7 @@ def create(
     http_metrics = HttpMetrics(exposition.registry, time.perf_counter)
     state = StateMetrics(exposition.registry, __version__)
     observers = _observers(exposition)
+    exposition.tallies.append(http_metrics.tell)
     parts = assemble(settings, clock, observers)
     sub_path = urlsplit(settings.public_url or "").path.rstrip("/")
     pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
@@ -102,7 +103,7 @@ def create(
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
     documented = create_documented(
         version=__version__,
-        lifespan=lambda app: _lifespan(parts, state if exposition.is_shared else None),
+        lifespan=lambda app: _lifespan(parts, state, exposition),
         readiness=lambda: _readiness(parts),
         exposed=lambda accept: _exposed(parts, state, exposition, accept),
         docs_page=lambda schema: pages.docs(link, schema),
@@ -128,8 +129,10 @@ def _folder_of_counts(settings: Settings) -> Path | None:
 
 
 def _observers(exposition: Exposition) -> Observers:
+    answers = AnswerMetrics(exposition.registry)
+    exposition.tallies.append(answers.tell)
     upstream = UpstreamMetrics(exposition.registry, OUTCOMES, NOT_ASKED)
-    return Observers(AnswerMetrics(exposition.registry), upstream.observer, StoreMetrics(exposition.registry))
+    return Observers(answers, upstream.observer, StoreMetrics(exposition.registry))
 
 
 def _access_log(settings: Settings, clock: Callable[[], float]) -> AccessLog | None:
@@ -174,13 +177,13 @@ def check(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _lifespan(parts: Parts, told: StateMetrics | None) -> AsyncIterator[None]:
-    """Start and end; `told` is kept up to date where another process may be asked for it."""
+async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -> AsyncIterator[None]:
+    """Start and end; numbers are kept up to date where another process may be asked for them."""
     if parts.settings.seed is not None:
         await _load_seed(parts.settings.seed, parts.cache, parts.settings.cache_grace)
     tasks = [asyncio.create_task(parts.cache.watch())]
-    if told is not None:
-        tasks.append(asyncio.create_task(_keep_telling(parts, told)))
+    if exposition.is_shared:
+        tasks.append(asyncio.create_task(_keep_telling(parts, state, exposition)))
     if parts.settings.workers > 1:
         tasks.append(asyncio.create_task(_end_with_supervisor()))
     try:
@@ -189,6 +192,7 @@ async def _lifespan(parts: Parts, told: StateMetrics | None) -> AsyncIterator[No
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        exposition.tell()
         await parts.resolver.close()
         await parts.upstream.source.aclose()
         await parts.cache.close()
@@ -216,9 +220,10 @@ async def _load_seed(path: Path, cache: TieredStore, grace: float) -> None:
     log.info("%s: %s records loaded as expired", path, kept)
 
 
-async def _keep_telling(parts: Parts, told: StateMetrics) -> None:
+async def _keep_telling(parts: Parts, state: StateMetrics, exposition: Exposition) -> None:
     while True:
-        told.tell_process(_process_state(parts))
+        exposition.tell()
+        state.tell_process(_process_state(parts))
         await asyncio.sleep(TELL_INTERVAL)
 
 

@@ -2,8 +2,8 @@
 
 Workers sum by prometheus-client's multiprocess mode: each keeps its numbers in memory-mapped files of one folder, and
 whichever is asked reads them all. A worker's files are named by the number of a place that it holds by a file lock, as
-long as it lives: the next worker takes the place of a dead one and counts on, so that no count is ever lost and there
-are no more files than there were workers at once.
+long as it lives: the next worker takes the place of a dead one and counts on, so that nothing is lost but what a killed
+worker counted in its last second, and there are no more files than there were workers at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,8 @@ class Exposition:
     def __init__(self, folder: Path | None = None) -> None:
         """`folder` is what FOLDER_VARIABLE names, None where no other worker counts. Raises ConfigurationError."""
         self.registry = CollectorRegistry()
+        #: Called before anybody reads: each hands over what it counted since the last time.
+        self.tallies: list[Callable[[], None]] = []
         self._places = None if folder is None else Places(folder)
         # Set here because the library otherwise decides when it is imported, by the environment alone.
         if self._places is None:
@@ -63,8 +65,14 @@ class Exposition:
         """Whether other workers count too."""
         return self._places is not None
 
+    def tell(self) -> None:
+        """Let everything that was counted in this process stand where it is read."""
+        for tell in self.tallies:
+            tell()
+
     def write(self, accept: str | None) -> Exposed:
         """The metrics of all workers as Prometheus' text, or as OpenMetrics where `accept` names that."""
+        self.tell()
         registry = self.registry
         if self._places is not None:
             self._places.forget_the_dead()

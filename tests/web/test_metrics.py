@@ -256,10 +256,27 @@ async def test_invented_methods_are_one_series() -> None:
 def test_the_express_lane_counts_by_one_call() -> None:
     exposition = Exposition()
     metrics = HttpMetrics(exposition.registry, timer=lambda: 0.0)
+    exposition.tallies.append(metrics.tell)
     for _ in range(3):
         metrics.count("express", "GET", 302)
     found = samples(exposition.write(None).body.decode())
     assert value(found, "http_requests_total", route="express", method="GET", status="302") == 3
+
+
+def test_durations_stand_in_their_buckets_however_often_they_are_read() -> None:
+    exposition = Exposition()
+    metrics = HttpMetrics(exposition.registry, timer=lambda: 0.0)
+    exposition.tallies.append(metrics.tell)
+    name = "http_request_duration_seconds"
+    for seconds in (0.0005, 0.0006, 20.0):
+        metrics.answered("resolve", "GET", 302, seconds)
+        exposition.write(None)
+    found = samples(exposition.write(None).body.decode())
+    at = {le: value(found, f"{name}_bucket", route="resolve", le=le) for le in ("0.0005", "0.001", "10.0", "+Inf")}
+    # A bound belongs to its bucket (Prometheus exposition format: le is "less or equal").
+    assert at == {"0.0005": 1, "0.001": 2, "10.0": 2, "+Inf": 3}
+    assert value(found, f"{name}_count", route="resolve") == 3
+    assert value(found, f"{name}_sum", route="resolve") == pytest.approx(20.0011)
 
 
 # --- Answers and questions ----------------------------------------------------------------------------------------
