@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from app.errors import InvalidAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class Ttl:
+class Ttl(msgspec.Struct, frozen=True, gc=False):
     """Seconds after the answer arrived, or (absolute) seconds since the epoch."""
 
     seconds: float

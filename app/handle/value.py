@@ -5,7 +5,6 @@ A value keeps the exact JSON it was read from, so that members nobody here knows
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -33,8 +32,7 @@ class _Wire(msgspec.Struct, gc=False):
 _decoder: Final = msgspec.json.Decoder(_Wire)
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(msgspec.Struct, frozen=True, gc=False):
     """The data of a value: `format` names the shape of `value`.
 
     string: str · base64 and hex: the encoded text · admin: {handle, index, permissions} · vlist: a list of
@@ -45,8 +43,7 @@ class Data:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class HandleValue:
+class HandleValue(msgspec.Struct, frozen=True, gc=False):
     """One typed value of a record; `raw` is the JSON it came from, without insignificant white space."""
 
     index: int

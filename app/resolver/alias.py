@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from app.doi.name import HandleName
 from app.errors import AliasChainTooLong, InvalidName
@@ -14,8 +15,7 @@ from app.resolver.resolution import Resolution
 MOST_ALIASES: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True, gc=False):
     """The resolutions from the name asked for to the one that is no alias, or is not found."""
 
     resolutions: tuple[Resolution, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+import msgspec
 
 from app.cache.entry import Entry
 from app.doi.name import HandleName
@@ -24,8 +25,7 @@ class Origin(Enum):
     BYPASSED = "bypassed"  # from the upstream, because the caller asked for that
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(msgspec.Struct, frozen=True, gc=False):
     """An answer about a name: the entry it stands on, where that came from, and why it is stale if it is."""
 
     name: HandleName

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from app.doi.name import HandleName
 from app.doi.uri import component, template_path
 from app.handle.location import (
@@ -34,8 +36,7 @@ MAX_LINK_BYTES: Final = 4096
 _MOST_KEPT_CHARACTERS: Final = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, gc=False):
     """A redirect: `location` is ASCII and safe in a header; `display` is the URL as the record has it."""
 
     location: str

@@ -68,9 +68,8 @@ class HttpMetrics:
             registry=registry,
         )
         self._answers: dict[tuple[str, str, int], int] = {}
-        self._durations = {
-            route: _Durations(self._seconds.labels(route)) for route in (RESOLVE, API, WHICH_RA, OPENURL, HOME, OPERATION)
-        }
+        routes = (RESOLVE, API, WHICH_RA, OPENURL, HOME, OPERATION)
+        self._durations = {route: _Durations(self._seconds.labels(route)) for route in routes}
 
     def count(self, route: str, method: str, status: int) -> None:
         """Count an answer."""

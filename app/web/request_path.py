@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 from app.errors import InvalidParameter
 from app.resolver.asked import PLAIN, Action, Asked, Locatt
@@ -21,8 +22,7 @@ _SEPARATOR: Final = re.compile("[&;]")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(msgspec.Struct, frozen=True, gc=False):
     """Query or form parameters in their order; a name without "=" has the value ""."""
 
     pairs: tuple[tuple[str, str], ...] = ()

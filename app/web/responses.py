@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from email.utils import formatdate
 from functools import lru_cache
 from math import ceil, floor
 from typing import Any, Final
+
+import msgspec
 
 from app.errors import CouldNotVerify
 from app.resolver.resolution import Origin, Resolution
@@ -48,8 +49,7 @@ PAGE_POLICY: Final[tuple[Header, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """A whole answer: status, headers apart from those that stand everywhere, body."""
 
     status: int
