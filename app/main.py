@@ -77,9 +77,7 @@ def create(
     link = Link(base=sub_path)
     errors = ErrorPages(pages=pages, link=link)
     access_log = _access_log(settings, clock)
-    # The lane keeps no request that a line could be written about.
-    may_express = settings.express_lane and access_log is None
-    express = ExpressLane(parts.resolver, clock, http_metrics.count) if may_express else None
+    express = _express_lane(parts, clock, http_metrics, access_log, sub_path)
     api = HandleApi(resolver=parts.resolver, clock=clock, max_age=settings.web_max_age, express=express)
     prefixes = PrefixChain(parts.resolver, observers.resolver)
     redirects = Redirects(
@@ -145,6 +143,22 @@ def _access_log(settings: Settings, clock: Callable[[], float]) -> AccessLog | N
         timer=time.perf_counter,
         new_id=lambda: secrets.token_hex(8),
         write=write_to_standard_output,
+    )
+
+
+def _express_lane(
+    parts: Parts, clock: Callable[[], float], counts: HttpMetrics, access_log: AccessLog | None, sub_path: str
+) -> ExpressLane | None:
+    if not parts.settings.express_lane:
+        return None
+    return ExpressLane(
+        parts.resolver,
+        clock,
+        counts.count,
+        timer=counts.timer,
+        access_log=access_log,
+        sub_path=sub_path.encode(),
+        max_bytes=parts.settings.express_memory_bytes,
     )
 
 

@@ -76,6 +76,9 @@ class Settings(BaseModel):
     express_lane: bool = Field(
         True, description="Answer hot, plain requests from prepared bytes; the same bytes as without."
     )
+    express_memory_bytes: int = Field(
+        64 * 1024 * 1024, ge=0, description="Size of the prepared answers, in bytes, besides the memory tier."
+    )
     record_headers: str = Field(
         "",
         pattern=r"^[A-Za-z0-9-]*(\s*,\s*[A-Za-z0-9-]+)*$",

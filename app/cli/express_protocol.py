@@ -24,6 +24,7 @@ USED: Final = (
     "on_message_begin",
     "on_headers_complete",
     "on_message_complete",
+    "_start_asgi_task",
     "send_400_response",
     "timeout_keep_alive_handler",
 )
@@ -41,9 +42,13 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._lane = lane_of(self.app)
+        self._application = application_of(self.app)
+        self._lane = None if self._application is None else self._application.express
         #: Whether a request has begun to arrive and has not arrived wholly.
         self._arriving = False
+        #: Whether the head of a request is being read: only then is it answered at once. What waited for an answer
+        #: before it gets a task, or a row of such requests would be answered one inside the other.
+        self._reading_head = False
         #: Bytes of a head that has not ended yet.
         self._head_bytes = 0
         self._last_answer = 0.0
@@ -67,7 +72,8 @@ class ExpressProtocol(HttpToolsProtocol):
             end = data.find(_END) + len(_END)
             if end < len(_END):
                 break
-            answer = express.answer(data[:end] if end < len(data) else data, self._default_headers())
+            request = data[:end] if end < len(data) else data
+            answer = express.answer(request, self._default_headers(), self.client[0] if self.client else "")
             if answer is None:
                 break
             self._sent(answer)
@@ -84,6 +90,25 @@ class ExpressProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Answer at once where the application can, without a task; else start one."""
+        answer = None
+        if self._application is not None and app is self.app and self._is_ready(cycle):
+            scope: Any = cycle.scope
+            answer = self._application.at_once(scope, self._default_headers())
+        if answer is None:
+            super()._start_asgi_task(cycle, app)
+            return
+        self.transport.write(answer)
+        cycle.response_started = cycle.response_complete = True
+        cycle.on_response()
+
+    def _is_ready(self, cycle: RequestResponseCycle) -> bool:
+        """Whether an answer can be written now, and its connection stays open."""
+        return (
+            self._reading_head and cycle.keep_alive and not self.flow.write_paused and not self.transport.is_closing()
+        )
 
     def _is_idle(self) -> bool:
         """Whether no answer is under way, nothing waits, and the client reads what it is sent."""
@@ -109,7 +134,9 @@ class ExpressProtocol(HttpToolsProtocol):
         if self.parser.get_http_version() == "0.9":
             # A first line without a version: the parser refuses what a callback raises, and uvicorn answers 400.
             raise ValueError("HTTP/0.9 is not spoken here")
+        self._reading_head = True
         super().on_headers_complete()
+        self._reading_head = False
 
     def on_message_complete(self) -> None:
         """It has arrived wholly."""
@@ -126,11 +153,11 @@ class ExpressProtocol(HttpToolsProtocol):
             super().timeout_keep_alive_handler()
 
 
-def lane_of(app: Any) -> ExpressLane | None:
-    """The lane of an application, which the server may have wrapped."""
+def application_of(app: Any) -> Application | None:
+    """The application, which the server may have wrapped; None where it is another one."""
     for _ in range(_MOST_WRAPPERS):
         if isinstance(app, Application):
-            return app.express
+            return app
         app = getattr(app, "app", None)
     return None
 

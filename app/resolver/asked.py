@@ -35,6 +35,11 @@ class Asked:
     country: str | None = None
 
     @property
+    def bypasses(self) -> bool:
+        """Whether the caller wants what the upstream says now."""
+        return self.authoritative or self.certified
+
+    @property
     def filtered(self) -> bool:
         """Whether only some of the values were asked for."""
         return bool(self.types or self.indexes)

@@ -98,24 +98,34 @@ class Resolver:
         self._failures: OrderedDict[str, tuple[float, CouldNotVerify]] = OrderedDict()
         self._hits: OrderedDict[str, int] = OrderedDict()
 
-    def peek(self, name: HandleName) -> Resolution | None:
-        """The answer if it is fresh, in memory and not due to be refreshed; without any waiting."""
+    def at_hand(self, name: HandleName) -> Resolution | None:
+        """The answer if it is fresh, in memory and not due to be refreshed; to be given by `give`."""
         entry = self._cache.peek(name.key)
         now = self._clock()
         if entry is None or not entry.is_fresh(now) or in_refresh_window(entry, now):
             return None
-        return self._answered(Resolution(name, entry, Origin.HIT))
+        return Resolution(name, entry, Origin.HIT)
+
+    def give(self, resolution: Resolution) -> Resolution:
+        """Count an answer."""
+        self._observer.resolved(resolution)
+        return resolution
+
+    def peek(self, name: HandleName) -> Resolution | None:
+        """The answer if it is at hand, counted; without any waiting."""
+        found = self.at_hand(name)
+        return None if found is None else self.give(found)
 
     async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify where nothing is known and the upstream could not be asked."""
         try:
             if demand.bypasses:
-                return self._answered(await self._bypass(name, demand))
+                return self.give(await self._bypass(name, demand))
             try:
-                return self._answered(await self._ordinary(name, demand))
+                return self.give(await self._ordinary(name, demand))
             except Overtaken:
                 # What overtook is urgent, so that nothing overtakes it.
-                return self._answered(await self._ordinary(name, demand))
+                return self.give(await self._ordinary(name, demand))
         except CouldNotVerify as failure:
             self._observer.failed(type(failure).__name__)
             raise
@@ -139,10 +149,6 @@ class Resolver:
     async def close(self) -> None:
         """End the questions that are in flight."""
         await self._flights.close()
-
-    def _answered(self, resolution: Resolution) -> Resolution:
-        self._observer.resolved(resolution)
-        return resolution
 
     async def _ordinary(self, name: HandleName, demand: Demand) -> Resolution:
         entry = await self._cache.get(name.key)

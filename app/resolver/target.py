@@ -24,7 +24,7 @@ from app.handle.location import (
     says_true,
 )
 from app.handle.record import Record
-from app.resolver.asked import Action, Asked, Client, Negotiation
+from app.resolver.asked import PLAIN, Action, Asked, Client, Negotiation
 from app.resolver.location_choice import choose, matches
 from app.resolver.target_url import web_target
 
@@ -32,6 +32,8 @@ USUAL_STATUS: Final = 302
 #: `Link` headers of one answer, and the bytes of their addresses: front proxies take a few kilobytes of headers.
 MAX_LINKS: Final = 40
 MAX_LINK_BYTES: Final = 4096
+#: Types of values that make the answer depend on more than the URL values.
+_NOT_PLAIN: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/headers.")
 #: Targets of longer URLs are made anew each time, so that those kept stay below 20 MB.
 _MOST_KEPT_CHARACTERS: Final = 2048
 
@@ -136,16 +138,30 @@ def _legacy(record: Record, places: Places) -> list[Location]:
     ]
 
 
+def plain_target(record: Record) -> Target | None:
+    """The target of a record that has one for everybody: no alias, and neither locations, links nor headers of its own.
+
+    None for every other record, and where nobody may be sent to the target.
+    """
+    if any(record.of_type(wanted) for wanted in _NOT_PLAIN):
+        return None
+    return _of_urls(record, PLAIN)
+
+
+def _of_urls(record: Record, asked: Asked) -> Target | None:
+    """The first value of type exactly URL in record order (not index order), else the first of a subtype "URL.x"."""
+    values = record.of_type("URL") or record.of_type("URL.")
+    return _to(values[0].text if values else None, USUAL_STATUS, asked)
+
+
 def choose_target(name: HandleName, record: Record, places: Places, asked: Asked, client: Client) -> Target | None:
     """The target of a record, or None where it has none that a browser may be sent to.
 
-    Without locations: the first value of type exactly URL in record order (not index order), else the first of a
-    subtype "URL.x". With locations: one of them by the record's methods. Raises InvalidParameter for a `urlappend`
-    that would leave the target's host.
+    Without locations: of its URL values. With locations: one of them by the record's methods. Raises InvalidParameter
+    for a `urlappend` that would leave the target's host.
     """
     if not places.any:
-        values = record.of_type("URL") or record.of_type("URL.")
-        return _to(values[0].text if values else None, USUAL_STATUS, asked)
+        return _of_urls(record, asked)
     wanted = (*asked.locatts, *client.negotiation.locatts)
     chosen = choose(candidates(record, places), places.setting("chooseby"), client, wanted)
     if chosen is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -21,9 +21,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.web.request import Request
-from app.web.responses import CACHE_NAME, Header, Message, Send
+from app.web.responses import CACHE_NAME, Header, Message, Reply, Send, header_lines
 
 REQUEST_ID: Final = b"x-request-id"
+#: With it, a front proxy tells a client's address; whether to believe it is the server's affair.
+FORWARDED_FOR: Final = b"x-forwarded-for"
 #: What is taken over from a client as the name of its request.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
@@ -33,11 +35,31 @@ MAX_WORD: Final = 64
 #: Bits of an address that are kept at level 1.
 _IPV4_BITS: Final = 24
 _IPV6_BITS: Final = 48
+#: The first level that tells nothing of a client's address.
+_NO_CLIENTS: Final = 2
 _STANDARD_OUTPUT: Final = 1
 #: Bytes that are written as they are; also no quotation mark and no backslash, so that no format has to escape.
 _PLAIN: Final = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
 _CACHE_STATUS: Final = b"cache-status"
 _EXPOSED: Final[Header] = (b"access-control-expose-headers", b"X-Request-ID")
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """What a line says of a request: its path and query are raw."""
+
+    method: str
+    path: bytes
+    query: bytes
+    client: str
+
+
+class Told(msgspec.Struct, frozen=True, gc=False):
+    """What a line says of an answer: `size` is the bytes of its body, `verdict` what its Cache-Status says."""
+
+    route: str
+    status: int
+    size: int
+    verdict: str | None
 
 
 class AccessLog:
@@ -60,42 +82,77 @@ class AccessLog:
         self._new_id = new_id
         self._write = write
 
+    @property
+    def tells_clients(self) -> bool:
+        """Whether a line tells anything of a client's address."""
+        return self._level < _NO_CLIENTS
+
     def listening(self, request: Request, route: str, send: Send) -> Send:
         """`send` with the request's identifier on the answer, and a line when the answer has been sent."""
-        given = request.header(REQUEST_ID)
-        identifier = given if given is not None and _REQUEST_ID.fullmatch(given) else self._new_id()
-        line = self._begun(request, route, identifier)
+        identifier = self._identifier(request)
+        line = self._begun(_asked(request), route, identifier)
         began = self._timer()
 
         async def heard(message: Message) -> None:
             if message["type"] == "http.response.start":
-                line["status"], line["cache"] = message["status"], _verdict(message["headers"])
-                own = ((REQUEST_ID, identifier.encode()), _EXPOSED)
-                message = {**message, "headers": [*message["headers"], *own]}
+                line["status"], line["cache"] = message["status"], verdict(message["headers"])
+                message = {**message, "headers": [*message["headers"], *_own(identifier)]}
             else:
                 line["bytes"] += len(message.get("body", b""))
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                line["ms"] = round((self._timer() - began) * 1000, 3)
-                self._write(self._written(line))
+                self._end(line, self._timer() - began)
 
         return heard
 
-    def _begun(self, request: Request, route: str, identifier: str) -> dict[str, Any]:
+    def whole(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
+        """Write the line about an answer that took so long and is sent at once; the lines of its headers."""
+        size = 0 if request.head_only else len(reply.body)
+        return self._whole(
+            self._identifier(request), _asked(request), Told(route, reply.status, size, verdict(reply.headers)), seconds
+        )
+
+    def plain(self, asked: Asked, told: Told, seconds: float) -> bytes:
+        """The same for a request without an identifier."""
+        return self._whole(self._new_id(), asked, told, seconds)
+
+    def _whole(self, identifier: str, asked: Asked, told: Told, seconds: float) -> bytes:
+        line = self._begun(asked, told.route, identifier)
+        line["status"], line["bytes"], line["cache"] = told.status, told.size, told.verdict
+        self._end(line, seconds)
+        return header_lines(_own(identifier))
+
+    def _identifier(self, request: Request) -> str:
+        given = request.header(REQUEST_ID)
+        return given if given is not None and _REQUEST_ID.fullmatch(given) else self._new_id()
+
+    def _begun(self, asked: Asked, route: str, identifier: str) -> dict[str, Any]:
         line: dict[str, Any] = {"time": _time(self._clock()), "request_id": identifier}
-        client = shown_address(request.client_address, self._level)
+        client = shown_address(asked.client, self._level)
         if client is not None:
             line["client"] = client
-        line["method"] = escaped(request.method.encode("latin-1", "replace"))[:MAX_WORD]
-        path = shown_path(request.path, request.query, self._level)
+        line["method"] = escaped(asked.method.encode("latin-1", "replace"))[:MAX_WORD]
+        path = shown_path(asked.path, asked.query, self._level)
         if path is not None:
             line["path"] = path
         return {**line, "route": route, "status": 0, "bytes": 0, "ms": 0.0, "cache": None}
 
+    def _end(self, line: dict[str, Any], seconds: float) -> None:
+        line["ms"] = round(seconds * 1000, 3)
+        self._write(self._written(line))
+
+
+def _asked(request: Request) -> Asked:
+    return Asked(request.method, request.path, request.query, request.client_address)
+
+
+def _own(identifier: str) -> tuple[Header, ...]:
+    return ((REQUEST_ID, identifier.encode()), _EXPOSED)
+
 
 def shown_address(address: str, level: int) -> str | None:
     """A client's address as a level of privacy lets it be logged, None where not at all."""
-    if level > 1:
+    if level >= _NO_CLIENTS:
         return None
     try:
         parsed = ip_address(address.partition("%")[0])
@@ -129,7 +186,7 @@ def write_to_standard_output(line: bytes) -> None:
         os.write(_STANDARD_OUTPUT, line)
 
 
-def _verdict(headers: list[Header]) -> str | None:
+def verdict(headers: Iterable[Header]) -> str | None:
     """What Cache-Status says behind our own name (RFC 9211), None without it."""
     said = next((value for name, value in headers if name == _CACHE_STATUS), None)
     return None if said is None else said.decode("ascii", "replace").removeprefix(f"{CACHE_NAME}; ")

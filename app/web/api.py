@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -19,7 +20,7 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import ORDINARY, Demand, Resolver
 from app.web.express_lane import ExpressLane
 from app.web.request import Request
-from app.web.request_path import Parameters, is_true, read_api_asked
+from app.web.request_path import Parameters, is_true, read_api_asked, read_query
 from app.web.responses import (
     JAVASCRIPT,
     JSON,
@@ -28,6 +29,7 @@ from app.web.responses import (
     Reply,
     cache_status,
     failure_headers,
+    hit_status,
     http_date,
     lifetime,
     retry_after,
@@ -55,6 +57,15 @@ class HandleApi:
         self._clock = clock
         self._max_age = max_age
         self._express = express
+
+    def at_once(self, request: Request, path: bytes) -> Reply | None:
+        """The answer that `answer` gives, where the record is at hand; None where it is not. Raises as `answer`."""
+        if path[: len(HANDLES)].lower() != HANDLES:
+            return None
+        parameters = read_query(request.query)
+        asked = read_api_asked(parameters)
+        found = None if asked.bypasses else self._resolver.at_hand(HandleName.asked(decode(path[len(HANDLES) :])))
+        return None if found is None else self.found(request, self._resolver.give(found), asked, parameters)
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
         """Answer a request for `path`, which is raw and begins behind `/api/`."""
@@ -89,28 +100,22 @@ class HandleApi:
         """The answer about a name that the upstream, or the cache, knows something of."""
         code, body = write_answer(resolution, asked)
         headers = self._freshness(resolution, int(self._clock()))
-        reply = _written(404 if code == ResponseCode.HANDLE_NOT_FOUND else 200, body, headers, parameters)
-        tagged = _tagged(reply)
+        reply = _written(404 if code is ResponseCode.HANDLE_NOT_FOUND else 200, body, headers, parameters, tagged=True)
         if self._express is not None and request.is_plain and _is_plain(resolution, code):
-            raw_path = request.scope["raw_path"]
-            self._express.offer(raw_path, tagged, resolution, lambda now: self._freshness(resolution, now))
-        return _unless_known(request, tagged)
+            self._express.offer(request.scope["raw_path"], reply, resolution, self._freshness)
+        return _unless_known(request, reply)
 
     def _freshness(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
+        if resolution.origin is Origin.HIT:
+            return _hit_headers(resolution.entry.fetched_at, resolution.entry.fresh_until, now, self._max_age)
         if resolution.origin is Origin.BYPASSED:
             return (NO_STORE, cache_status(resolution, now))
         until, max_age = lifetime(resolution, now, self._max_age)
         if resolution.origin is Origin.STALE:
             control = f"public, max-age={int(max_age)}".encode()
             return ((b"cache-control", control), (b"expires", http_date(int(until))), cache_status(resolution, now))
-        age = max(0, int(resolution.entry.age(now)))
-        # max-age counts from when the upstream answered, as Age does (RFC 9111, section 4.2.3).
-        return (
-            (b"cache-control", f"public, max-age={age + int(max_age)}".encode()),
-            (b"expires", http_date(int(min(until, now + max_age)))),
-            (b"age", str(age).encode()),
-            cache_status(resolution, now),
-        )
+        age = resolution.entry.age(now)
+        return (*_fresh_headers(age, until, max_age, now), cache_status(resolution, now))
 
     def could_not_verify(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
         """responseCode 2: never 100, which would say that the name does not exist."""
@@ -124,7 +129,7 @@ class HandleApi:
 
 async def demanded(resolver: Resolver, request: Request, asked: Asked) -> Demand:
     """How an answer is wanted. Raises TooManyBypasses for a client that asks past the cache too often."""
-    if not (asked.authoritative or asked.certified):
+    if not asked.bypasses:
         return ORDINARY
     await resolver.admit_bypass(request.client_address)
     return Demand(authoritative=asked.authoritative, certified=asked.certified)
@@ -148,24 +153,41 @@ def _object(code: int, *members: tuple[str, str]) -> bytes:
     return msgspec.json.encode({"responseCode": code, **dict(members)})
 
 
-def _written(status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters) -> Reply:
+@lru_cache(maxsize=4096)
+def _hit_headers(fetched_at: float, fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
+    # It may have ended while something else was waited for.
+    left = max(0.0, fresh_until - now)
+    fresh = _fresh_headers(max(0.0, now - fetched_at), now + left, min(left, max_age), now)
+    return (*fresh, hit_status(fresh_until - now))
+
+
+def _fresh_headers(age: float, until: float, max_age: float, now: int) -> tuple[Header, ...]:
+    return (
+        # max-age counts from when the upstream answered, as Age does (RFC 9111, section 4.2.3).
+        (b"cache-control", f"public, max-age={int(age) + int(max_age)}".encode()),
+        (b"expires", http_date(int(min(until, now + max_age)))),
+        (b"age", str(int(age)).encode()),
+    )
+
+
+def _written(
+    status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters, *, tagged: bool = False
+) -> Reply:
+    kind = JSON
     if parameters.pairs:
         if is_true(parameters.first("pretty")):
             body = msgspec.json.format(body, indent=2)
         callback = parameters.first("callback")
         if callback is not None:
             name = _NO_NAME.sub("_", callback[:MAX_CALLBACK])
-            return Reply(status, (JAVASCRIPT, *headers), name.encode() + b"(" + body + b");")
-    return Reply(status, (JSON, *headers), body)
+            kind, body = JAVASCRIPT, name.encode() + b"(" + body + b");"
+    if tagged:
+        return Reply(status, (kind, *headers, (b"etag", b'"%08x%x"' % (crc32(body), len(body)))), body)
+    return Reply(status, (kind, *headers), body)
 
 
 def _is_plain(resolution: Resolution, code: ResponseCode) -> bool:
     return resolution.origin is Origin.HIT and code is ResponseCode.SUCCESS
-
-
-def _tagged(reply: Reply) -> Reply:
-    tag = f'"{crc32(reply.body):08x}{len(reply.body):x}"'
-    return Reply(reply.status, (*reply.headers, (b"etag", tag.encode())), reply.body)
 
 
 def _unless_known(request: Request, reply: Reply) -> Reply:

@@ -14,7 +14,7 @@ from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI
 from app.resolver.which_ra import WhichRa
 from app.web import metrics, which_ra
-from app.web.access_log import AccessLog
+from app.web.access_log import FORWARDED_FOR, AccessLog
 from app.web.api import PREFIX, PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
@@ -23,7 +23,7 @@ from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_path import MAX_TARGET_BYTES, Parameters, read_query
-from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply
+from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply, whole_answer
 from app.web.which_ra import names_part
 
 #: How nearly every request begins; no other path does.
@@ -74,6 +74,39 @@ class Application:
         self._access_log = access_log
         #: The lane that a server may ask before this application, None where it is switched off.
         self.express = express
+
+    def at_once(self, scope: Scope, default_headers: bytes) -> bytes | None:
+        """The whole answer to a request whose record is at hand; None where it takes a task to answer it.
+
+        For a server that asks before it starts one; `default_headers` are the lines that it puts first. `__call__`
+        answers every request, these too, and in the same way: a test compares the two.
+        """
+        if scope["method"] not in ("GET", "HEAD"):
+            return None
+        began = self._metrics.timer()
+        request = Request(scope, _no_body, public_url=self._public_url, sub_path=self._sub_path)
+        log = self._access_log
+        if log is not None and log.tells_clients and request.header(FORWARDED_FOR) is not None:
+            return None  # whose address that is depends on what the server trusts
+        reply = self._at_hand(request)
+        if reply is None:
+            return None
+        route = metrics.RESOLVE if request.path[:4] == DOI_PATH else metrics.API
+        seconds = self._metrics.timer() - began
+        self._metrics.answered(route, request.method, reply.status, seconds)
+        last = b"" if log is None else log.whole(request, route, reply, seconds)
+        return whole_answer(reply, default_headers, last, head_only=request.head_only)
+
+    def _at_hand(self, request: Request) -> Reply | None:
+        path = request.path
+        if len(path) + len(request.query) > MAX_TARGET_BYTES:
+            return None
+        try:
+            if path[:4] == DOI_PATH:
+                return None if request.query else self._face.redirects.at_once(request, read_path(path))
+            return self._face.api.at_once(request, path[5:]) if path[:5].lower() == PREFIX else None
+        except Exception:  # whatever is wrong, the full way tells of it
+            return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
@@ -202,6 +235,10 @@ def openurl_name(parameters: Parameters) -> str:
             if _OPENURL_DOI.match(value):
                 return value.replace("%", "%25")
     raise NotADOI("This OpenURL names no DOI: send id=doi:10.1000/182 or rft_id=info:doi/10.1000/182.")
+
+
+async def _no_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 def _shown(request: Request) -> str:

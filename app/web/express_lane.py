@@ -3,33 +3,37 @@
 A request is plain if it is a GET or HEAD of a path without query, of HTTP/1.1, without a body, and if none of its
 headers can change the answer. What the full application answered such a request once, it answers again here: the
 same bytes, but for the headers that tell the time left, which the application's own code writes each second.
-A prepared answer counts only while the very entry it was made from is fresh in memory, and dies with it.
+A prepared answer counts only while the values it was made from are fresh in memory, and dies with them.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
-from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
+from app.doi.name import HandleName
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
+from app.web.access_log import FORWARDED_FOR, AccessLog, Asked, Told, verdict
 from app.web.negotiation import is_browser, negotiate
-from app.web.responses import EVERYWHERE, Header, Reply
+from app.web.request import below
+from app.web.responses import EVERYWHERE, Header, Reply, header_lines, status_line
 
-#: Prepared answers and judged heads are kept in two generations of at most so many.
-MAX_PREPARED: Final = 65_536
+#: Judged heads are kept in two generations of at most so many.
 MAX_HEADS: Final = 2_048
+#: Bytes that a prepared answer takes besides its own headers and body: its objects and its place in a dictionary.
+OVERHEAD: Final = 700
 #: Larger answers and heads take the full way, so that what is kept stays small.
 MAX_ANSWER_BYTES: Final = 16_384
 MAX_HEAD_BYTES: Final = 4_096
 #: A whole head of RFC 9112, section 5, with nothing that parsers disagree about.
 _HEAD: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
 #: Headers with which a request takes the full way.
-_NOT_PLAIN: Final = frozenset(
+NOT_PLAIN: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"if-none-match", b"x-request-id"}
 )
 _VERSION: Final = b" HTTP/1.1\r\n"
@@ -38,16 +42,17 @@ CHANGING: Final = frozenset({b"expires", b"cache-control", b"age", b"cache-statu
 #: The route that these answers are counted under.
 ROUTE: Final = "express"
 Count = Callable[[str, str, int], None]
-Freshness = Callable[[int], tuple[Header, ...]]
+Freshness = Callable[[Resolution, int], tuple[Header, ...]]
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-@dataclass(slots=True)
-class Prepared:
-    """An answer but for its changing headers, and how it looked in the second when it was last given."""
+class Prepared(msgspec.Struct, gc=False):
+    """An answer but for its changing headers, and those as they were in the second when it was last given."""
 
-    resolution: Resolution
+    name: HandleName
+    #: The hash of the values it was made from (64 bits, keyed): what the memory tier lets go is not kept here.
+    made_from: int
     freshness: Freshness
     status_line: bytes
     before: bytes
@@ -55,14 +60,25 @@ class Prepared:
     body: bytes
     status: int
     second: int = -1
-    head: bytes = field(default=b"")
+    changing: bytes = b""
+    verdict: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return len(self.before) + len(self.body) + OVERHEAD
 
 
 class Generations(Generic[Key, Value]):
-    """A bounded dictionary: what was not used while `most` others were is forgotten."""
+    """A bounded dictionary: what was not used while others of the weight `most` were is forgotten.
 
-    def __init__(self, most: int) -> None:
+    It holds at most twice that, and one more.
+    """
+
+    def __init__(self, most: int, weigh: Callable[[Value], int]) -> None:
         self._most = most
+        self._weigh = weigh
+        self._weight = 0
         self._young: dict[Key, Value] = {}
         self._old: dict[Key, Value] = {}
 
@@ -75,8 +91,10 @@ class Generations(Generic[Key, Value]):
 
     def put(self, key: Key, value: Value) -> None:
         """Keep a value."""
-        if len(self._young) >= self._most:
-            self._old, self._young = self._young, {}
+        if self._weight >= self._most:
+            self._old, self._young, self._weight = self._young, {}, 0
+        # One that is put again counts twice until its generation is over.
+        self._weight += self._weigh(value)
         self._young[key] = value
 
     def drop(self, key: Key) -> None:
@@ -88,20 +106,39 @@ class Generations(Generic[Key, Value]):
 class ExpressLane:
     """Answers plain requests for names that are fresh in memory."""
 
-    def __init__(self, resolver: Resolver, clock: Callable[[], float], count: Count) -> None:
-        """`count` is told the route, method and status of each answer."""
+    def __init__(
+        self,
+        resolver: Resolver,
+        clock: Callable[[], float],
+        count: Count,
+        *,
+        timer: Callable[[], float],
+        access_log: AccessLog | None,
+        sub_path: bytes,
+        max_bytes: int,
+    ) -> None:
+        """`count` is told the route, method and status of each answer; `timer` is the access log's.
+
+        `max_bytes` bounds what is prepared.
+        """
         self._resolver = resolver
         self._clock = clock
         self._count = count
-        self._prepared: Generations[bytes, Prepared] = Generations(MAX_PREPARED)
-        self._heads: Generations[bytes, bool] = Generations(MAX_HEADS)
+        self._timer = timer
+        self._access_log = access_log
+        self._sub_path = sub_path
+        named = access_log is not None and access_log.tells_clients
+        self._not_plain = NOT_PLAIN | {FORWARDED_FOR} if named else NOT_PLAIN
+        self._prepared: Generations[bytes, Prepared] = Generations(max_bytes // 2, _size)
+        self._heads: Generations[bytes, bool] = Generations(MAX_HEADS, _one)
 
     def offer(self, target: bytes, reply: Reply, resolution: Resolution, freshness: Freshness) -> None:
         """Keep the full application's answer to a plain request for `target`, the raw path as it was sent.
 
-        `freshness` writes the changing headers at a time in whole seconds.
+        `freshness` writes the changing headers of a resolution at a time in whole seconds.
         """
-        if len(reply.body) > MAX_ANSWER_BYTES:
+        known = self._prepared.get(target)
+        if len(reply.body) > MAX_ANSWER_BYTES or (known is not None and known.made_from == _source(resolution)):
             return
         places = [number for number, (key, _) in enumerate(reply.headers) if key in CHANGING]
         before, after = reply.headers[: places[0]], reply.headers[places[-1] + 1 :]
@@ -109,10 +146,11 @@ class ExpressLane:
         self._prepared.put(
             target,
             Prepared(
-                resolution=resolution,
+                name=resolution.name,
+                made_from=_source(resolution),
                 freshness=freshness,
-                status_line=_status_line(reply.status),
-                before=_lines(before),
+                status_line=status_line(reply.status),
+                before=header_lines(before),
                 # The same for nearly all answers of a length, and so kept once.
                 after=_shared_lines((*after, *EVERYWHERE, length)),
                 body=reply.body,
@@ -120,50 +158,60 @@ class ExpressLane:
             ),
         )
 
-    def answer(self, request: bytes, default_headers: bytes) -> bytes | None:
+    def answer(self, request: bytes, default_headers: bytes, client: str) -> bytes | None:
         """The whole answer to one whole request without a body, or None where it has to take the full way.
 
-        `default_headers` are the lines that the server puts first, such as the date.
+        `default_headers` are the lines that the server puts first, such as the date; `client` is the address at the
+        other end of the connection.
         """
+        began = 0.0 if self._access_log is None else self._timer()
         end = request.find(_VERSION)
         head_only = request.startswith(b"HEAD ")
-        prepared = self._prepared.get(request[5 if head_only else 4 : end])
+        target = request[5 if head_only else 4 : end]
+        prepared = self._prepared.get(target)
         if prepared is None or not self._is_plain(request[end + len(_VERSION) :]):
             return None
-        found = self._resolver.peek(prepared.resolution.name)
-        if found is None or found.entry is not prepared.resolution.entry:
-            self._prepared.drop(request[5 if head_only else 4 : end])
+        found = self._resolver.at_hand(prepared.name)
+        if found is None or _source(found) != prepared.made_from:
+            self._prepared.drop(target)
             return None
+        self._resolver.give(found)
         second = int(self._clock())
-        head = prepared.head
-        if prepared.second != second or not head:
-            head = prepared.before + _lines(prepared.freshness(second)) + prepared.after
-            # Only what is asked for twice in a second is worth its memory.
-            prepared.head = head if prepared.second == second else b""
-            prepared.second = second
-        self._count(ROUTE, "HEAD" if head_only else "GET", prepared.status)
-        if head_only:
-            return prepared.status_line + default_headers + head
-        return b"".join((prepared.status_line, default_headers, head, prepared.body))
+        if prepared.second != second:
+            changing = prepared.freshness(found, second)
+            prepared.second, prepared.changing = second, header_lines(changing)
+            prepared.verdict = None if self._access_log is None else verdict(changing)
+        method = "HEAD" if head_only else "GET"
+        last = b""
+        if self._access_log is not None:
+            told = Told(ROUTE, prepared.status, 0 if head_only else len(prepared.body), prepared.verdict)
+            path = below(self._sub_path, target) if self._sub_path else target
+            last = self._access_log.plain(Asked(method, path, b"", client), told, self._timer() - began)
+        self._count(ROUTE, method, prepared.status)
+        lines = (prepared.status_line, default_headers, prepared.before, prepared.changing, prepared.after, last)
+        return b"".join((*lines, b"\r\n", b"" if head_only else prepared.body))
 
     def _is_plain(self, head: bytes) -> bool:
         judged = self._heads.get(head)
         if judged is None:
-            judged = len(head) <= MAX_HEAD_BYTES and is_plain(head)
+            judged = len(head) <= MAX_HEAD_BYTES and is_plain(head, self._not_plain)
             if len(head) <= MAX_HEAD_BYTES:
                 self._heads.put(head, judged)
         return judged
 
 
-def is_plain(head: bytes) -> bool:
-    """Whether none of a request's headers can change the answer about a name without locations."""
+def is_plain(head: bytes, not_plain: frozenset[bytes] = NOT_PLAIN) -> bool:
+    """Whether none of a request's headers can change the answer about a name without locations.
+
+    `not_plain` are those that may in any case, by their lower-case names.
+    """
     if not _HEAD.fullmatch(head):
         return False
     wanted: dict[bytes, list[bytes]] = {b"accept": [], b"user-agent": []}
     for line in head.split(b"\r\n")[:-2]:
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
-        if name in _NOT_PLAIN or (name == b"connection" and value.lower() != b"keep-alive"):
+        if name in not_plain or (name == b"connection" and value.lower() != b"keep-alive"):
             return False
         if name in wanted:
             wanted[name].append(value)
@@ -171,15 +219,19 @@ def is_plain(head: bytes) -> bool:
     return not negotiate(accept, None, is_browser(agent)).conneg
 
 
-@lru_cache(maxsize=64)
-def _status_line(status: int) -> bytes:
-    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
-
-
 @lru_cache(maxsize=4096)
 def _shared_lines(headers: tuple[Header, ...]) -> bytes:
-    return _lines(headers) + b"\r\n"
+    return header_lines(headers)
 
 
-def _lines(headers: tuple[Header, ...]) -> bytes:
-    return b"".join([name + b": " + value + b"\r\n" for name, value in headers])
+def _source(resolution: Resolution) -> int:
+    # Bytes remember their hash.
+    return hash(resolution.entry.answer.values)
+
+
+def _size(prepared: Prepared) -> int:
+    return prepared.size
+
+
+def _one(_: bool) -> int:
+    return 1

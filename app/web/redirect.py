@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final, Literal
 
@@ -13,13 +14,13 @@ from app.doi.name import HandleName
 from app.doi.presentation import suggestions
 from app.doi.uri import url_path
 from app.errors import NotADOI
-from app.handle.record import Record
+from app.handle.record import Record, read_values
 from app.resolver.alias import Chain
 from app.resolver.asked import NOBODY, Action, Asked, Client, Negotiation
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.resolver.target import Places, Target, choose_target, links
+from app.resolver.target import USUAL_STATUS, Places, Target, choose_target, links, plain_target
 from app.web.api import HandleApi, demanded
 from app.web.express_lane import ExpressLane
 from app.web.link_header import link_header
@@ -29,7 +30,7 @@ from app.web.pages import Link, Pages, StaleNote, redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import Parameters, read_asked
-from app.web.responses import HTML, NO_STORE, XML, Header, Reply, cache_status, http_date, lifetime, page
+from app.web.responses import HTML, NO_STORE, XML, Header, Reply, cache_status, hit_status, http_date, lifetime, page
 
 #: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -75,6 +76,25 @@ class Redirects:
         self._resolves = resolves
         self._max_age = max_age
         self._express = express
+
+    def at_once(self, request: Request, name: HandleName) -> Reply | None:
+        """The answer to a path alone, where nothing has to be asked or chosen; None where something has.
+
+        It is the answer that `answer` gives, without its detours: a test compares the two.
+        """
+        found = self._resolver.at_hand(name)
+        if found is None or not found.found or not name.is_doi:
+            return None
+        values = found.entry.answer.values
+        plain = _plain(values) if len(values) <= _MOST_KEPT_BYTES else None
+        if plain is None or negotiate(request.header(b"accept"), None, False).conneg:
+            return None
+        self._resolver.give(found)
+        location, body = plain
+        reply = Reply(USUAL_STATUS, (HTML, location, *self._of_hit(found, self._now()), VARY), body)
+        if self._express is not None:
+            self._express.offer(request.scope["raw_path"], reply, found, self._of_hit)
+        return reply
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError for what `error_handlers` turns into a page."""
@@ -133,8 +153,7 @@ class Redirects:
                 headers += [link_header(*one) for one in links(record, places, resolution.name)]
                 reply = self._redirect(request, chain, target, places, asked, headers)
                 if self._express is not None and request.is_plain and _is_plain(chain, places, negotiation):
-                    raw_path = request.scope["raw_path"]
-                    self._express.offer(raw_path, reply, resolution, lambda now: self._freshness(chain, now))
+                    self._express.offer(request.scope["raw_path"], reply, resolution, self._of_hit)
                 return reply
         return self._values(request, resolution, record, asked)
 
@@ -180,6 +199,9 @@ class Redirects:
         control = NO_STORE if bypassed else (b"cache-control", f"public, max-age={int(max_age)}".encode())
         return ((b"expires", http_date(int(until))), control, cache_status(chain.last, now))
 
+    def _of_hit(self, found: Resolution, now: int) -> tuple[Header, ...]:
+        return _hit_headers(found.entry.fresh_until, now, self._max_age)
+
     def _page_headers(self, chain: Chain) -> tuple[Header, ...]:
         return self._freshness(chain, self._now())[1:]
 
@@ -219,6 +241,27 @@ class Redirects:
             note=note,
         )
         return page(200, body, (*self._page_headers(Chain((resolution,))), VARY))
+
+
+#: Larger records are read anew for each request, so that what is kept stays below 32 MiB.
+_MOST_KEPT_BYTES: Final = 16_384
+
+
+@lru_cache(maxsize=1024)
+def _plain(values: bytes) -> tuple[Header, bytes] | None:
+    """`Location` and body of the redirect that a record is for everybody; None for other records."""
+    target = plain_target(read_values(values))
+    return None if target is None else ((b"location", target.location.encode()), redirect_stub(target.display))
+
+
+@lru_cache(maxsize=4096)
+def _hit_headers(fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
+    left = fresh_until - now
+    return (
+        (b"expires", http_date(int(fresh_until))),
+        (b"cache-control", f"public, max-age={int(min(left, max_age))}".encode()),
+        hit_status(left),
+    )
 
 
 def _is_plain(chain: Chain, places: Places, negotiation: Negotiation) -> bool:

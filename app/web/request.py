@@ -29,9 +29,7 @@ class Request:
         self.query: bytes = scope["query_string"]
         # Servers that do not set raw_path lose the difference between "/" and "%2F": uvicorn sets it.
         path: bytes = scope["raw_path"]
-        if sub_path and (path == sub_path or path.startswith(sub_path + b"/")):
-            path = path[len(sub_path) :]
-        self.path = path
+        self.path = below(sub_path, path) if sub_path else path
         self._receive = receive
         self._headers: dict[bytes, bytes] | None = None
         self._public_url = public_url
@@ -99,6 +97,11 @@ class Request:
                 raise RequestTooLarge(f"The request's body is larger than {MAX_BODY_BYTES} bytes.")
             if not message.get("more_body", False):
                 return bytes(body)
+
+
+def below(sub_path: bytes, path: bytes) -> bytes:
+    """A raw path without the resolver's sub-path."""
+    return path[len(sub_path) :] if path == sub_path or path.startswith(sub_path + b"/") else path
 
 
 def _joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from email.utils import formatdate
 from functools import lru_cache
+from http import HTTPStatus
 from math import ceil, floor
 from typing import Any, Final
 
@@ -66,6 +67,31 @@ async def send_reply(reply: Reply, send: Send, *, head_only: bool = False) -> No
     await send({"type": "http.response.body", "body": b"" if head_only else reply.body})
 
 
+def whole_answer(reply: Reply, first: bytes, last: bytes, *, head_only: bool) -> bytes:
+    """The bytes of an answer over HTTP/1.1 that keeps the connection; no header of it may hold a control character.
+
+    `first` and `last` are header lines that stand before and behind those that `send_reply` sends.
+    """
+    lines = header_lines(reply.headers)
+    length = b"" if reply.status in (204, 304) else b"content-length: %d\r\n" % len(reply.body)
+    body = b"" if head_only else reply.body
+    return b"".join((status_line(reply.status), first, lines, _EVERYWHERE_LINES, length, last, b"\r\n", body))
+
+
+@lru_cache(maxsize=64)
+def status_line(status: int) -> bytes:
+    """The first line of an answer (RFC 9112, section 4)."""
+    return b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
+
+
+def header_lines(headers: Iterable[Header]) -> bytes:
+    """Headers as lines (RFC 9112, section 5)."""
+    return b"\r\n".join([*map(b": ".join, headers), b""])
+
+
+_EVERYWHERE_LINES: Final = header_lines(EVERYWHERE)
+
+
 def page(status: int, body: bytes, headers: tuple[Header, ...] = (NO_STORE,)) -> Reply:
     """An HTML page."""
     return Reply(status, (HTML, *PAGE_POLICY, (b"vary", b"Accept-Language"), *headers), body)
@@ -85,14 +111,19 @@ def lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, f
     return now + left, min(left, max_age)
 
 
+def hit_status(left: float) -> Header:
+    """`Cache-Status` of a fresh answer from the cache, which is so for `left` seconds (RFC 9211, section 2)."""
+    return b"cache-status", f"{CACHE_NAME}; hit; ttl={floor(left)}".encode()
+
+
 def cache_status(resolution: Resolution, now: int) -> Header:
     """`Cache-Status`: how this answer came about (RFC 9211)."""
+    if resolution.origin is Origin.HIT:
+        return hit_status(resolution.entry.ttl_left(now))
     left = floor(resolution.entry.ttl_left(now))
     # A record that ended within this second is past its TTL, and says so.
     ttl = f"ttl={min(left, -1) if resolution.origin is Origin.STALE and left <= 0 else left}"
     match resolution.origin:
-        case Origin.HIT:
-            said = f"hit; {ttl}"
         case Origin.STALE:
             said = f"hit; {ttl}; detail={failure_token(resolution.failure)}"
         case Origin.ASKED:

@@ -1,12 +1,16 @@
-"""Both lanes give the same bytes; what is prepared dies with its entry; uvicorn's inside is as we know it."""
+"""Every way to an answer gives the same bytes and lines; what is prepared dies with its record; uvicorn's inside is
+as we know it."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,14 +19,17 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+import app.main
 from app.cache.entry import Entry
 from app.cli import express_protocol
-from app.cli.express_protocol import USED, ExpressProtocol, lane_of, protocol_class
+from app.cli.express_protocol import USED, ExpressProtocol, application_of, protocol_class
 from app.handle.answer import Answer, ResponseCode
 from app.main import create
 from app.settings import Settings
+from app.web.access_log import AccessLog
 from app.web.application import Application
 from app.web.express_lane import Generations, is_plain
+from app.web.redirect import Redirects
 from tests.clock import Clock
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
@@ -66,25 +73,35 @@ class Wire(asyncio.Transport):
 
 
 class Server:
-    """One lane: an application with records in memory, behind one of the protocols."""
+    """An application with records in memory, behind one of the protocols; `lines` is its access log."""
 
-    def __init__(self, clock: Clock, kind: type[HttpToolsProtocol], ttl: float = 86_400.0) -> None:
-        self.application = create(
-            # Neither budget nor breaker, which run on a clock of their own.
-            Settings(
-                store_url="memory:",
-                upstream_url=NOWHERE,
-                upstream_contact="mailto:a@example.org",
-                upstream_rate=1e9,
-                upstream_burst=1e9,
-                upstream_breaker_failures=10**9,
-            ),
+    def __init__(
+        self,
+        clock: Clock,
+        kind: type[HttpToolsProtocol],
+        ttl: float = 86_400.0,
+        *,
+        privacy: int | None = None,
+        **more: Any,
+    ) -> None:
+        """With a level of `privacy` it writes an access log; `more` are settings."""
+        self.lines: list[bytes] = []
+        log = AccessLog(
+            form="json",
+            privacy_level=privacy or 0,
             clock=clock,
-            chance=lambda: 0.5,
+            timer=lambda: 0.0,
+            new_id=lambda: "made",
+            write=self.lines.append,
         )
+        # Neither budget nor breaker, which run on a clock of their own.
+        unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
+        told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
+        with patch.object(app.main, "_access_log", lambda *_: None if privacy is None else log):
+            self.application = create(Settings(**(told | unbound | more)), clock=clock, chance=lambda: 0.5)
         self.clock, self._kind = clock, kind
         self.put_all(ttl)
-        self._config = Config(self.application, log_config=None, lifespan="off", proxy_headers=False)
+        self._config = Config(self.application, log_config=None, lifespan="off")
         self._config.load()
         self.state = ServerState()
         self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
@@ -135,7 +152,8 @@ header_lines = st.lists(
          "User-Agent: Mozilla/5.0",
          "Accept-Language: de", "Cookie: a=b", "Connection: keep-alive", "Connection: close", "Connection: Keep-Alive",
          "If-None-Match: *", 'If-None-Match: "x"', "Content-Length: 0", "Accept-Encoding: gzip", "X-Odd:  spaced \t",
-         "Origin: https://app.example", "Expect: 100-continue", "Host: y", "X-Bytes: \u00e9"]
+         "Origin: https://app.example", "Expect: 100-continue", "Host: y",
+         "X-Request-ID: mine", "X-Forwarded-For: 203.0.113.9", "X-Bytes: \u00e9"]
     ),
     max_size=4,
 ).filter(lambda lines: lines.count("Content-Length: 0") < 2)  # fmt: skip
@@ -151,28 +169,41 @@ requests = st.builds(
 steps = st.sampled_from([0.0, 0.0, 0.3, 0.7, 1.0, 60.0, 77_000.0, 86_100.0])
 
 
-class Lanes:
-    """A full lane and an express lane that know the same at the same time."""
+class Ways:
+    """Servers that know the same at the same time, each of which answers in its own way."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
         self.clock = Clock()
-        self.full, self.express = Server(self.clock, HttpToolsProtocol), Server(self.clock, ExpressProtocol)
+        #: By ASGI alone, as any server would have it answered.
+        self.full = Server(self.clock, HttpToolsProtocol, **options)
+        self.at_once = Server(self.clock, ExpressProtocol, express_lane=False, **options)
+        self.express = Server(self.clock, ExpressProtocol, **options)
 
     async def compare(self, asked: Sequence[tuple[Sequence[bytes], float]]) -> None:
-        """Send the chunks of each step through both; what is prepared for one round is used in the next."""
+        """Send the chunks of each step to all; what is prepared for one round is used in the next."""
         self.clock.advance(10**6)
-        for server in (self.full, self.express):
+        for server in (self.full, self.at_once, self.express):
             server.put_all(86_400.0)
         for chunks, step in asked:
             for _ in range(2):
-                assert await self.express.answers(*chunks) == await self.full.answers(*chunks), chunks
+                answers = await self.full.answers(*chunks)
+                lines = self._lines(self.full)
+                for server in (self.at_once, self.express):
+                    assert await server.answers(*chunks) == answers, chunks
+                    assert self._lines(server) == lines, chunks
             self.clock.advance(step)
 
+    def _lines(self, server: Server) -> list[dict[str, Any]]:
+        """What its log says since the last time, but for the time taken and the route, which names the lane."""
+        found = [json.loads(line) for line in server.lines]
+        server.lines.clear()
+        return [{word: value for word, value in line.items() if word not in ("route", "ms")} for line in found]
 
-@pytest.fixture(scope="module")
-def compare() -> Iterator[Callable[[Sequence[tuple[Sequence[bytes], float]]], None]]:
+
+@pytest.fixture(scope="module", params=[None, 0, 3], ids=["no log", "log with clients", "log without clients"])
+def compare(request: pytest.FixtureRequest) -> Iterator[Callable[[Sequence[tuple[Sequence[bytes], float]]], None]]:
     with asyncio.Runner() as runner:
-        lanes = Lanes()
+        lanes = Ways(privacy=request.param)
 
         def run(asked: Sequence[tuple[Sequence[bytes], float]]) -> None:
             logging.disable(logging.CRITICAL)
@@ -184,9 +215,9 @@ def compare() -> Iterator[Callable[[Sequence[tuple[Sequence[bytes], float]]], No
         yield run
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(asked=st.lists(st.tuples(requests, steps), min_size=1, max_size=12))
-def test_both_lanes_give_the_same_bytes(compare: Any, asked: Sequence[tuple[bytes, float]]) -> None:
+def test_every_way_gives_the_same_bytes_and_lines(compare: Any, asked: Sequence[tuple[bytes, float]]) -> None:
     compare([([request], step) for request, step in asked])
 
 
@@ -233,6 +264,25 @@ async def test_what_is_not_plain_never_takes_the_lane(path: str) -> None:
     assert uses == []
 
 
+@pytest.mark.parametrize("first", ["/10.1000/loc", "/10.1000/182"])
+@pytest.mark.parametrize("express", [True, False])
+async def test_a_long_row_of_pipelined_requests_is_answered_in_order(first: str, express: bool) -> None:
+    # Each is answered where its predecessor ended: answered inside it, they would be as deep as the row is long.
+    server = Server(Clock(), ExpressProtocol, express_lane=express)
+    await server.answers(get("/10.1000/182"))
+    row = [first, *["/10.1000/182", "/10.1000/mail"] * 600]
+    written, _ = await server.answers(b"".join(get(path) for path in row))
+    locations = re.findall(rb"location: (\S+)", written)
+    assert locations[1:] == [b"http://www.doi.org/hb.html", b"mailto:a@example.org"] * 600
+
+
+async def test_a_fault_in_the_short_way_is_told_by_the_full_one() -> None:
+    server = Server(Clock(), ExpressProtocol, express_lane=False)
+    with patch.object(Redirects, "at_once", side_effect=ZeroDivisionError):
+        written, _ = await server.answers(get("/10.1000/182"))
+    assert written.startswith(b"HTTP/1.1 302 ")
+
+
 async def test_a_prepared_answer_dies_with_its_entry() -> None:
     server = Server(Clock(), ExpressProtocol)
     for _ in range(2):
@@ -257,17 +307,16 @@ async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None
 async def test_the_lane_can_be_switched_off() -> None:
     application = create(Settings(store_url="memory:", upstream_url=NOWHERE, express_lane=False, upstream_contact="x"))
     assert application.express is None
-    assert lane_of(application) is None
 
 
-async def test_the_lane_is_found_behind_what_a_server_wraps_around() -> None:
+async def test_the_application_is_found_behind_what_a_server_wraps_around() -> None:
     server = Server(Clock(), ExpressProtocol)
 
     class Wrapper:
         app = server.application
 
-    assert lane_of(Wrapper()) is server.application.express
-    assert lane_of(object()) is None
+    assert application_of(Wrapper()) is server.application
+    assert application_of(object()) is None
 
 
 async def test_a_head_over_64_kib_is_refused_and_the_connection_closed() -> None:
@@ -310,8 +359,51 @@ def test_a_head_that_parsers_disagree_about_is_not_plain(head: bytes) -> None:
     assert not is_plain(head)
 
 
+async def test_what_is_prepared_is_bounded_by_bytes() -> None:
+    server = Server(Clock(), ExpressProtocol, express_memory_bytes=20_000)
+    now = server.clock()
+    for number in range(200):
+        key = f"10.1000/{number}"
+        answer = Answer(ResponseCode.SUCCESS, b"[" + URL + b"]")
+        server.memory.keep(Entry(key.upper(), answer, now, now + 86_400, now + 10**6))
+        await server.answers(get(f"/{key}"))
+    uses = lane_uses(server.application)
+    for number in range(200):
+        await server.answers(get(f"/10.1000/{number}"))
+    assert uses == []
+    await server.answers(get("/10.1000/199"))
+    assert len(uses) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "tasks"),
+    [
+        ("/10.1000/182", 0),
+        ("/10.1000%2F182", 0),
+        ("/api/handles/10.1000/182?type=URL&pretty", 0),
+        ("/10.1000/loc", 1),
+        ("/10.1000/182?urlappend=%3Fx", 1),
+        ("/api/handles/10.1000/unknown", 1),
+        ("/10.1000/%ZZ", 1),
+    ],
+)
+async def test_only_what_has_to_be_waited_for_or_chosen_takes_a_task(path: str, tasks: int) -> None:
+    server = Server(Clock(), ExpressProtocol, express_lane=False)
+    started = []
+    start = HttpToolsProtocol._start_asgi_task
+
+    def counted(protocol: HttpToolsProtocol, *arguments: Any) -> None:
+        started.append(arguments)
+        start(protocol, *arguments)
+
+    with patch.object(HttpToolsProtocol, "_start_asgi_task", counted):
+        written, _ = await server.answers(get(path, "Cookie: a=b"))
+    assert written.startswith(b"HTTP/1.1 ")
+    assert len(started) == tasks
+
+
 def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
-    kept: Generations[int, int] = Generations(100)
+    kept: Generations[int, int] = Generations(100, lambda _: 1)
     for number in range(10_000):
         kept.put(number, number)
         assert kept.get(0) == 0
