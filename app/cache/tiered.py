@@ -31,7 +31,7 @@ class TierObserver(Protocol):
 
 @dataclass(slots=True)
 class TierCounters:
-    """How often what happened since the start. Hits by `peek` are not counted here: the resolver counts answers."""
+    """How often what happened since the start. Looks into memory alone are not counted: the resolver counts answers."""
 
     hits_memory: int = 0
     hits_store: int = 0
@@ -73,6 +73,8 @@ class TieredStore:
         observer: TierObserver | None = None,
     ) -> None:
         self._memory = memory
+        #: The entry of a key if it is in memory, fresh or not; without any waiting.
+        self.peek = memory.peek
         self._store = store
         self._clock = clock
         self._observer = observer
@@ -84,10 +86,6 @@ class TieredStore:
     def memory(self) -> MemoryStore:
         """The memory tier."""
         return self._memory
-
-    def peek(self, key: str) -> Entry | None:
-        """The entry if it is in memory, fresh or not; without any waiting."""
-        return self._memory.peek(key)
 
     async def get(self, key: str) -> Entry | None:
         """The entry from memory; from the store where memory has none, or a stale one that another process renewed."""

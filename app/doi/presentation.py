@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from app.doi.name import DOIName, HandleName
@@ -19,6 +20,8 @@ BLANKS: Final = "".join(
     )
     for code in range(first, last + 1)
 )  # fmt: skip
+#: Longer paths are read anew each time.
+_MOST_KEPT_BYTES: Final = 256
 #: How many suggestions are made at most.
 MOST_SUGGESTIONS: Final = 5
 #: How many repairs one suggestion may need.
@@ -61,9 +64,27 @@ def read_path(raw: bytes) -> HandleName:
 
     Raises MalformedEscape and NotUTF8 besides the errors of read.
     """
+    return _kept(raw) if len(raw) <= _MOST_KEPT_BYTES else _read_path(raw)
+
+
+def read_exact(raw: bytes) -> HandleName:
+    """The name that percent-encoded bytes spell: decoded once, nothing taken off. Raises as read_path."""
+    return _kept_exact(raw) if len(raw) <= _MOST_KEPT_BYTES else _read_exact(raw)
+
+
+def _read_exact(raw: bytes) -> HandleName:
+    return HandleName.asked(decode(raw))
+
+
+def _read_path(raw: bytes) -> HandleName:
     if plain := _PLAIN_PATH.fullmatch(raw):
         return HandleName.asked(plain[1].decode("ascii"))
     return read(decode(raw).lstrip("/"))
+
+
+#: Popular names are asked for again and again: what their paths say is remembered, 4 MiB of each at most.
+_kept = lru_cache(maxsize=4096)(_read_path)
+_kept_exact = lru_cache(maxsize=4096)(_read_exact)
 
 
 def read_typed(text: str) -> HandleName:

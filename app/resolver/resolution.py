@@ -82,7 +82,8 @@ def in_refresh_window(entry: Entry, now: float) -> bool:
 
 def refresh_from(entry: Entry) -> float:
     """When the refresh window of an entry begins, in seconds since the epoch."""
-    return entry.fresh_until - (entry.fresh_until - entry.fetched_at) * REFRESH_WINDOW
+    life = entry.fresh_until - entry.fetched_at
+    return entry.fresh_until - life * REFRESH_WINDOW if life > 0 else entry.fresh_until
 
 
 def must_confirm(known: Entry | None, fresh: Entry, now: float) -> bool:

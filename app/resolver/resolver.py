@@ -18,7 +18,7 @@ from app.errors import CouldNotVerify, TooManyBypasses, UpstreamTimeout
 from app.resolver.alias import Chain, next_name
 from app.resolver.asked import Asked
 from app.resolver.observer import NoObserver, Observer
-from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step
+from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step, refresh_from
 from app.resolver.single_flight import Overtaken, SingleFlight, shielded
 from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.source import Priority, Question, Source
@@ -87,6 +87,7 @@ class Resolver:
     ) -> None:
         """`owner` names this process in leases; None where no other process shares the store."""
         self._cache = cache
+        self._peek = cache.peek
         self._source = source
         self._policy = policy
         self._clock = clock
@@ -100,9 +101,8 @@ class Resolver:
 
     def at_hand(self, name: HandleName) -> Resolution | None:
         """The answer if it is fresh, in memory and not due to be refreshed; to be given by `give`."""
-        entry = self._cache.peek(name.key)
-        now = self._clock()
-        if entry is None or not entry.is_fresh(now) or in_refresh_window(entry, now):
+        entry = self._peek(name.key)
+        if entry is None or self._clock() >= refresh_from(entry):
             return None
         return Resolution(name, entry, Origin.HIT)
 

@@ -11,7 +11,7 @@ from zlib import crc32
 import msgspec
 
 from app.doi.name import HandleName
-from app.doi.percent import decode
+from app.doi.presentation import read_exact
 from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, TooManyBypasses
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
@@ -64,7 +64,7 @@ class HandleApi:
             return None
         parameters = read_query(request.query)
         asked = read_api_asked(parameters)
-        found = None if asked.bypasses else self._resolver.at_hand(HandleName.asked(decode(path[len(HANDLES) :])))
+        found = None if asked.bypasses else self._resolver.at_hand(read_exact(path[len(HANDLES) :]))
         return None if found is None else self.found(request, self._resolver.give(found), asked, parameters)
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
@@ -76,7 +76,7 @@ class HandleApi:
             said = f"Unknown HTTP API endpoint {method} /api/{path.decode('latin-1')}"
             return self.failed(404, PROTOCOL_ERROR, said, parameters)
         try:
-            name = HandleName.asked(decode(path[len(HANDLES) :]))
+            name = read_exact(path[len(HANDLES) :])
             asked = read_api_asked(parameters)
             resolution = await self._resolved(request, name, asked)
         except CouldNotVerify as failure:

@@ -81,7 +81,8 @@ class Application:
         For a server that asks before it starts one; `default_headers` are the lines that it puts first. `__call__`
         answers every request, these too, and in the same way: a test compares the two.
         """
-        if scope["method"] not in ("GET", "HEAD"):
+        method = scope["method"]
+        if method not in ("GET", "HEAD"):
             return None
         began = self._metrics.timer()
         request = Request(scope, _no_body, public_url=self._public_url, sub_path=self._sub_path)
@@ -93,9 +94,9 @@ class Application:
             return None
         route = metrics.RESOLVE if request.path[:4] == DOI_PATH else metrics.API
         seconds = self._metrics.timer() - began
-        self._metrics.answered(route, request.method, reply.status, seconds)
+        self._metrics.answered(route, method, reply.status, seconds)
         last = b"" if log is None else log.whole(request, route, reply, seconds)
-        return whole_answer(reply, default_headers, last, head_only=request.head_only)
+        return whole_answer(reply, default_headers, last, head_only=method == "HEAD")
 
     def _at_hand(self, request: Request) -> Reply | None:
         path = request.path

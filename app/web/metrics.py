@@ -82,7 +82,9 @@ class HttpMetrics:
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answer and how long it took."""
         self.count(route, method, status)
-        self._durations[route].took(seconds)
+        durations = self._durations[route]
+        durations.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
+        durations.sum += seconds
 
     def tell(self) -> None:
         """Hand over what was counted since the last time."""
@@ -95,25 +97,21 @@ class HttpMetrics:
 
 
 class _Durations:
-    """The observations of one histogram since they were last told."""
+    """The observations of one histogram since they were last told, by bucket, and their sum."""
 
     def __init__(self, histogram: Histogram) -> None:
         self._histogram = histogram
-        self._counts = [0] * (len(REQUEST_SECONDS) + 1)
-        self._sum = 0.0
-
-    def took(self, seconds: float) -> None:
-        self._counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
-        self._sum += seconds
+        self.counts = [0] * (len(REQUEST_SECONDS) + 1)
+        self.sum = 0.0
 
     def tell(self) -> None:
         # prometheus-client takes observations one by one alone; these two are what its `observe` adds to.
-        for bucket, number in zip(self._histogram._buckets, self._counts, strict=True):
+        for bucket, number in zip(self._histogram._buckets, self.counts, strict=True):
             if number:
                 bucket.inc(number)
-        self._histogram._sum.inc(self._sum)
-        self._counts = [0] * len(self._counts)
-        self._sum = 0.0
+        self._histogram._sum.inc(self.sum)
+        self.counts = [0] * len(self.counts)
+        self.sum = 0.0
 
 
 class AnswerMetrics:

@@ -83,15 +83,17 @@ class Redirects:
         It is the answer that `answer` gives, without its detours: a test compares the two.
         """
         found = self._resolver.at_hand(name)
-        if found is None or not found.found or not name.is_doi:
+        if found is None or not name.is_doi:
             return None
         values = found.entry.answer.values
         plain = _plain(values) if len(values) <= _MOST_KEPT_BYTES else None
-        if plain is None or negotiate(request.header(b"accept"), None, False).conneg:
+        accept = request.header(b"accept")
+        if plain is None or (accept is not None and negotiate(accept, None, False).conneg):
             return None
         self._resolver.give(found)
         location, body = plain
-        reply = Reply(USUAL_STATUS, (HTML, location, *self._of_hit(found, self._now()), VARY), body)
+        fresh = _hit_headers(found.entry.fresh_until, int(self._facts.clock()), self._max_age)
+        reply = Reply(USUAL_STATUS, (HTML, location, *fresh, VARY), body)
         if self._express is not None:
             self._express.offer(request.scope["raw_path"], reply, found, self._of_hit)
         return reply

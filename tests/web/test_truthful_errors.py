@@ -173,7 +173,9 @@ async def test_cold_it_could_not_be_verified(proxy: Proxy, slow: Proxy, failing:
     proxy.upstream.put(name, url=TARGET)
     proxy.upstream.fault(name, failing.kind, **failing.options)
     says_could_not_verify(await ask(proxy, face, name), face, name, failing)
-    assert proxy.upstream.asked(name) == failing.questions
+    asked = proxy.upstream.asked(name)
+    # On a busy machine a deadline as short as that of `slow` can end before the question leaves.
+    assert asked == failing.questions or (failing in SLOW and asked == 0)
 
 
 @everything
