@@ -77,7 +77,7 @@ class Settings(BaseModel):
         True, description="Answer hot, plain requests from prepared bytes; the same bytes as without."
     )
     express_memory_bytes: int = Field(
-        64 * 1024 * 1024, ge=0, description="Size of the prepared answers, in bytes, besides the memory tier."
+        128 * 1024 * 1024, ge=0, description="Size of the prepared answers, in bytes, besides the memory tier."
     )
     record_headers: str = Field(
         "",

@@ -1,4 +1,4 @@
-"""Who takes part: doi-proxy in three ways, and the yardsticks beside it."""
+"""Who takes part: doi-proxy in four ways, and the yardsticks beside it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def proxy_command(port: int) -> list[str]:
     return [program("doi-proxy"), "serve", "--port", str(port)]
 
 
-def _proxy(label: str, *, express: bool, workers: int = 1) -> Contestant:
+def _proxy(
+    label: str, *, express: bool, workers: int = 1, command: Callable[[int], list[str]] = proxy_command
+) -> Contestant:
     @contextmanager
     def start(site: Site) -> Iterator[Server]:
         # Each has a copy of the store: nobody finds what another one learned.
@@ -73,17 +75,19 @@ def _proxy(label: str, *, express: bool, workers: int = 1) -> Contestant:
         shutil.copyfile(site.store, store)
         chosen = proxy_environment(site.upstream, f"sqlite:///{store}", express=express, workers=workers)
         cores = site.cores.for_workers(workers)
-        with served(proxy_command, cores=cores, environment=chosen, path=path_of(HOT)) as server:
+        with served(command, cores=cores, environment=chosen, path=path_of(HOT)) as server:
             yield server
 
     return Contestant(label, start)
 
 
-def _uvicorn(label: str, app: str, *flags: str) -> Contestant:
-    def command(port: int) -> list[str]:
-        plain = ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
-        return python("-m", "uvicorn", app, "--port", str(port), *plain, *flags)
+def _by_uvicorn(app: str, *flags: str) -> Callable[[int], list[str]]:
+    plain = ("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning")
+    return lambda port: python("-m", "uvicorn", app, "--port", str(port), *plain, *flags)
 
+
+def _uvicorn(label: str, app: str, *flags: str) -> Contestant:
+    command = _by_uvicorn(app, *flags)
     return Contestant(label, lambda site: served(command, cores=site.cores.server), resolves=False)
 
 
@@ -111,9 +115,13 @@ def _nginx(label: str, configuration: str, *, resolves: bool) -> Contestant:
 
 EXPRESS_ON: Final = _proxy("doi-proxy", express=True)
 EXPRESS_OFF: Final = _proxy("doi-proxy, full path", express=False)
+#: As any ASGI server would run it: uvicorn with its own protocol, which knows nothing of this application.
+ASGI_ALONE: Final = _proxy(
+    "doi-proxy, ASGI alone", express=False, command=_by_uvicorn("app.main:create_from_environment", "--factory")
+)
 TWO_WORKERS: Final = _proxy("doi-proxy, 2 workers", express=True, workers=2)
 BARE_ASGI: Final = _uvicorn("bare ASGI", "bench.constant:bare", "--lifespan", "off")
 FASTAPI: Final = _uvicorn("FastAPI route", "bench.constant:fastapi", "--factory")
 NGINX: Final = _nginx("nginx constant", CONSTANT, resolves=False)
 NGINX_CACHE: Final = _nginx("nginx proxy_cache", CACHING, resolves=True)
-ALL: Final = (EXPRESS_ON, EXPRESS_OFF, TWO_WORKERS, BARE_ASGI, FASTAPI, NGINX, NGINX_CACHE)
+ALL: Final = (EXPRESS_ON, EXPRESS_OFF, ASGI_ALONE, TWO_WORKERS, BARE_ASGI, FASTAPI, NGINX, NGINX_CACHE)

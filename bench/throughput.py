@@ -201,6 +201,7 @@ def _claims(rates: Rates) -> tuple[Claim, ...]:
         ("redirects, express lane / bare ASGI", REDIRECT, EXPRESS_ON, BARE_ASGI, 1.5),
         ("REST JSON, express lane / bare ASGI", REST, EXPRESS_ON, BARE_ASGI, 1.3),
         ("redirects, full path / bare ASGI", REDIRECT, EXPRESS_OFF, BARE_ASGI, 0.5),
+        ("REST JSON, full path / bare ASGI", REST, EXPRESS_OFF, BARE_ASGI, 0.5),
     )
     found = ((what, ratio(rates[load], of, to), bound) for what, load, of, to, bound in wanted)
     return tuple(

@@ -82,9 +82,9 @@ def _read_path(raw: bytes) -> HandleName:
     return read(decode(raw).lstrip("/"))
 
 
-#: Popular names are asked for again and again: what their paths say is remembered, 4 MiB of each at most.
-_kept = lru_cache(maxsize=4096)(_read_path)
-_kept_exact = lru_cache(maxsize=4096)(_read_exact)
+#: The most popular names are asked for again and again: what their paths say is remembered.
+_kept = lru_cache(maxsize=512)(_read_path)
+_kept_exact = lru_cache(maxsize=512)(_read_exact)
 
 
 def read_typed(text: str) -> HandleName:
