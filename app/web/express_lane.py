@@ -25,7 +25,7 @@ from app.web.responses import EVERYWHERE, Header, Reply, header_lines, status_li
 
 #: Judged heads are kept in two generations of at most so many.
 MAX_HEADS: Final = 2_048
-#: Bytes that a prepared answer takes besides its own headers and body: its objects and its place in a dictionary.
+#: Bytes that a prepared answer takes besides its texts: its objects, the changing headers, its place in a dictionary.
 OVERHEAD: Final = 700
 #: Larger answers and heads take the full way, so that what is kept stays small.
 MAX_ANSWER_BYTES: Final = 16_384
@@ -54,19 +54,20 @@ class Prepared(msgspec.Struct, gc=False):
     #: The hash of the values it was made from (64 bits, keyed): what the memory tier lets go is not kept here.
     made_from: int
     freshness: Freshness
+    status: int
     status_line: bytes
     before: bytes
     after: bytes
+    #: The lines that stand everywhere, with the length: the same object for all answers of a length.
+    usual: bytes
     body: bytes
-    status: int
+    #: Bytes that it takes.
+    size: int
+    #: When the changing headers were written, and when what they tell of was fetched.
     second: int = -1
+    fetched_at: float = 0.0
     changing: bytes = b""
     verdict: str | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes that it takes."""
-        return len(self.before) + len(self.body) + OVERHEAD
 
 
 class Generations(Generic[Key, Value]):
@@ -140,21 +141,23 @@ class ExpressLane:
         known = self._prepared.get(target)
         if len(reply.body) > MAX_ANSWER_BYTES or (known is not None and known.made_from == _source(resolution)):
             return
+        name = resolution.name
         places = [number for number, (key, _) in enumerate(reply.headers) if key in CHANGING]
-        before, after = reply.headers[: places[0]], reply.headers[places[-1] + 1 :]
-        length = (b"content-length", str(len(reply.body)).encode())
+        before, after = header_lines(reply.headers[: places[0]]), header_lines(reply.headers[places[-1] + 1 :])
+        texts = len(name.text) + len(name.key)
         self._prepared.put(
             target,
             Prepared(
-                name=resolution.name,
+                name=name,
                 made_from=_source(resolution),
                 freshness=freshness,
-                status_line=status_line(reply.status),
-                before=header_lines(before),
-                # The same for nearly all answers of a length, and so kept once.
-                after=_shared_lines((*after, *EVERYWHERE, length)),
-                body=reply.body,
                 status=reply.status,
+                status_line=status_line(reply.status),
+                before=before,
+                after=after,
+                usual=_usual_lines(len(reply.body)),
+                body=reply.body,
+                size=len(target) + texts + len(before) + len(after) + len(reply.body) + OVERHEAD,
             ),
         )
 
@@ -177,9 +180,10 @@ class ExpressLane:
             return None
         self._resolver.give(found)
         second = int(self._clock())
-        if prepared.second != second:
+        if prepared.second != second or prepared.fetched_at != found.entry.fetched_at:
             changing = prepared.freshness(found, second)
-            prepared.second, prepared.changing = second, header_lines(changing)
+            prepared.second, prepared.fetched_at = second, found.entry.fetched_at
+            prepared.changing = header_lines(changing)
             prepared.verdict = None if self._access_log is None else verdict(changing)
         method = "HEAD" if head_only else "GET"
         last = b""
@@ -188,8 +192,15 @@ class ExpressLane:
             path = below(self._sub_path, target) if self._sub_path else target
             last = self._access_log.plain(Asked(method, path, b"", client), told, self._timer() - began)
         self._count(ROUTE, method, prepared.status)
-        lines = (prepared.status_line, default_headers, prepared.before, prepared.changing, prepared.after, last)
-        return b"".join((*lines, b"\r\n", b"" if head_only else prepared.body))
+        lines = (
+            prepared.status_line,
+            default_headers,
+            prepared.before,
+            prepared.changing,
+            prepared.after,
+            prepared.usual,
+        )
+        return b"".join((*lines, last, b"\r\n", b"" if head_only else prepared.body))
 
     def _is_plain(self, head: bytes) -> bool:
         judged = self._heads.get(head)
@@ -220,8 +231,8 @@ def is_plain(head: bytes, not_plain: frozenset[bytes] = NOT_PLAIN) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _shared_lines(headers: tuple[Header, ...]) -> bytes:
-    return header_lines(headers)
+def _usual_lines(length: int) -> bytes:
+    return header_lines((*EVERYWHERE, (b"content-length", b"%d" % length)))
 
 
 def _source(resolution: Resolution) -> int:

@@ -55,6 +55,12 @@ def run(*arguments: str, command: tuple[str, ...] = COMMAND, **settings: str) ->
     )
 
 
+def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
+    code = "import sys, app.main, app.cli.serve; print(*{'rich', 'pygments', 'redis', 'lxml.html'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 class TestVersion:
     def test_the_module_says_it(self) -> None:
         ended = run("--version")

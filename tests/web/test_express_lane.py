@@ -294,6 +294,19 @@ async def test_a_prepared_answer_dies_with_its_entry() -> None:
     assert b"location: http://www.doi.org/new.html" in written
 
 
+async def test_a_record_renewed_within_the_second_tells_its_new_times() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    for _ in range(2):
+        await server.answers(get("/10.1000/182"))
+    now = server.clock()
+    same = Answer(ResponseCode.SUCCESS, b"[" + URL + b"]")
+    server.memory.keep(Entry("10.1000/182", same, now - 5, now + 600, now + 6000))
+    uses = lane_uses(server.application)
+    written, _ = await server.answers(get("/10.1000/182"))
+    assert len(uses) == 1
+    assert b"cache-status: doi-proxy; hit; ttl=600" in written
+
+
 async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None:
     server = Server(Clock(), ExpressProtocol)
     uses = lane_uses(server.application)
