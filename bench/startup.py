@@ -25,6 +25,8 @@ from bench.tools import NotMeasured
 RECORDS: Final = 1_000_000
 _STARTS: Final = 5
 _WITHIN: Final = 1.0
+#: What no service of this kind starts without.
+_IMPORTS: Final = "import fastapi, httpx, uvicorn"
 
 
 def startup(plan: Plan) -> tuple[Section, ...]:
@@ -33,16 +35,18 @@ def startup(plan: Plan) -> tuple[Section, ...]:
     empty = plan.folder / "empty.sqlite3"
     with _stand_in(plan) as upstream:
         seconds: dict[Path, list[float]] = {empty: [], million: []}
+        imports: list[float] = []
         for _ in range(_STARTS):
             for old in plan.folder.glob("empty.sqlite3*"):
                 old.unlink()
             for store, found in seconds.items():
                 found.append(_first_answer(plan, upstream, store))
+            imports.append(_importing(plan))
     opened = _opening(million)
     labels = {empty: "empty store", million: f"store of {RECORDS:,} records, {million.stat().st_size / 2**20:,.0f} MiB"}
+    timed = {labels[store]: found for store, found in seconds.items()} | {f"`{_IMPORTS}` alone, beside them": imports}
     rows = [
-        (labels[store], f"{median(found):.2f} s", f"{min(found):.2f} to {max(found):.2f} s")
-        for store, found in seconds.items()
+        (label, f"{median(found):.2f} s", f"{min(found):.2f} to {max(found):.2f} s") for label, found in timed.items()
     ]
     rows.append(("of it, opening that store and reading one record", f"{opened * 1000:.1f} ms", ""))
     claim = Claim(f"start to first answer, {RECORDS:,} records", median(seconds[million]), "<=", _WITHIN, "s")
@@ -106,6 +110,13 @@ def _first_answer(plan: Plan, upstream: str, store: Path) -> float:
         return time.perf_counter() - began
     finally:
         end(process)
+
+
+def _importing(plan: Plan) -> float:
+    command = pinned(python("-c", _IMPORTS), plan.cores.server)
+    began = time.perf_counter()
+    subprocess.run(command, stdin=subprocess.DEVNULL, env=plain_environment(), check=True)
+    return time.perf_counter() - began
 
 
 @contextmanager
