@@ -49,8 +49,8 @@ def memory(plan: Plan) -> tuple[Section, ...]:
                 "Bytes a record: growth of the resident memory of a process of its own, divided by the records. In the "
                 f"tier: 100,000 records put. In a proxy: {_SERVED:,} records from its SQLite store answered once each, "
                 "with all that the proxy keeps about them, prepared answers among it. A hit: the whole application "
-                "without server, socket and express lane, asked for names drawn evenly from all; a lookup is the "
-                "memory tier alone."
+                "without server, socket and express lane, asked for names drawn evenly from all, few names and many in "
+                "turn; a lookup is the memory tier alone."
             ),
             tables=tuple(tables),
             claims=tuple(claims),

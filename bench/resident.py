@@ -8,9 +8,9 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
@@ -49,18 +49,23 @@ def _put(store: MemoryStore, name: str, now: float, size: int) -> None:
 
 
 async def hits() -> dict[str, list[float]]:
-    """Seconds of a hit and of a lookup, among few names and then among many."""
-    found: dict[str, list[float]] = {"hit": [], "lookup": []}
-    async with in_process(express_lane=False) as one:
-        names = synthetic(_MANY)
-        for count in (_FEW, _MANY):
+    """Seconds of a hit and of a lookup, among few names and among many, both in turn."""
+    names = synthetic(_MANY)
+    counts = (_FEW, _MANY)
+    taken: dict[str, dict[int, list[float]]] = {what: {count: [] for count in counts} for what in ("hit", "lookup")}
+    async with in_process(express_lane=False) as few, in_process(express_lane=False) as many:
+        applications = dict(zip(counts, (few, many), strict=True))
+        for count, one in applications.items():
             _keep(one, names[:count])
-            gc.collect()
-            gc.freeze()
-            drawn = random.Random(_SEED).choices(names[:count], k=_HITS)
-            found["hit"].append(await _median(lambda drawn=drawn: _ask(one, drawn)))  # type: ignore[misc]
-            found["lookup"].append(await _median(lambda drawn=drawn: _look(one, drawn)))  # type: ignore[misc]
-    return found
+        gc.collect()
+        gc.freeze()
+        chance = random.Random(_SEED)
+        for _ in range(_STRETCHES):
+            for count, one in applications.items():
+                drawn = chance.choices(names[:count], k=_HITS)
+                taken["hit"][count].append(await _ask(one, drawn))
+                taken["lookup"][count].append(_look(one, drawn))
+    return {what: [median(seconds) for seconds in found.values()] for what, found in taken.items()}
 
 
 def _keep(one: InProcess, names: Sequence[str]) -> None:
@@ -77,17 +82,13 @@ async def _ask(one: InProcess, names: Sequence[str]) -> float:
     return (time.perf_counter() - began) / len(paths)
 
 
-async def _look(one: InProcess, names: Sequence[str]) -> float:
+def _look(one: InProcess, names: Sequence[str]) -> float:
     keys = [name.upper() for name in names]
     peek = one.parts.cache.memory.peek
     began = time.perf_counter()
     for key in keys:
         peek(key)
     return (time.perf_counter() - began) / len(keys)
-
-
-async def _median(work: Callable[[], Coroutine[Any, Any, float]]) -> float:
-    return median([await work() for _ in range(_STRETCHES)])
 
 
 if __name__ == "__main__":
