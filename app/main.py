@@ -86,14 +86,7 @@ def create(
         api=api,
         pages=pages,
         link=link,
-        facts=Facts(
-            clock=clock,
-            chance=chance,
-            country=open_countries(settings.country_database),
-            record_headers=frozenset(
-                name.strip().lower().encode() for name in settings.record_headers.split(",") if name.strip()
-            ),
-        ),
+        facts=_facts(settings, clock, chance),
         resolves=settings.resolve,
         max_age=settings.web_max_age,
         express=express,
@@ -117,6 +110,16 @@ def create(
         express=express,
         http_metrics=http_metrics,
         access_log=access_log,
+    )
+
+
+def _facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> Facts:
+    headers = (name.strip().lower().encode() for name in settings.record_headers.split(","))
+    return Facts(
+        clock=clock,
+        chance=chance,
+        country=open_countries(settings.country_database),
+        record_headers=frozenset(name for name in headers if name),
     )
 
 

@@ -1,4 +1,5 @@
-"""uvicorn's HTTP protocol with the express lane in front and a bound on request heads: all we rely on of its inside.
+"""uvicorn's HTTP protocol with the express lane in front, an answer without a task where the application has one at
+once, and a bound on request heads: all we rely on of its inside.
 
 `http=` takes a protocol class (uvicorn, "HTTP Implementation"). What this one uses beyond asyncio.Protocol is listed
 in USED and tested, so that an upgrade which changes it is noticed, and the lane is left out where it is missing.

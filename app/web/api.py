@@ -65,7 +65,11 @@ class HandleApi:
         parameters = read_query(request.query)
         asked = read_api_asked(parameters)
         found = None if asked.bypasses else self._resolver.at_hand(read_exact(path[len(HANDLES) :]))
-        return None if found is None else self.found(request, self._resolver.give(found), asked, parameters)
+        if found is None:
+            return None
+        reply = self.found(request, found, asked, parameters)
+        self._resolver.give(found)
+        return reply
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
         """Answer a request for `path`, which is raw and begins behind `/api/`."""

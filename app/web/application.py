@@ -92,7 +92,7 @@ class Application:
         reply = self._at_hand(request)
         if reply is None:
             return None
-        route = metrics.RESOLVE if request.path[:4] == DOI_PATH else metrics.API
+        route = self._route(request)
         seconds = self._metrics.timer() - began
         self._metrics.answered(route, method, reply.status, seconds)
         last = b"" if log is None else log.whole(request, route, reply, seconds)

@@ -90,10 +90,9 @@ class Redirects:
         accept = request.header(b"accept")
         if plain is None or (accept is not None and negotiate(accept, None, False).conneg):
             return None
-        self._resolver.give(found)
         location, body = plain
-        fresh = _hit_headers(found.entry.fresh_until, int(self._facts.clock()), self._max_age)
-        reply = Reply(USUAL_STATUS, (HTML, location, *fresh, VARY), body)
+        reply = Reply(USUAL_STATUS, (HTML, location, *self._of_hit(found, self._now()), VARY), body)
+        self._resolver.give(found)
         if self._express is not None:
             self._express.offer(request.scope["raw_path"], reply, found, self._of_hit)
         return reply
