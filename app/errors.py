@@ -137,6 +137,8 @@ class CouldNotVerify(DoiProxyError):
     status = 502
     #: The error type of RFC 9209, section 2.3, for the `Proxy-Status` header.
     proxy_error: ClassVar[str] = "proxy_internal_error"
+    #: The failure as one token of a structured header (RFC 9651, section 3.3.4), in headers and metrics.
+    token: ClassVar[str] = "not-asked"
 
     def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -149,18 +151,21 @@ class UpstreamTimeout(CouldNotVerify):
 
     status = 504
     proxy_error = "http_response_timeout"
+    token = "upstream-timeout"
 
 
 class UpstreamUnreachable(CouldNotVerify):
     """The upstream could not be reached."""
 
     proxy_error = "destination_unavailable"
+    token = "upstream-unreachable"
 
 
 class UpstreamRefused(CouldNotVerify):
     """The upstream refused or failed to answer."""
 
     proxy_error = "http_protocol_error"
+    token = "upstream-refused"
 
     def __init__(
         self, message: str | None = None, *, upstream_status: int | None = None, retry_after: float | None = None
@@ -174,6 +179,7 @@ class InvalidAnswer(CouldNotVerify):
     """The upstream's answer is not a valid answer of the handle API."""
 
     proxy_error = "http_protocol_error"
+    token = "upstream-bad-answer"
 
 
 class BreakerOpen(CouldNotVerify):
@@ -181,6 +187,7 @@ class BreakerOpen(CouldNotVerify):
 
     status = 503
     proxy_error = "destination_unavailable"
+    token = "breaker-open"
 
 
 class BudgetSpent(CouldNotVerify):
@@ -188,6 +195,7 @@ class BudgetSpent(CouldNotVerify):
 
     status = 503
     proxy_error = "connection_limit_reached"
+    token = "budget-spent"
 
 
 class NotInBundle(CouldNotVerify):
@@ -195,6 +203,7 @@ class NotInBundle(CouldNotVerify):
 
     status = 504
     proxy_error = "destination_unavailable"
+    token = "sealed"
 
 
 class StoreError(DoiProxyError):

@@ -23,6 +23,16 @@ from app.assembly import Observers, Parts, assemble
 from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
+from app.metrics.instruments import (
+    AnswerMetrics,
+    HttpMetrics,
+    ProcessState,
+    SharedState,
+    StateMetrics,
+    StoreMetrics,
+    UpstreamMetrics,
+)
+from app.metrics.workers import FOLDER_VARIABLE, Exposed, Exposition
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings, load
@@ -33,18 +43,8 @@ from app.web.application import Application, Face
 from app.web.country import open_countries
 from app.web.documented import create_documented, other_paths
 from app.web.error_handlers import ErrorPages
-from app.web.exposition import FOLDER_VARIABLE, Exposed, Exposition
 from app.web.express_lane import ExpressLane
 from app.web.health import Readiness
-from app.web.metrics import (
-    AnswerMetrics,
-    HttpMetrics,
-    ProcessState,
-    SharedState,
-    StateMetrics,
-    StoreMetrics,
-    UpstreamMetrics,
-)
 from app.web.pages import Link, Pages
 from app.web.redirect import Facts, Redirects
 

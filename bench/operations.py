@@ -19,7 +19,7 @@ from typing import Any, Final
 import uvloop
 
 from app.cache.memory import MemoryStore
-from app.cache.sqlite import SqliteStore
+from app.cache.sqlite.store import SqliteStore
 from app.cache.wire import pack, unpack
 from app.doi.presentation import read_path
 from app.doi.uri import url_path

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from app.cache.entry import Entry
-from app.cache.sqlite import SqliteStore
+from app.cache.sqlite.store import SqliteStore
 from bench.machine import Cores
 from bench.names import HOT
 from bench.records import entry_of

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Final
 
 from app.cache.entry import Entry
-from app.cache.sqlite import SqliteStore
+from app.cache.sqlite.store import SqliteStore
 from bench.contestants import proxy_command, proxy_environment
 from bench.findings import Claim, Section, Table
 from bench.machine import pinned

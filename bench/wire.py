@@ -9,7 +9,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.cli.express_protocol import protocol_class
+from app.server.protocol import protocol_class
 from bench.servers import HOST
 
 _REQUEST: Final = "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n"

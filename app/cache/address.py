@@ -46,7 +46,7 @@ def _second_tier(url: str, clock: Callable[[], float], store_bytes: int, timeout
         return None
     if scheme == "sqlite":
         # Imported where it is wanted: the libraries take tens of milliseconds each.
-        from app.cache.sqlite import SqliteStore  # noqa: PLC0415
+        from app.cache.sqlite.store import SqliteStore  # noqa: PLC0415
 
         return SqliteStore(_file_path(rest), clock=clock, max_bytes=store_bytes)
     if scheme in _SERVER_SCHEMES:
@@ -67,7 +67,7 @@ def _file_path(rest: str) -> Path:
 
 
 def _server(url: str, clock: Callable[[], float], timeout: float) -> Store:
-    from app.cache.valkey import ValkeyStore  # noqa: PLC0415
+    from app.cache.valkey.store import ValkeyStore  # noqa: PLC0415
 
     # The URL may hold a password, so that no message repeats it.
     try:

@@ -11,11 +11,11 @@ from typing import Any
 
 import uvicorn
 
-from app.cli.express_protocol import protocol_class
 from app.errors import ConfigurationError
 from app.main import begin_logging, check, create
+from app.metrics.workers import FOLDER_VARIABLE, fresh_folder
+from app.server.protocol import protocol_class
 from app.settings import ENV_PREFIX, Settings
-from app.web.exposition import FOLDER_VARIABLE, fresh_folder
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         _announce(settings, listening)
         uvicorn.Server(uvicorn.Config(application, **options)).run(sockets=[listening])
         return
-    from app.cli.supervisor import Supervisor
+    from app.server.supervisor import Supervisor
 
     check(settings)
     _announce(settings, listening)

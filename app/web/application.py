@@ -12,13 +12,14 @@ from starlette.types import ASGIApp
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI
+from app.metrics import instruments as metrics
+from app.metrics.instruments import HttpMetrics
 from app.resolver.which_ra import WhichRa
-from app.web import metrics, which_ra
+from app.web import which_ra
 from app.web.access_log import FORWARDED_FOR, AccessLog
 from app.web.api import PREFIX, PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
-from app.web.metrics import HttpMetrics
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request

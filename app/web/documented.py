@@ -11,8 +11,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
+from app.metrics.workers import Exposed
 from app.web.described import described_routes
-from app.web.exposition import Exposed
 from app.web.health import Health, Readiness
 from app.web.responses import HTML, PAGE_POLICY, Header
 

@@ -12,9 +12,9 @@ import pytest
 from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
-from app.cache.sqlite import SqliteStore
+from app.cache.sqlite.store import SqliteStore
 from app.cache.store import MOST_ANNOUNCEMENTS, Store
-from app.cache.valkey import ValkeyStore
+from app.cache.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
-from app.cache.sqlite import SqliteStore
+from app.cache.sqlite.store import SqliteStore
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, Store, StoreStats
 from app.cache.tiered import TieredStore
 from app.errors import StoreError

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from app.cache.entry import Entry
-from app.cache.valkey import TIMEOUT, ValkeyStore
+from app.cache.valkey.store import TIMEOUT, ValkeyStore
 from app.handle.answer import Answer, ResponseCode
 
 pytestmark = [pytest.mark.anyio, pytest.mark.valkey]

@@ -21,10 +21,10 @@ from uvicorn.server import ServerState
 
 import app.main
 from app.cache.entry import Entry
-from app.cli import express_protocol
-from app.cli.express_protocol import USED, ExpressProtocol, application_of, protocol_class
 from app.handle.answer import Answer, ResponseCode
 from app.main import create
+from app.server import protocol
+from app.server.protocol import USED, ExpressProtocol, application_of, protocol_class
 from app.settings import Settings
 from app.web.access_log import AccessLog
 from app.web.application import Application
@@ -424,7 +424,7 @@ def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
 
 
 def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:
-    # Fails when an upgrade changes what express_protocol uses; look at that module, then at USED.
+    # Fails when an upgrade changes what app.server.protocol uses; look at that module, then at USED.
     assert [name for name in USED if not callable(getattr(HttpToolsProtocol, name, None))] == []
     attributes = {
         "cycle",
@@ -444,6 +444,6 @@ def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:
 def test_without_what_it_relies_on_uvicorns_own_protocol_serves(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(express_protocol, "USED", (*USED, "something_new"))
+    monkeypatch.setattr(protocol, "USED", (*USED, "something_new"))
     assert protocol_class() is HttpToolsProtocol
     assert "something_new" in caplog.text

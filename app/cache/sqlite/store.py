@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.cache.entry import Entry
-from app.cache.sqlite_batch import write_batch
-from app.cache.sqlite_coordination import Coordination
-from app.cache.sqlite_file import alone, connect, counted_bytes, is_damage, mark_damaged, prepare
-from app.cache.sqlite_writer import GATHER, BatchWriter, Change
+from app.cache.sqlite.batch import write_batch
+from app.cache.sqlite.coordination import Coordination
+from app.cache.sqlite.file import alone, connect, counted_bytes, is_damage, mark_damaged, prepare
+from app.cache.sqlite.writer import GATHER, BatchWriter, Change
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
 from app.cache.wire import unpack
 from app.errors import StoreError

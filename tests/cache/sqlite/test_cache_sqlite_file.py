@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.sqlite import SqliteStore
-from app.cache.sqlite_file import SCHEMA_VERSION
+from app.cache.sqlite.file import SCHEMA_VERSION
+from app.cache.sqlite.store import SqliteStore
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.sqlite_stores import fill, keys, opened

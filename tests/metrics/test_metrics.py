@@ -33,9 +33,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app import __version__
 from app.cache.store import Store
+from app.metrics.instruments import STORE_OPERATIONS, HttpMetrics, UpstreamMetrics
+from app.metrics.workers import FOLDER_PREFIX, Exposition, fresh_folder
 from app.upstream.guarded import NOT_ASKED, OUTCOMES
-from app.web.exposition import FOLDER_PREFIX, Exposition, fresh_folder
-from app.web.metrics import STORE_OPERATIONS, HttpMetrics, UpstreamMetrics
 from tests.web.proxy import Got, Proxy, running
 
 anyio = pytest.mark.anyio

@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.errors import CouldNotVerify
 from app.resolver.resolution import Origin, Resolution
-from app.web.responses import failure_token
 
 #: The routes that requests are counted under, beside the express lane's.
 RESOLVE: Final = "resolve"
@@ -148,7 +147,7 @@ class AnswerMetrics:
         self._negative = answers.labels(NEGATIVE).inc
         #: Fresh answers since they were last told: nearly all answers are.
         self._hits = 0
-        self._failed = {cls.__name__: failures.labels(failure_token(cls())).inc for cls in _failure_classes()}
+        self._failed = {cls.__name__: failures.labels(cls.token).inc for cls in _failure_classes()}
         self.refreshed_ahead = refreshes.inc
         self.locations_malformed = malformed.inc
         self._confirmed = confirmations.labels("confirmed").inc

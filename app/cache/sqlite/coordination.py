@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from app.cache.bucket import Bucket, blocked, take_one
-from app.cache.sqlite_file import is_damage
+from app.cache.sqlite.file import is_damage
 
 #: How long a worker waits for another one's transaction of some microseconds, in seconds.
 _BUSY_TIMEOUT: Final = 0.25
@@ -37,7 +37,7 @@ class Coordination:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises sqlite3.Error. No two processes may be in here at once: see sqlite_file.alone."""
+        """Raises sqlite3.Error. No two processes may be in here at once: see file.alone."""
         try:
             self._connection = _open(path)
         except sqlite3.DatabaseError as error:

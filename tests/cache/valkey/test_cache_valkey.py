@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
-from app.cache.valkey import KEY_PREFIX, ValkeyStore
+from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.valkey_server import free_port, start_valkey

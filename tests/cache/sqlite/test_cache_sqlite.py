@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from app.cache.sqlite import SqliteStore
-from app.cache.sqlite_writer import GATHER, MOST_PENDING, BatchWriter, Change
+from app.cache.sqlite.store import SqliteStore
+from app.cache.sqlite.writer import GATHER, MOST_PENDING, BatchWriter, Change
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.sqlite_stores import NEVER, fill, keys, opened

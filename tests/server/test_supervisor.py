@@ -9,7 +9,7 @@ from uvicorn import Config
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
-from app.cli.supervisor import Supervisor
+from app.server.supervisor import Supervisor
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

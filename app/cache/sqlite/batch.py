@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 from app.cache.entry import Entry
-from app.cache.sqlite_file import ROW_OVERHEAD, counted_bytes
-from app.cache.sqlite_writer import Change
+from app.cache.sqlite.file import ROW_OVERHEAD, counted_bytes
+from app.cache.sqlite.writer import Change
 from app.cache.store import MOST_ANNOUNCEMENTS
 from app.cache.wire import pack
 

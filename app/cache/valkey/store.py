@@ -15,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.cache.entry import Entry
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
-from app.cache.valkey_scripts import BACK_OFF, RELEASE, TAKE
+from app.cache.valkey.scripts import BACK_OFF, RELEASE, TAKE
 from app.cache.wire import pack, unpack
 from app.errors import StoreError
 
