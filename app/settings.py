@@ -22,7 +22,7 @@ ENV_PREFIX: Final = "DOI_PROXY_"
 #: Names the TOML file, if the flag --config does not.
 CONFIG_VARIABLE: Final = "DOI_PROXY_CONFIG"
 #: The tables of the TOML file; a setting `upstream_url` is `url` in `[upstream]`.
-TABLES: Final = ("server", "upstream", "cache", "store", "web")
+TABLES: Final = ("server", "client", "upstream", "cache", "store", "web")
 
 
 class Settings(BaseModel):
@@ -58,6 +58,13 @@ class Settings(BaseModel):
         le=3,
         description="What lines about requests hold: 0 address, name and query, 1 network of the address and name, "
         "2 name alone, 3 neither.",
+    )
+
+    client_ipv4_prefix: int = Field(
+        24, ge=8, le=32, description="Length of the IPv4 prefix that counts as one client, such as a campus network."
+    )
+    client_ipv6_prefix: int = Field(
+        64, ge=16, le=128, description="Length of the IPv6 prefix that counts as one client: a household has a /64."
     )
 
     public_url: str | None = Field(

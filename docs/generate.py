@@ -23,6 +23,7 @@ FIRST_TABLE: Final = TABLES[0]
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
     "server": "The server",
+    "client": "Clients",
     "upstream": "The upstream",
     "cache": "The cache",
     "store": "The store",
