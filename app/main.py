@@ -23,6 +23,7 @@ from app.assembly import Observers, Parts, assemble
 from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
+from app.lifecycle import Lifecycle
 from app.metrics.instruments import (
     AnswerMetrics,
     HttpMetrics,
@@ -63,9 +64,15 @@ STATIC_FILES: Final = {
 
 
 def create(
-    settings: Settings, *, clock: Callable[[], float] = time.time, chance: Callable[[], float] = random.random
+    settings: Settings,
+    *,
+    clock: Callable[[], float] = time.time,
+    chance: Callable[[], float] = random.random,
+    lifecycle: Lifecycle | None = None,
 ) -> Application:
     """The application of one process; `clock` tells seconds since the epoch. Raises ConfigurationError."""
+    lifecycle = lifecycle or Lifecycle(settings)
+    lifecycle.on_reload(set_log_level, "log_level")
     exposition = Exposition(_folder_of_counts(settings))
     http_metrics = HttpMetrics(exposition.registry, time.perf_counter)
     state = StateMetrics(exposition.registry, __version__)
@@ -95,7 +102,7 @@ def create(
     documented = create_documented(
         version=__version__,
         lifespan=lambda app: _lifespan(parts, state, exposition),
-        readiness=lambda: _readiness(parts),
+        readiness=lambda: _readiness(parts, lifecycle),
         exposed=lambda accept: _exposed(parts, state, exposition, accept),
         docs_page=lambda schema: pages.docs(link, schema),
         files=_static_files(),
@@ -179,6 +186,11 @@ def begin_logging(settings: Settings) -> None:
     )
     for library in _TELL_NAMES:
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def set_log_level(settings: Settings) -> None:
+    """Log from this severity on."""
+    logging.getLogger().setLevel(settings.log_level.upper())
 
 
 def check(settings: Settings) -> None:
@@ -269,12 +281,14 @@ def _process_state(parts: Parts) -> ProcessState:
     )
 
 
-async def _readiness(parts: Parts) -> Readiness:
+async def _readiness(parts: Parts, lifecycle: Lifecycle) -> Readiness:
     stats = await parts.cache.stats()
     store = "memory only" if stats.store is None else stats.store.detail
     # A store that fails is a slower cache, not a reason to send nobody here.
     detail = {"mode": parts.settings.mode, "memory": f"{stats.memory_entries} entries", "store": store}
-    return Readiness(ready=True, detail=detail)
+    if lifecycle.draining:
+        detail["service"] = "draining"
+    return Readiness(ready=not lifecycle.draining, detail=detail)
 
 
 def _static_files() -> dict[str, tuple[str, bytes]]:

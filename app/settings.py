@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from app.errors import ConfigurationError
 
@@ -23,6 +23,8 @@ ENV_PREFIX: Final = "DOI_PROXY_"
 CONFIG_VARIABLE: Final = "DOI_PROXY_CONFIG"
 #: The tables of the TOML file; a setting `upstream_url` is `url` in `[upstream]`.
 TABLES: Final = ("server", "client", "upstream", "cache", "store", "web")
+#: Marks a setting that SIGHUP puts into force in a running process.
+RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
 
 
 class Settings(BaseModel):
@@ -48,7 +50,9 @@ class Settings(BaseModel):
         description="Whether the upstream is asked: `online` asks it, `sealed` never does and answers 504 to names "
         "that are not in the store.",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severity logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Lowest severity that is logged.", json_schema_extra=RELOADED
+    )
     access_log: Literal["off", "json", "text"] = Field(
         "off", description="Lines about requests on standard output: none, JSON objects, or words `name=value`."
     )
@@ -197,6 +201,12 @@ class Settings(BaseModel):
         """Every setting as an environment variable, for worker processes."""
         given = self.model_dump(mode="json")
         return {variable(name): str(value) for name, value in given.items() if value is not None}
+
+
+def reloadable() -> frozenset[str]:
+    """The settings that a running process puts into force at SIGHUP; all others need a restart."""
+    fields = Settings.model_fields.items()
+    return frozenset(name for name, field in fields if field.json_schema_extra == RELOADED)
 
 
 def variable(name: str) -> str:

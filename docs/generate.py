@@ -57,6 +57,9 @@ doi-proxy: DOI_PROXY_CACHE_TTL: there is no such setting (it is '60')
 [config/doi-proxy.toml](../config/doi-proxy.toml) every setting stands with its default, commented out.
 
 Durations are in seconds and may have a fraction; sizes are in bytes. Flags that are yes or no take `true` or `false`.
+
+The last column says what puts a changed setting into force: a reload (SIGHUP, or `systemctl reload doi-proxy`) or a
+restart. [operations.md](operations.md) says more about a reload.
 """
 
 TOML_HEAD: Final = """\
@@ -93,6 +96,11 @@ class Setting:
     def sentence(self) -> str:
         """What it does."""
         return " ".join(self.schema["description"].split())
+
+    @property
+    def reloaded(self) -> bool:
+        """Whether SIGHUP puts a change into force."""
+        return bool(self.schema.get("reloaded"))
 
     @property
     def default(self) -> str | None:
@@ -149,13 +157,14 @@ def write_markdown(found: list[Setting]) -> str:
     for table in TABLES:
         lines = [
             f"## {HEADINGS[table]}: `[{table}]`\n",
-            "| key | environment variable | flag | type and unit | default | what it is |",
-            "| --- | --- | --- | --- | --- | --- |",
+            "| key | environment variable | flag | type and unit | default | what it is | a change needs |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
         ]
         for one in found:
             if one.table == table:
                 default = "not set" if one.default is None else f"`{one.default}`"
-                cells = (f"`{one.key}`", f"`{variable(one.name)}`", f"`{one.flag}`", one.kind, default, one.sentence)
+                names = (f"`{one.key}`", f"`{variable(one.name)}`", f"`{one.flag}`")
+                cells = (*names, one.kind, default, one.sentence, "a reload" if one.reloaded else "a restart")
                 lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
@@ -169,7 +178,8 @@ def write_toml(found: list[Setting]) -> str:
         for one in found:
             if one.table == table:
                 default = '"…"  # not set' if one.default is None else one.default
-                about = f"# {one.sentence}\n# {variable(one.name)}: {one.kind.replace('`', '')}"
+                reload = "; reloaded at SIGHUP" if one.reloaded else ""
+                about = f"# {one.sentence}\n# {variable(one.name)}: {one.kind.replace('`', '')}{reload}"
                 parts.append(f"{about}\n#{one.key} = {default}\n")
     return "\n".join(parts)
 
