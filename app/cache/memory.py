@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from cachetools import LRUCache
 
-from app.cache.bucket import Buckets
+from app.cache.buckets import Buckets
 from app.cache.entry import Entry
 from app.cache.lease import Leases
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats

@@ -13,14 +13,13 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from app.errors import BudgetSpent
+from app.token_bucket import Bucket, back_off, count_tokens, take_token
 from app.upstream.source import Priority
 
 #: Questions that wait in one line; more are refused at once.
 MOST_WAITING: Final = 10_000
 #: What a refused caller is told to wait where nothing more exact is known, in seconds.
 _USUAL_RETRY: Final = 1.0
-#: Tokens that are missing by rounding alone are not missing.
-_ROUNDING: Final = 1e-9
 
 
 class TokenBucket(Protocol):
@@ -38,55 +37,27 @@ class TokenBucket(Protocol):
 
 
 class LocalBucket:
-    """The bucket of one process: `rate` tokens a second (over 0), at most `burst` (at least 1) at once."""
+    """The bucket of one process, full at first: `rate` tokens a second, at most `burst` (at least 1) at once."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
-        self._level = Level(rate, burst, clock())
+        self._rate = rate
+        self._burst = burst
         self._clock = clock
+        self._bucket = Bucket(burst, clock())
 
     async def take(self, leaving: float = 0.0) -> float:
         """See TokenBucket."""
-        return self._level.take(self._clock(), leaving)
+        self._bucket, wait = take_token(self._bucket, self._clock(), self._rate, self._burst, leaving)
+        return wait
 
     async def back_off(self, seconds: float) -> None:
         """See TokenBucket."""
-        self._level.back_off(self._clock(), seconds)
+        self._bucket = back_off(self._bucket, self._clock(), seconds)
 
     @property
     def tokens(self) -> float:
         """See TokenBucket."""
-        return self._level.at(self._clock())
-
-
-class Level:
-    """The arithmetic of a token bucket, full at first; `now` is in seconds of any clock."""
-
-    def __init__(self, rate: float, burst: float, now: float) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._tokens = burst
-        #: Until when the filling is accounted for; in the future during a back-off.
-        self._filled_until = now
-
-    def at(self, now: float) -> float:
-        """The tokens at a time."""
-        return min(self._burst, self._tokens + max(0.0, now - self._filled_until) * self._rate)
-
-    def take(self, now: float, leaving: float = 0.0) -> float:
-        """Take one token and answer 0.0, or the seconds until one can be had with `leaving` tokens left."""
-        self._tokens = self.at(now)
-        self._filled_until = max(self._filled_until, now)
-        # More than the bucket holds could never be left.
-        missing = 1.0 + min(leaving, self._burst - 1.0) - self._tokens
-        if missing > _ROUNDING:
-            return missing / self._rate + self._filled_until - now
-        self._tokens -= 1.0
-        return 0.0
-
-    def back_off(self, now: float, seconds: float) -> None:
-        """Empty the bucket and fill it again only after so many seconds; a longer back-off under way stays."""
-        if seconds > 0 and now + seconds > self._filled_until:
-            self._tokens, self._filled_until = 0.0, now + seconds
+        return count_tokens(self._bucket, self._clock(), self._rate, self._burst)
 
 
 class _Line:

@@ -170,7 +170,7 @@ async def test_without_a_store_memory_is_all_there_is(clock: Clock) -> None:
     assert await cache.lease("10.1000/182", "there", 20) is True
     assert await cache.take("upstream", 1, 1) == 0.0
     await cache.back_off("upstream", 30)
-    assert await cache.take("upstream", 1, 1) == 30.0
+    assert await cache.take("upstream", 1, 1) == 31.0
     stats = await cache.stats()
     assert (stats.memory_entries, stats.store, stats.healthy) == (1, None, True)
     assert await cache.delete("10.1000/182") is True
@@ -241,7 +241,7 @@ async def test_a_store_that_fails_at_everything_stops_nothing(clock: Clock, capl
     assert await cache.lease("10.1000/182", "there", 20) is True
     assert await cache.take("upstream", 1, 1) == 0.0
     await cache.back_off("upstream", 30)
-    assert await cache.take("upstream", 1, 1) == 30.0
+    assert await cache.take("upstream", 1, 1) == 31.0
     assert [e async for e in cache.scan()] == []
     assert await cache.clear_prefix("10.1000") == 1
     assert await cache.delete("10.1000/182") is False

@@ -7,11 +7,9 @@ import random
 from contextlib import AsyncExitStack
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.errors import BudgetSpent
-from app.upstream.budget import MOST_WAITING, Budget, Level
+from app.upstream.budget import MOST_WAITING, Budget
 from app.upstream.source import Priority
 from tests.clock import Clock
 
@@ -278,35 +276,3 @@ async def test_comings_goings_and_cancellations_leave_nothing_behind(seed: int) 
     assert {type(result) for result in results} <= {type(None), BudgetSpent, asyncio.CancelledError}
     assert most == 3
     assert (budget.waiting, budget.in_flight) == (0, 0)
-
-
-@given(
-    st.floats(0.1, 1000),
-    st.integers(1, 50),
-    st.lists(st.tuples(st.floats(0, 5), st.floats(0, 60)), max_size=60),
-)
-def test_no_more_tokens_are_given_than_burst_and_rate_allow(
-    rate: float, burst: int, steps: list[tuple[float, float]]
-) -> None:
-    level, now, taken = Level(rate, burst, 0.0), 0.0, 0
-    for seconds, leaving in steps:
-        now += seconds
-        wait = level.take(now, leaving)
-        taken += wait == 0
-        assert taken <= burst + rate * now + 1e-6
-        assert wait >= 0
-
-
-@given(st.floats(0.1, 1000), st.integers(1, 50), st.floats(0, 100))
-def test_after_the_wait_that_was_told_there_is_a_token(rate: float, burst: int, leaving: float) -> None:
-    level, now = Level(rate, burst, 0.0), 0.0
-    while not (wait := level.take(now, leaving)):
-        pass
-    assert level.take(now + wait, leaving) == 0
-
-
-def test_a_clock_that_goes_backwards_gives_nothing_away() -> None:
-    level = Level(1.0, 1.0, 100.0)
-    assert level.take(100.0) == 0
-    assert level.take(50.0) == pytest.approx(51)
-    assert level.take(100.0) == pytest.approx(1)

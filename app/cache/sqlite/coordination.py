@@ -12,15 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from app.cache.bucket import Bucket, blocked, take_one
+from app.cache.buckets import LONGEST_IDLE
 from app.cache.sqlite.file import is_damage
+from app.token_bucket import Bucket, back_off, take_token
 
 #: How long a worker waits for another one's transaction of some microseconds, in seconds.
 _BUSY_TIMEOUT: Final = 0.25
 #: Every so many releases, leases and buckets that nobody needs any more are removed.
 _TIDY_EVERY: Final = 256
-#: A bucket that was not used for so long is full again and forgotten, in seconds.
-_BUCKET_IDLE: Final = 86_400.0
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS leases (key TEXT PRIMARY KEY, owner TEXT NOT NULL, ends REAL NOT NULL);
@@ -65,22 +64,22 @@ class Coordination:
         if self._releases % _TIDY_EVERY == 0:
             self._connection.execute("DELETE FROM leases WHERE ends <= ?", (now,))
             self._connection.execute(
-                "DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - _BUCKET_IDLE, now)
+                "DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - LONGEST_IDLE, now)
             )
 
     def take(self, name: str, clock: Callable[[], float], rate: float, burst: float, leaving: float) -> float:
         """Take one token and return 0.0, or the seconds until there will be one."""
         with _Transaction(self._connection):
-            # Looked at before the lock, the time could lie before another worker's, and the time between the two
-            # would be paid out in tokens twice.
-            bucket, wait = take_one(self._read(name), clock(), rate, burst, leaving)
+            # Read the clock inside the lock. Read earlier, it could precede another worker's write, and that interval
+            # would be credited twice.
+            bucket, wait = take_token(self._read(name), clock(), rate, burst, leaving)
             self._write(name, bucket)
         return wait
 
     def back_off(self, name: str, clock: Callable[[], float], seconds: float) -> None:
-        """Let no token be taken for `seconds`."""
+        """Empty the bucket, which begins to fill again after `seconds`."""
         with _Transaction(self._connection):
-            self._write(name, blocked(self._read(name), clock(), seconds))
+            self._write(name, back_off(self._read(name), clock(), seconds))
 
     def close(self) -> None:
         """Close the file."""

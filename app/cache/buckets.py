@@ -1,0 +1,36 @@
+"""The token buckets of one process, by name."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from app.token_bucket import Bucket, back_off, take_token
+
+#: A store forgets a bucket that was not used for a day, in seconds: it is full again.
+LONGEST_IDLE: Final = 86_400
+#: Buckets that one process remembers; a forgotten one starts full again.
+_MOST_BUCKETS: Final = 10_000
+
+
+class Buckets:
+    """The token buckets of one process, by name; the ones not used for longest are forgotten first."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, name: str, now: float, rate: float, burst: float, leaving: float = 0.0) -> float:
+        """Take one token and return 0.0, or the seconds until there will be one."""
+        bucket, wait = take_token(self._buckets.get(name), now, rate, burst, leaving)
+        self._keep(name, bucket)
+        return wait
+
+    def back_off(self, name: str, now: float, seconds: float) -> None:
+        """Empty the bucket, which begins to fill again after `seconds`."""
+        self._keep(name, back_off(self._buckets.get(name), now, seconds))
+
+    def _keep(self, name: str, bucket: Bucket) -> None:
+        self._buckets[name] = bucket
+        self._buckets.move_to_end(name)
+        while len(self._buckets) > _MOST_BUCKETS:
+            self._buckets.popitem(last=False)
