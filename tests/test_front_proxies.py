@@ -57,6 +57,17 @@ def url_of(name: str) -> str:
     return f"https://www.example.org/target/{list(TARGETS.values()).index(name)}"
 
 
+#: A link for the campus, whose address is 127.0.0.2, and one for everybody else.
+LIBRARY: Final = {
+    "index": 1,
+    "type": "10320/loc",
+    "ttl": 86400,
+    "data": {
+        "format": "string",
+        "value": '<locations><location href="https://library.example.org/" addresses="127.0.0.2/32" weight="0"/>'
+        '<location href="https://publisher.example.org/"/></locations>',
+    },
+}
 RECORDS: Final = {name: url_of(name) for name in TARGETS.values()}
 
 
@@ -232,6 +243,33 @@ async def test_a_cache_in_nginx_makes_a_hundred_requests_one(cached: Site) -> No
     assert await cached.upstream.asked("10.1234//double") == 1
     # The record lives for a day, and what nginx may keep it for is told apart from that.
     assert answers[0].headers["cache-control"] == "public, max-age=300"
+
+
+async def test_a_cache_in_nginx_keeps_no_answer_that_was_chosen_for_one_client(cached: Site) -> None:
+    await cached.upstream.tell("put", handle="10.1234/library", values=[LIBRARY])
+    campus = [await cached.front.ask("/10.1234/library", client="127.0.0.2") for _ in range(2)]
+    outsider = [await cached.front.ask("/10.1234/library", client="127.0.0.3") for _ in range(2)]
+    assert {answer.location for answer in campus} == {"https://library.example.org/"}
+    assert {answer.location for answer in outsider} == {"https://publisher.example.org/"}
+    assert {answer.headers["x-cache"] for answer in (*campus, *outsider)} == {"MISS"}
+    assert {answer.headers["cache-control"] for answer in (*campus, *outsider)} == {"private, max-age=300"}
+
+
+async def test_a_cache_in_nginx_shares_what_is_the_same_for_every_client_and_obeys_vary(cached: Site) -> None:
+    async def ask(client: str, **headers: str) -> tuple[int, str]:
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await cached.front.ask(target, client=client, headers=fields)
+        return answer.status, answer.headers["x-cache"]
+
+    target = "/10.1234//double"
+    assert await ask("127.0.0.2") == (302, "MISS")
+    assert await ask("127.0.0.3") == (302, "HIT")
+    # A program that negotiates is another question to the resolver, which it must hear.
+    assert (await ask("127.0.0.3", Accept="application/x-bibtex"))[1] == "MISS"
+    target = "/10.1234//double?noredirect"
+    assert await ask("127.0.0.2", Accept_Language="de") == (200, "MISS")
+    assert await ask("127.0.0.3", Accept_Language="de") == (200, "HIT")
+    assert await ask("127.0.0.3", Accept_Language="en") == (200, "MISS")
 
 
 async def test_a_cache_in_nginx_keeps_no_failure_and_a_stale_answer_only_shortly(cached: Site) -> None:

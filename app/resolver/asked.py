@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, Flag, auto
 from ipaddress import IPv4Address, IPv6Address
 
 #: A location attribute that is asked for; without a value, any location that has the attribute.
@@ -49,6 +49,21 @@ class Asked:
 PLAIN = Asked()
 
 
+class ClientFact(Flag):
+    """What is known of a client and can decide which location it gets; chance is drawn for each request."""
+
+    ADDRESS = auto()
+    COUNTRY = auto()
+    CHANCE = auto()
+    ACCEPT = auto()
+    LANGUAGE = auto()
+    USER_AGENT = auto()
+
+
+#: The answer is the same for every client.
+NO_FACTS = ClientFact(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Negotiation:
     """What a request's Accept and Accept-Language headers ask of a record with several locations."""
@@ -56,6 +71,8 @@ class Negotiation:
     #: Whether something other than a page for people is wanted.
     conneg: bool = False
     locatts: tuple[Locatt, ...] = ()
+    #: Whether User-Agent was read besides Accept.
+    reads_user_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from app.handle.location import (
     says_true,
 )
 from app.handle.record import Record
-from app.resolver.asked import PLAIN, Action, Asked, Client, Negotiation
+from app.resolver.asked import NO_FACTS, PLAIN, Action, Asked, Client, ClientFact, Negotiation
 from app.resolver.location_choice import choose, matches
 from app.resolver.target_url import web_target
 
@@ -44,6 +44,17 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     location: str
     display: str
     status: int = USUAL_STATUS
+
+
+@dataclass(frozen=True, slots=True)
+class TargetChoice:
+    """A target, None where there is none that a browser may be sent to, and the facts about the client it depends on.
+
+    The facts count without a target too: another client may have one.
+    """
+
+    target: Target | None
+    facts: ClientFact = NO_FACTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +165,21 @@ def _of_urls(record: Record, asked: Asked) -> Target | None:
     return _to(values[0].text if values else None, USUAL_STATUS, asked)
 
 
-def choose_target(name: HandleName, record: Record, places: Places, asked: Asked, client: Client) -> Target | None:
-    """The target of a record, or None where it has none that a browser may be sent to.
+def choose_target(name: HandleName, record: Record, places: Places, asked: Asked, client: Client) -> TargetChoice:
+    """The target of a record for a client.
 
     Without locations: of its URL values. With locations: one of them by the record's methods. Raises InvalidParameter
     for a `urlappend` that would leave the target's host.
     """
     if not places.any:
-        return _of_urls(record, asked)
-    wanted = (*asked.locatts, *client.negotiation.locatts)
-    chosen = choose(candidates(record, places), places.setting("chooseby"), client, wanted)
+        return TargetChoice(_of_urls(record, asked))
+    choice = choose(candidates(record, places), places.setting("chooseby"), client, asked.locatts)
+    # A country in the query is part of the URL.
+    facts = choice.facts & ~ClientFact.COUNTRY if asked.country else choice.facts
+    chosen = choice.location
     if chosen is None:
-        return None
-    return _to(href(chosen, name), _status(chosen, places), asked)
+        return TargetChoice(None, facts)
+    return TargetChoice(_to(href(chosen, name), _status(chosen, places), asked), facts)
 
 
 def href(location: Location, name: HandleName) -> str | None:

@@ -53,7 +53,7 @@ def _negotiated(accept: str | None, accept_language: str | None, browser: bool) 
         role: tuple[Locatt, ...] = (
             (*_WANTS_HTML, ("http_role", "browser")) if browser else (("http_role", "no_conneg"),)
         )
-        return Negotiation(False, role + _languages(accept_language))
+        return Negotiation(False, role + _languages(accept_language), reads_user_agent=True)
     best_shown = max((q for value, q in entries if _is_shown(value)), default=0.0)
     if best_shown < max(q for _, q in entries):
         return Negotiation(True, (*_types(entries), ("http_role", "conneg"), *_languages(accept_language)))

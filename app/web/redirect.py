@@ -16,7 +16,7 @@ from app.doi.uri import url_path
 from app.errors import NotADOI
 from app.handle.record import Record, read_values
 from app.resolver.alias import Chain
-from app.resolver.asked import NOBODY, Action, Asked, Client, Negotiation
+from app.resolver.asked import NO_FACTS, NOBODY, Action, Asked, Client, ClientFact, Negotiation
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
@@ -30,14 +30,25 @@ from app.web.pages import Link, Pages, StaleNote, redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import Parameters, read_asked
-from app.web.responses import HTML, NO_STORE, XML, Header, Reply, cache_status, hit_status, http_date, lifetime, page
+from app.web.responses import (
+    HTML,
+    NO_STORE,
+    PAGE_POLICY,
+    XML,
+    Header,
+    Reply,
+    cache_status,
+    hit_status,
+    http_date,
+    lifetime,
+    page,
+)
+from app.web.vary import VARY_ACCEPT, cache_control, expires_now, vary
 
 #: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
 #: Seconds that a not-found page waits for the prefix's contact.
 _CONTACT_PATIENCE: Final = 1.0
-#: Always: whether the prefix negotiates is not known before somebody asks for another type.
-VARY: Final = (b"vary", b"Accept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,7 @@ class Redirects:
         if plain is None or (accept is not None and negotiate(accept, None, False).conneg):
             return None
         location, body = plain
-        reply = Reply(USUAL_STATUS, (HTML, location, *self._of_hit(found, self._now()), VARY), body)
+        reply = Reply(USUAL_STATUS, (HTML, location, *self._of_hit(found, self._now()), VARY_ACCEPT), body)
         self._resolver.give(found)
         if self._express is not None:
             self._express.offer(request.scope["raw_path"], reply, found, self._of_hit)
@@ -144,19 +155,21 @@ class Redirects:
         places = await self._prefixes.places(resolution.name, record, asked, negotiation)
         if asked.action is Action.SHOW_URLS:
             body = write_locations(resolution.name, record, places)
-            return Reply(200, (XML, *self._page_headers(chain), VARY), body)
+            return Reply(200, (XML, *self._page_headers(chain), VARY_ACCEPT), body)
         if asked.action is Action.REDIRECT:
             # Without locations there is nothing to choose, and nobody needs to know who asks.
             client = self._client(request, asked, negotiation) if places.any else NOBODY
-            target = choose_target(resolution.name, record, places, asked, client)
-            if target is not None:
-                headers = record_headers(record, resolution.name, self._facts.record_headers)
+            choice = choose_target(resolution.name, record, places, asked, client)
+            if choice.target is not None:
+                headers = [*self._freshness(chain, self._now(), places.ends_at, choice.facts), vary(choice.facts)]
+                headers += record_headers(record, resolution.name, self._facts.record_headers)
                 headers += [link_header(*one) for one in links(record, places, resolution.name)]
-                reply = self._redirect(request, chain, target, places, asked, headers)
+                reply = _redirect(request, choice.target, asked, headers)
                 if self._express is not None and request.is_plain and _is_plain(chain, places, negotiation):
                     self._express.offer(request.scope["raw_path"], reply, resolution, self._of_hit)
                 return reply
-        return self._values(request, resolution, record, asked)
+            return self._values(request, resolution, record, asked, choice.facts)
+        return self._values(request, resolution, record, asked, NO_FACTS)
 
     def _client(self, request: Request, asked: Asked, negotiation: Negotiation) -> Client:
         host = request.client_address
@@ -166,18 +179,6 @@ class Redirects:
             address = None
         country = asked.country or self._facts.country(host)
         return Client(address, country, self._facts.chance(), negotiation)
-
-    def _redirect(
-        self, request: Request, chain: Chain, target: Target, places: Places, asked: Asked, more: list[Header]
-    ) -> Reply:
-        status = target.status
-        if status in _MODERN and request.scope["http_version"] == "1.0":
-            status = 302
-        if asked.redirection_headers:
-            status = 200
-        freshness = self._freshness(chain, self._now(), places.ends_at)
-        headers = (HTML, (b"location", target.location.encode()), *freshness, VARY, *more)
-        return Reply(status, headers, redirect_stub(target.display))
 
     def _alias(self, request: Request, chain: Chain) -> Reply:
         """The redirect to this resolver's own URL of the name that the alias stands for, with the query kept."""
@@ -189,22 +190,25 @@ class Redirects:
     def _now(self) -> int:
         return int(self._facts.clock())
 
-    def _freshness(self, chain: Chain, now: int, ends_at: float | None = None) -> tuple[Header, ...]:
+    def _freshness(
+        self, chain: Chain, now: int, ends_at: float | None = None, facts: ClientFact = NO_FACTS
+    ) -> tuple[Header, ...]:
         """`Expires`, `Cache-Control` and `Cache-Status`: of the resolution in the chain that ends first."""
         until, max_age = lifetime(chain.last, now, self._max_age)
         for one in chain.resolutions[:-1]:
             until, max_age = min((until, max_age), lifetime(one, now, self._max_age))
         if ends_at is not None:
             until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
-        bypassed = chain.last.origin is Origin.BYPASSED
-        control = NO_STORE if bypassed else (b"cache-control", f"public, max-age={int(max_age)}".encode())
+        if expires_now(facts):
+            until = now
+        control = NO_STORE if chain.last.origin is Origin.BYPASSED else cache_control(facts, max_age)
         return ((b"expires", http_date(int(until))), control, cache_status(chain.last, now))
 
     def _of_hit(self, found: Resolution, now: int) -> tuple[Header, ...]:
         return _hit_headers(found.entry.fresh_until, now, self._max_age)
 
-    def _page_headers(self, chain: Chain) -> tuple[Header, ...]:
-        return self._freshness(chain, self._now())[1:]
+    def _page_headers(self, chain: Chain, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
+        return self._freshness(chain, self._now(), facts=facts)[1:]
 
     async def _not_found(self, request: Request, resolution: Resolution) -> Reply:
         name = resolution.name
@@ -231,7 +235,9 @@ class Redirects:
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
         return page(200, body, self._page_headers(Chain((resolution,))))
 
-    def _values(self, request: Request, resolution: Resolution, record: Record, asked: Asked) -> Reply:
+    def _values(
+        self, request: Request, resolution: Resolution, record: Record, asked: Asked, facts: ClientFact
+    ) -> Reply:
         note = "not_a_web_target" if asked.action is Action.REDIRECT and resolution.name.suffix is not None else None
         body = self._pages.values(
             self._link,
@@ -241,7 +247,7 @@ class Redirects:
             stale=stale_note(resolution),
             note=note,
         )
-        return page(200, body, (*self._page_headers(Chain((resolution,))), VARY))
+        return page(200, body, self._page_headers(Chain((resolution,)), facts), vary(facts, is_page=True))
 
 
 #: Larger records are read anew for each request, so that what is kept stays below 32 MiB.
@@ -263,6 +269,18 @@ def _hit_headers(fresh_until: float, now: int, max_age: float) -> tuple[Header, 
         (b"cache-control", f"public, max-age={int(min(left, max_age))}".encode()),
         hit_status(left),
     )
+
+
+def _redirect(request: Request, target: Target, asked: Asked, headers: list[Header]) -> Reply:
+    status = target.status
+    policy: tuple[Header, ...] = ()
+    if status in _MODERN and request.scope["http_version"] == "1.0":
+        status = 302
+    if asked.redirection_headers:
+        # A browser shows this stub: it is a page.
+        status, policy = 200, PAGE_POLICY
+    location = (b"location", target.location.encode())
+    return Reply(status, (HTML, location, *policy, *headers), redirect_stub(target.display))
 
 
 def _is_plain(chain: Chain, places: Places, negotiation: Negotiation) -> bool:

@@ -25,6 +25,8 @@ JSON: Final = (b"content-type", b"application/json;charset=utf-8")
 XML: Final = (b"content-type", b"text/xml;charset=utf-8")
 JAVASCRIPT: Final = (b"content-type", b"application/javascript;charset=utf-8")
 NO_STORE: Final = (b"cache-control", b"no-store")
+#: On every page: its words are in a language of Accept-Language.
+VARY_LANGUAGE: Final = (b"vary", b"Accept-Language")
 #: The resolver's name in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
 CACHE_NAME: Final = "doi-proxy"
 #: How long a browser may keep an answer that is stale already, in seconds.
@@ -92,9 +94,9 @@ def header_lines(headers: Iterable[Header]) -> bytes:
 _EVERYWHERE_LINES: Final = header_lines(EVERYWHERE)
 
 
-def page(status: int, body: bytes, headers: tuple[Header, ...] = (NO_STORE,)) -> Reply:
-    """An HTML page."""
-    return Reply(status, (HTML, *PAGE_POLICY, (b"vary", b"Accept-Language"), *headers), body)
+def page(status: int, body: bytes, headers: tuple[Header, ...] = (NO_STORE,), vary: Header = VARY_LANGUAGE) -> Reply:
+    """An HTML page. `vary` is one header: older caches read only one of several lines."""
+    return Reply(status, (HTML, *PAGE_POLICY, vary, *headers), body)
 
 
 @lru_cache(maxsize=4096)

@@ -42,15 +42,21 @@ async def ask(
     host: str = "",
     tls: ssl.SSLContext | None = None,
     deadline: float = DEADLINE,
+    client: str = "127.0.0.1",
 ) -> Answered:
-    """Ask 127.0.0.1 on a connection of its own. Raises OSError, EOFError or TimeoutError where nothing answers."""
+    """Ask 127.0.0.1 on a connection of its own; `client` is its address, one of the loopback network.
+
+    Raises OSError, EOFError or TimeoutError where nothing answers.
+    """
     raw = target if isinstance(target, bytes) else target.encode()
     fields = {"Host": host or f"127.0.0.1:{port}", "Accept": "*/*", "Connection": "close", **(headers or {})}
     if body:
         fields["Content-Length"] = str(len(body))
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     async with asyncio.timeout(deadline):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=_MOST_BYTES, ssl=tls)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, limit=_MOST_BYTES, ssl=tls, local_addr=(client, 0)
+        )
         try:
             writer.write(method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head.encode() + b"\r\n" + body)
             return await _read(reader, method)

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.handle.location import Location
-from app.resolver.asked import Client, Locatt
-from app.resolver.location_choice import choose, matches
+from app.resolver.asked import NO_FACTS, Client, ClientFact, Locatt, Negotiation
+from app.resolver.location_choice import Choice, choose, matches
 
 HANDBOOK = 'DOI Handbook, section "Resolution"'
 MANUAL = "technical manual, chapter 12"
@@ -28,7 +28,7 @@ def one(name: str, **attributes: str) -> Location:
 def chosen(
     candidates: Sequence[Location], methods: str | None = None, client: Client | None = None, *locatts: Locatt
 ) -> str | None:
-    location = choose(candidates, methods, client or Client(), locatts)
+    location = choose(candidates, methods, client or Client(), locatts).location
     return None if location is None else location.get("id")
 
 
@@ -70,7 +70,7 @@ def test_the_handbook_s_example(client: Client, locatts: list[Locatt], expected:
 
 class TestMethods:
     def test_without_candidates_there_is_none(self) -> None:
-        assert choose([], None, Client(), []) is None
+        assert choose([], None, Client(), []).location is None
 
     @pytest.mark.parametrize("methods", [None, "weighted", "locatt", "country", ""])
     def test_a_single_candidate_is_taken_whatever_it_says(self, methods: str | None) -> None:
@@ -293,4 +293,83 @@ def test_one_of_the_candidates_is_always_chosen(
     locatts: list[Locatt],
 ) -> None:
     client = Client(address, country, chance)  # type: ignore[arg-type]
-    assert choose(candidates, methods, client, locatts) in candidates
+    assert choose(candidates, methods, client, locatts).location in candidates
+
+
+class TestFacts:
+    """Facts about the client that a choice names: those with which another client could have another location."""
+
+    TWO = (one("a"), one("b", weight="0"))
+    ROLES = (one("page", http_role="browser", weight="1"), one("data", http_role="conneg", weight="0"))
+    UNEQUAL = (one("de", language="de", weight="1"), one("en", language="en", weight="0"))
+    BROWSER = Negotiation(False, (("http_role", "browser"),))
+    #: Without Accept, User-Agent tells whether a browser asks.
+    UNSAID = Negotiation(False, (("http_role", "no_conneg"),), reads_user_agent=True)
+
+    @pytest.mark.parametrize(
+        ("candidates", "methods", "client", "locatts", "expected"),
+        [
+            ((), None, Client(), [], NO_FACTS),
+            ((one("a", addresses="192.0.2.0/24", country="de"),), None, Client(), [], NO_FACTS),
+            (TWO, None, Client(), [], NO_FACTS),
+            ((one("a", score="2"), one("b")), None, Client(), [], NO_FACTS),
+            ((one("a"), one("b")), None, Client(), [], ClientFact.CHANCE),
+            ((one("a", weight="0"), one("b", weight="0")), None, Client(), [], ClientFact.CHANCE),
+            ((one("a", addresses="192.0.2.0/24"), one("b", weight="0")), None, Client(), [], ClientFact.ADDRESS),
+            ((one("a", addresses="nonsense"), one("b", weight="0")), None, at("192.0.2.7"), [], ClientFact.ADDRESS),
+            ((one("a", addresses="192.0.2.0/24"), one("b", weight="0")), "country", Client(), [], NO_FACTS),
+            (UK, None, Client(country="GB"), [], ClientFact.COUNTRY),
+            (UK, None, Client(country="US"), [], ClientFact.COUNTRY | ClientFact.CHANCE),
+            (UK, None, Client(), [], ClientFact.COUNTRY | ClientFact.CHANCE),
+            (UK, None, Client(country="US"), [("id", "0")], NO_FACTS),
+            (UK, None, Client(country="US"), [("country", "gb")], NO_FACTS),
+            (UNEQUAL, None, Client(), [], ClientFact.LANGUAGE),
+            (UNEQUAL, None, Client(), [("language", "en")], NO_FACTS),
+            (UNEQUAL, "weighted", Client(), [], NO_FACTS),
+            (ROLES, None, Client(negotiation=BROWSER), [], ClientFact.ACCEPT),
+            (ROLES, None, Client(negotiation=UNSAID), [], ClientFact.ACCEPT | ClientFact.USER_AGENT),
+            ((one("a", ctype="a/b"), one("b", weight="0")), None, Client(), [], ClientFact.ACCEPT),
+            ((one("a", **{"media-type": "a/b"}), one("b", weight="0")), None, Client(), [], ClientFact.ACCEPT),
+        ],
+    )
+    def test_facts_are_those_that_could_have_changed_the_choice(
+        self,
+        candidates: Sequence[Location],
+        methods: str | None,
+        client: Client,
+        locatts: list[Locatt],
+        expected: ClientFact,
+    ) -> None:
+        assert choose(candidates, methods, client, locatts).facts == expected
+
+
+#: Country, address and chance of a client.
+known = st.tuples(
+    st.sampled_from([None, "gb", "de"]), st.sampled_from([None, "192.0.2.0", "203.0.113.9"]), st.floats(0, 0.99)
+)
+
+
+@given(
+    st.lists(attributes.map(lambda found: Location(tuple(found.items()))), min_size=1, max_size=5),
+    st.one_of(st.none(), st.sampled_from(["score,weighted", "country", "address,weighted", "locatt"])),
+    known,
+    known,
+    st.sampled_from([Negotiation(), TestFacts.BROWSER, TestFacts.UNSAID]),
+    st.sampled_from([Negotiation(), TestFacts.BROWSER, TestFacts.UNSAID]),
+)
+def test_a_choice_without_facts_is_the_same_for_every_client(
+    candidates: list[Location],
+    methods: str | None,
+    first: tuple[str | None, str | None, float],
+    second: tuple[str | None, str | None, float],
+    negotiation: Negotiation,
+    other: Negotiation,
+) -> None:
+    def choose_for(known: tuple[str | None, str | None, float], negotiation: Negotiation) -> Choice:
+        country, address, chance = known
+        client = Client(None if address is None else ip_address(address), country, chance, negotiation)
+        return choose(candidates, methods, client, ())
+
+    choice = choose_for(first, negotiation)
+    if choice.facts == NO_FACTS:
+        assert choose_for(second, other) == choice

@@ -51,7 +51,7 @@ def target(
     given: Record, *, of_prefix: Locations | None = None, asked: Asked = PLAIN, client: Client = NOBODY
 ) -> Target | None:
     places = read_own_places(given)
-    return choose_target(NAME, given, replace(places, of_prefix=of_prefix or Locations()), asked, client)
+    return choose_target(NAME, given, replace(places, of_prefix=of_prefix or Locations()), asked, client).target
 
 
 def leads_to(given: Record, **more: object) -> str | None:
@@ -192,7 +192,7 @@ class TestStatus:
             of_prefix=Locations((), {} if of_prefix is None else {"http_sc": of_prefix}),
             has_own=True,
         )
-        found = choose_target(NAME, record(), places, PLAIN, NOBODY)
+        found = choose_target(NAME, record(), places, PLAIN, NOBODY).target
         assert found is not None and found.status == expected
 
 

@@ -65,6 +65,9 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
     "role": [
         loc('href="http://data.example/" role="metadata" weight="0"', 'href="http://page.example/"')
     ],
+    "http-role": [
+        loc('href="http://data.example/" http_role="conneg" weight="0"', 'href="http://page.example/"')
+    ],
     "includes": [loc('id="own" href="http://own.example/"', root='include="10.5555/included"')],
     "included": [loc('id="in" href_template="http://in.example/{hdl}" weight="0"', ttl=60)],
     "empty": [URL, value(1000, "10320/loc", "<locations/>")],
@@ -297,3 +300,42 @@ class TestCountry:
         data[:64] = b"\xff" * 64
         path.write_bytes(data)
         assert open_countries(path)("192.0.2.7") in (None, "GB")
+
+
+@pytest.mark.parametrize(
+    ("path", "cache_control", "vary"),
+    [
+        ("address", "private, max-age=300", "Accept"),
+        ("handbook", "private, max-age=300", "Accept"),
+        ("language", "private, max-age=300", "Accept, Accept-Language"),
+        ("http-role", "private, max-age=300", "Accept, User-Agent"),
+        # The query is part of the URL, which a cache compares.
+        ("handbook?country=gb", "public, max-age=300", "Accept"),
+        ("status", "public, max-age=300", "Accept"),
+        ("empty", "public, max-age=300", "Accept"),
+    ],
+)
+async def test_what_was_chosen_for_a_client_is_not_shared(path: str, cache_control: str, vary: str) -> None:
+    name = path.partition("?")[0]
+    async with running() as proxy:
+        proxy.upstream.put(f"10.5555/{name}", RECORDS[name])
+        for _ in range(2):
+            got = await proxy.get(f"/10.5555/{path}")
+            assert (got["cache-control"], got["vary"]) == (cache_control, vary)
+            seconds = 86400 if cache_control.startswith("public") else 0
+            assert got.expires == proxy.clock() + seconds
+
+
+async def test_a_page_in_place_of_a_location_for_some_clients_is_not_shared(proxy: Proxy) -> None:
+    name = proxy.name()
+    proxy.upstream.put(name, values=[loc(f'href="" addresses="{CLIENT}" weight="0"', 'href="http://p.example/"')])
+    page = await proxy.get(f"/{name}")
+    assert (page.status, page["cache-control"]) == (200, "private, max-age=300")
+    assert page["vary"] == "Accept, Accept-Language"
+    assert (await proxy.ask("GET", f"/{name}", client="203.0.113.9"))["location"] == "http://p.example/"
+
+
+async def test_the_stub_of_redirection_headers_is_a_page(proxy: Proxy) -> None:
+    stub = await proxy.get("/10.5555/handbook?redirectionHeaders")
+    home = await proxy.get("/")
+    assert stub["content-security-policy"] == home["content-security-policy"] is not None
