@@ -2,8 +2,10 @@
 #
 #   docker build -t doi-proxy .
 #   docker run --read-only --tmpfs /tmp -p 8000:8000 -v doi-proxy:/var/lib/doi-proxy doi-proxy
+#
+# The base image is named by exact version; docker-compose.yml says how to pin its digest.
 
-FROM python:3.11-slim AS install
+FROM python:3.11.14-slim-bookworm AS install
 ENV PIP_QUIET=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements requirements
@@ -16,7 +18,7 @@ COPY app app
 RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy
 
-FROM python:3.11-slim
+FROM python:3.11.14-slim-bookworm
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="doi-proxy" \

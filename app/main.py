@@ -47,6 +47,7 @@ from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.health import Readiness
 from app.web.pages import Link, Pages
+from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
 
 log = logging.getLogger(__name__)
@@ -121,12 +122,11 @@ def create(
 
 
 def _facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> Facts:
-    headers = (name.strip().lower().encode() for name in settings.record_headers.split(","))
     return Facts(
         clock=clock,
         chance=chance,
         country=open_countries(settings.country_database),
-        record_headers=frozenset(name for name in headers if name),
+        record_headers=read_allowed(settings.record_headers),
     )
 
 
@@ -198,6 +198,7 @@ def check(settings: Settings) -> None:
 
     async def open_and_close() -> None:
         open_countries(settings.country_database)
+        read_allowed(settings.record_headers)
         parts = assemble(settings)
         await parts.upstream.source.aclose()
         await parts.cache.close()

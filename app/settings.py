@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from app.errors import ConfigurationError
+from app.redaction import redact
 
 ENV_PREFIX: Final = "DOI_PROXY_"
 #: Names the TOML file, if the flag --config does not.
@@ -75,7 +76,7 @@ class Settings(BaseModel):
         None,
         pattern=r"^https?://[^?#\s]+$",
         description="This resolver's own URL as browsers see it, also with a sub-path; "
-        "without it, the scheme and Host of each request.",
+        "without it, redirects to this resolver are relative.",
     )
     resolve: Literal["doi", "any"] = Field(
         "doi", description="What pages resolve: `doi` answers 400 to handles that are no DOIs, `any` resolves them."
@@ -93,7 +94,8 @@ class Settings(BaseModel):
     record_headers: str = Field(
         "",
         pattern=r"^[A-Za-z0-9-]*(\s*,\s*[A-Za-z0-9-]+)*$",
-        description="Names of headers that a record's 10320/headers values may set on its redirect, comma separated.",
+        description="Names of headers that a record's 10320/headers values may set on its redirect, comma separated; "
+        "names that steer browsers, front proxies or the connection are refused.",
     )
     web_contact: str | None = Field(
         None, description="Whom people may ask about this resolver: an e-mail address, a URL or words, on every page."
@@ -178,7 +180,7 @@ class Settings(BaseModel):
             url = given.partition("=")[2] if "=" in given.partition("://")[0] else given
             parts = urlsplit(url)
             if not parts.hostname or parts.port == 0:
-                raise ValueError(f"{url[:80]!r} names no host")
+                raise ValueError(f"{redact(url)[:80]!r} names no host")
         return value
 
     @model_validator(mode="after")
@@ -224,7 +226,7 @@ class _Given:
 
     @property
     def shown(self) -> str:
-        return "" if self.secret else f" (it is {str(self.value)[:200]!r})"
+        return "" if self.secret else f" (it is {redact(str(self.value))[:200]!r})"
 
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:
@@ -258,14 +260,24 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
         if not key.startswith(ENV_PREFIX) or key == CONFIG_VARIABLE:
             continue
         name = key.removeprefix(ENV_PREFIX).lower()
-        # NAME_FILE holds the path of a file with the value: for secrets that must not stand in the environment.
-        secret = name.endswith("_file") and name not in Settings.model_fields
+        secret = _is_file_of_secret(name)
         if secret:
             name = name.removesuffix("_file")
         if name in found:
             raise ConfigurationError(f"{variable(name)} and {variable(name)}_FILE are both set: remove one of them")
         found[name] = _Given(_read_secret(key, Path(value)) if secret else value, key, secret)
     return found
+
+
+def names_from_files(environment: Mapping[str, str]) -> frozenset[str]:
+    """The settings whose values are in files that NAME_FILE variables name: `doi-proxy config` shows none of them."""
+    names = (key.removeprefix(ENV_PREFIX).lower() for key in environment if key.startswith(ENV_PREFIX))
+    return frozenset(name.removesuffix("_file") for name in names if _is_file_of_secret(name))
+
+
+def _is_file_of_secret(name: str) -> bool:
+    # NAME_FILE holds the path of a file with the value: for secrets that must not be in the environment.
+    return name.endswith("_file") and name not in Settings.model_fields
 
 
 def _read_secret(key: str, path: Path) -> str:

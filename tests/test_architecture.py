@@ -29,8 +29,11 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "metrics": frozenset({"resolver", "handle", "doi", "errors"}),
     "web": frozenset({"metrics", "resolver", "handle", "doi", "errors", "token_bucket"}),
     "server": frozenset({"web", "errors"}),
-    "settings": frozenset({"errors"}),
-    "main": frozenset("settings server web metrics resolver cache upstream handle doi errors token_bucket".split()),
+    "redaction": frozenset(),
+    "settings": frozenset({"errors", "redaction"}),
+    "main": frozenset(
+        "redaction settings server web metrics resolver cache upstream handle doi errors token_bucket".split()
+    ),
 }
 PARTS_OF_MAIN: Final = frozenset({"main", "assembly", "lifecycle", "__main__", "cli"})
 

@@ -13,6 +13,7 @@ from app.assembly import UNOBSERVED, Observers, Parts, assemble, open_cache
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.handle.answer import Answer
+from app.redaction import redact
 from app.settings import Settings
 from app.upstream.source import Priority, Question, Source
 
@@ -39,7 +40,9 @@ def require_store(settings: Settings) -> None:
     """Raises ConfigurationError where the store is a file that is not there: an empty one would be made."""
     path = Path(settings.store_url.removeprefix(_SQLITE))
     if settings.store_url.startswith(_SQLITE) and not path.exists():
-        raise ConfigurationError(f"--store-url {settings.store_url}: there is no such file (here: {Path.cwd()})")
+        raise ConfigurationError(
+            f"--store-url {redact(settings.store_url)}: there is no such file (here: {Path.cwd()})"
+        )
 
 
 class BulkSource:
@@ -111,7 +114,7 @@ def _named(settings: Settings) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise ConfigurationError(f"--store-url {settings.store_url}: {error.message}") from error
+        raise ConfigurationError(f"--store-url {redact(settings.store_url)}: {error.message}") from error
 
 
 async def check(cache: TieredStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NoReturn
 from app import __version__
 from app.cli.cache import add_cache_commands, run_cache
 from app.errors import ConfigurationError, DoiProxyError
-from app.settings import Settings, load, variable
+from app.settings import Settings, load, names_from_files, variable
 
 #: The exit status of a program that was called, or configured, wrongly.
 WRONG_USE = 2
@@ -89,7 +90,7 @@ def _serve(chosen: argparse.Namespace) -> int:
 def _config(chosen: argparse.Namespace) -> int:
     from app.cli.show import show_settings
 
-    return show_settings(settings_of(chosen))
+    return show_settings(settings_of(chosen), names_from_files(os.environ))
 
 
 def _healthcheck(chosen: argparse.Namespace) -> int:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection
 
+from app.redaction import MASK, redact
 from app.settings import Settings, variable
 
-#: The password in a URL such as rediss://user:secret@host.
-_PASSWORD = re.compile(r"(//[^/@:]*:).+@")
 
+def show_settings(settings: Settings, secrets: Collection[str] = ()) -> int:
+    """Print each setting as an environment variable. `secrets` are the settings that came from files of secrets.
 
-def show_settings(settings: Settings) -> int:
-    """Print each setting as an environment variable, passwords masked."""
+    A setting without a value is a comment, since most of them cannot be set to nothing.
+    """
     for name, value in settings.model_dump(mode="json").items():
-        shown = "" if value is None else _PASSWORD.sub(r"\1***@", str(value))
-        print(f"{variable(name)}={shown}")
+        if value is None:
+            print(f"#{variable(name)}=")
+        else:
+            print(f"{variable(name)}={MASK if name in secrets else redact(str(value))}")
     return 0

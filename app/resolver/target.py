@@ -26,7 +26,7 @@ from app.handle.location import (
 from app.handle.record import Record
 from app.resolver.asked import NO_FACTS, PLAIN, Action, Asked, Client, ClientFact, Negotiation
 from app.resolver.location_choice import choose, matches
-from app.resolver.target_url import web_target
+from app.resolver.target_url import takes_appendix, web_target
 
 USUAL_STATUS: Final = 302
 #: `Link` headers of one answer, and the bytes of their addresses: front proxies take a few kilobytes of headers.
@@ -190,8 +190,9 @@ def href(location: Location, name: HandleName) -> str | None:
 def _to(url: str | None, status: int, asked: Asked) -> Target | None:
     if url is None:
         return None
-    if asked.urlappend or len(url) > _MOST_KEPT_CHARACTERS:
-        return _made(url, status, asked.urlappend)
+    append = asked.urlappend if takes_appendix(url) else None
+    if append or len(url) > _MOST_KEPT_CHARACTERS:
+        return _made(url, status, append)
     return _kept(url, status)
 
 

@@ -12,6 +12,8 @@ from app.errors import InvalidParameter
 
 #: Schemes a browser may be sent to. Everything else (javascript:, data:, irods:, …) shows the values page.
 SCHEMES: Final = frozenset({"http", "https", "ftp", "mailto"})
+#: Schemes whose addresses have a host: to those alone can text be added without another meaning.
+_HIERARCHICAL: Final = ("http:", "https:", "ftp:")
 #: Bytes that stay as they are; "%" because a target is a URL already and its escapes are its own.
 _LITERAL: Final = "-._~!$()*,:@/;=+&'?#[]%"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -35,6 +37,11 @@ def web_target(url: str, append: str | None = None) -> str | None:
             "urlappend may add to the path, query or fragment of the target; here it would change the target's host."
         )
     return longer
+
+
+def takes_appendix(url: str) -> bool:
+    """Whether `urlappend` can be put after a URL; after mailto: it would change whom a message goes to (RFC 6068)."""
+    return url.lstrip().lower().startswith(_HIERARCHICAL)
 
 
 def _encode(url: str) -> str | None:

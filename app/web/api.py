@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
-from zlib import crc32
 
 import msgspec
 
@@ -45,6 +45,8 @@ INVALID_HANDLE: Final = 102
 #: What a JavaScript name may hold; a digit not at its beginning.
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-9]")
 MAX_CALLBACK: Final = 256
+#: Bytes of the digest in an ETag.
+_TAG_BYTES: Final = 16
 
 
 class HandleApi:
@@ -186,8 +188,13 @@ def _written(
             name = _NO_NAME.sub("_", callback[:MAX_CALLBACK])
             kind, body = JAVASCRIPT, name.encode() + b"(" + body + b");"
     if tagged:
-        return Reply(status, (kind, *headers, (b"etag", b'"%08x%x"' % (crc32(body), len(body)))), body)
+        return Reply(status, (kind, *headers, (b"etag", entity_tag(body))), body)
     return Reply(status, (kind, *headers), body)
+
+
+def entity_tag(body: bytes) -> bytes:
+    """A strong ETag (RFC 9110, section 8.8.3): two bodies have the same one only if their digests collide."""
+    return b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
 
 
 def _is_plain(resolution: Resolution, code: ResponseCode) -> bool:

@@ -7,21 +7,51 @@ from typing import Final
 
 from app.doi.name import HandleName
 from app.doi.uri import component, template_path
+from app.errors import ConfigurationError
 from app.handle.record import Record
-from app.web.responses import EVERYWHERE, Header
+from app.web.responses import EVERYWHERE, PAGE_POLICY, Header
 
-#: Headers that no record may set, whatever the operator allows: ours, and those that the connection is made of.
+#: Headers that no record may set, whatever the operator allows.
 NEVER: Final = frozenset(
-    {name for name, _ in EVERYWHERE}
-    | {b"cache-control", b"connection", b"content-length", b"content-security-policy", b"content-type", b"date"}
-    | {b"expires", b"keep-alive", b"link", b"location", b"set-cookie", b"strict-transport-security", b"trailer"}
-    | {b"transfer-encoding", b"upgrade", b"vary", b"cache-status", b"proxy-status"}
+    {name for name, _ in (*EVERYWHERE, *PAGE_POLICY)}
+    # Framing and the connection (RFC 9112).
+    | {b"connection", b"content-encoding", b"content-length", b"content-range", b"content-type", b"date"}
+    | {b"keep-alive", b"server", b"status", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+    # The resolver's own.
+    | {b"age", b"allow", b"cache-control", b"cache-status", b"content-location", b"etag", b"expires", b"last-modified"}
+    | {b"link", b"location", b"pragma", b"retry-after", b"surrogate-control", b"vary", b"warning"}
+    # What browsers keep for this host, or do to it.
+    | {b"alt-svc", b"clear-site-data", b"nel", b"refresh", b"report-to", b"reporting-endpoints"}
+    | {b"service-worker-allowed", b"set-cookie", b"set-cookie2", b"strict-transport-security", b"www-authenticate"}
+    | {b"authentication-info", b"x-frame-options", b"permissions-policy"}
+    # What front proxies obey instead of passing it on.
+    | {b"x-litespeed-location", b"x-reproxy-url", b"x-sendfile", b"x-lighttpd-send-file", b"x-lighttpd-sendfile"}
 )
+#: The same for every header that begins so.
+NEVER_PREFIXES: Final = (
+    b"access-control-", b"cdn-", b"content-security-policy", b"cross-origin-", b"proxy-", b"ratelimit", b"x-accel-",
+)  # fmt: skip
 #: Headers of one record, and characters of each value, after which the rest is left out.
 MOST_HEADERS: Final = 20
 MAX_VALUE: Final = 1_000
 #: A header line (RFC 9110, section 5.5); lines for the page of the redirect begin with "<" and are left out.
 _LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\x20-\x7e\t]*)")
+
+
+def read_allowed(setting: str) -> frozenset[bytes]:
+    """The lower-case names of the setting `record_headers`. Raises ConfigurationError for one that is never allowed."""
+    names = frozenset(name.strip().lower().encode() for name in setting.split(",") if name.strip())
+    refused = sorted(name.decode() for name in names if _is_forbidden(name))
+    if refused:
+        raise ConfigurationError(
+            f"record_headers: no record may set {', '.join(refused)}: remove it from the list. It would change how"
+            " browsers or front proxies treat this host."
+        )
+    return names
+
+
+def _is_forbidden(name: bytes) -> bool:
+    return name in NEVER or name.startswith(NEVER_PREFIXES)
 
 
 def record_headers(record: Record, name: HandleName, allowed: frozenset[bytes]) -> list[Header]:
@@ -33,6 +63,6 @@ def record_headers(record: Record, name: HandleName, allowed: frozenset[bytes]) 
         for line in (value.text or "").splitlines()[: 10 * MOST_HEADERS]:
             filled = line.replace("{hdl:path}", template_path(name)).replace("{hdl}", component(name))
             match = _LINE.fullmatch(filled.strip())
-            if match is not None and (key := match[1].lower().encode()) in allowed - NEVER:
+            if match is not None and (key := match[1].lower().encode()) in allowed and not _is_forbidden(key):
                 found.append((key, match[2][:MAX_VALUE].encode()))
     return found[:MOST_HEADERS]

@@ -181,8 +181,14 @@ class Redirects:
         return Client(address, country, self._facts.chance(), negotiation)
 
     def _alias(self, request: Request, chain: Chain) -> Reply:
-        """The redirect to this resolver's own URL of the name that the alias stands for, with the query kept."""
-        location = f"{request.base_url}/{url_path(chain.last.name)}".encode()
+        """The redirect to this resolver's own URL of the name that the alias stands for, with the query kept.
+
+        Without `public_url` it is relative (RFC 9110, section 10.2.2): Host is what a client claims.
+        """
+        path = url_path(chain.last.name)
+        # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
+        path = "%2F" + path[1:] if path.startswith("/") else path
+        location = f"{request.public_url or ''}/{path}".encode()
         if request.query:
             location += b"?" + request.query
         return Reply(301, ((b"location", location), *self._freshness(chain, self._now())))

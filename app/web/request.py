@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,13 +14,12 @@ from app.web.responses import Receive, Scope
 
 #: A form or JSON body holds a name and a few parameters.
 MAX_BODY_BYTES: Final = 65_536
-_HOST: Final = re.compile(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 
 class Request:
     """One HTTP request. `path` is raw: percent-encoded, without the query, without the resolver's sub-path."""
 
-    __slots__ = ("_headers", "_public_url", "_receive", "method", "path", "query", "scope")
+    __slots__ = ("_headers", "_receive", "method", "path", "public_url", "query", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, *, public_url: str | None, sub_path: bytes) -> None:
         self.scope = scope
@@ -32,7 +30,7 @@ class Request:
         self.path = below(sub_path, path) if sub_path else path
         self._receive = receive
         self._headers: dict[bytes, bytes] | None = None
-        self._public_url = public_url
+        self.public_url = public_url
 
     @property
     def head_only(self) -> bool:
@@ -61,17 +59,6 @@ class Request:
     def language(self, available: Sequence[str]) -> str:
         """The language of a page for this request."""
         return choose(self.header(b"accept-language"), available)
-
-    @property
-    def base_url(self) -> str:
-        """This resolver's own URL, without a slash at the end."""
-        if self._public_url is not None:
-            return self._public_url
-        host = self.header(b"host") or ""
-        if not _HOST.fullmatch(host):
-            server = self.scope.get("server") or ("localhost", None)
-            host = server[0] if server[1] is None else f"{server[0]}:{server[1]}"
-        return f"{self.scope.get('scheme', 'http')}://{host}"
 
     async def parameters(self) -> Parameters:
         """The parameters of the query and, for POST, of the form or JSON body behind them."""
@@ -118,7 +105,7 @@ def _read_json(body: bytes) -> Parameters:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidParameter(f"The request's body is not JSON: {error}.") from error
+        raise InvalidParameter('The request\'s body is not JSON; send an object such as {"type": "URL"}.') from error
     if not isinstance(document, dict):
         raise InvalidParameter('The request\'s body must be a JSON object such as {"type": "URL"}.')
     pairs = [

@@ -461,6 +461,9 @@ def test_without_a_server_the_healthcheck_fails_with_one_line(interpreter: Inter
         ("rediss://user:geheim@host.example:6380/0", "geheim"),
         # All up to the last "@" is the password: so do the libraries read it.
         ("redis://user:ge@heim@host.example/0", "heim"),
+        ("redis://geheim@host.example/0", "geheim"),
+        ("redis://host.example/0?password=geheim", "geheim"),
+        ("redis://host.example/0?a=b&p%61ssword=ge@heim&db=1", "heim"),
     ],
 )
 def test_the_settings_in_force_are_shown_with_passwords_masked(
@@ -476,8 +479,22 @@ def test_the_settings_in_force_are_shown_with_passwords_masked(
 def test_the_settings_shown_can_be_given_back(interpreter: Interpreter) -> None:
     shown = interpreter.run("config", DOI_PROXY_UPSTREAM_RATE="3").stdout
     assert "DOI_PROXY_UPSTREAM_RATE=3.0" in shown.splitlines()
-    given = dict(line.split("=", 1) for line in shown.splitlines() if not line.endswith("="))
+    given = dict(line.split("=", 1) for line in shown.splitlines() if not line.startswith("#"))
+    assert "#DOI_PROXY_PUBLIC_URL=" in shown.splitlines()
     assert interpreter.run("config", **given).stdout == shown
+
+
+def test_a_value_from_a_file_of_secrets_is_not_shown(interpreter: Interpreter, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("geheim")
+    shown = interpreter.run("config", DOI_PROXY_WEB_CONTACT_FILE=str(secret)).stdout
+    assert "DOI_PROXY_WEB_CONTACT=***" in shown.splitlines()
+
+
+def test_an_error_about_a_setting_shows_no_password(interpreter: Interpreter) -> None:
+    for given in ("https://user:geheim@/", "ftp://user:geheim@host.example/"):
+        ended = interpreter.run("config", DOI_PROXY_UPSTREAM_URL=given)
+        assert ended.status == 2 and "geheim" not in ended.stderr
 
 
 def test_help_names_every_command_and_every_setting(interpreter: Interpreter) -> None:

@@ -223,6 +223,13 @@ class TestChoice:
         with pytest.raises(InvalidParameter):
             target(record(loc("", 'href="http://l"')), asked=Asked(urlappend=".evil.example"))
 
+    def test_urlappend_leaves_a_mail_address_alone(self) -> None:
+        given = record(("URL", " MAILTO:someone@example.org"))
+        found = target(given, asked=Asked(urlappend="?bcc=else@example.org"))
+        assert found is not None
+        assert (found.location, found.display) == ("MAILTO:someone@example.org",) * 2
+        assert leads_to(record(("URL", "javascript:x")), asked=Asked(urlappend="y")) is None
+
     def test_the_reader_s_own_locatt_goes_before_what_the_headers_ask(self) -> None:
         given = record(loc("", 'id="a" href="http://a/" language="de"', 'id="b" href="http://b/" language="en"'))
         client = Client(negotiation=Negotiation(False, (("language", "de"),)))

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from app.doi.name import HandleName
+from app.errors import ConfigurationError
 from app.handle.record import read_values
-from app.web.record_headers import NEVER, record_headers
+from app.web.record_headers import NEVER, read_allowed, record_headers
 from tests.web.proxy import running
 
 NAME = HandleName("10.5555/a/b")
@@ -40,6 +41,23 @@ def test_a_line_becomes_a_header_if_its_name_is_allowed(text: str, expected: lis
 def test_what_we_depend_on_is_never_allowed() -> None:
     text = "\n".join(f"{name.decode()}: x" for name in NEVER)
     assert record_headers(read_values(record(text)), NAME, NEVER) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Refresh", "X-Accel-Redirect", "x-accel-buffering", "X-Sendfile", "Clear-Site-Data", "Set-Cookie", "Location",
+     "Transfer-Encoding", "Content-Length", "TE", "Connection", "Access-Control-Allow-Credentials", "Cache-Control",
+     "Content-Security-Policy-Report-Only", "Proxy-Authenticate"],
+)  # fmt: skip
+def test_a_header_that_steers_browsers_or_proxies_cannot_be_allowed(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"record_headers: .*{name.lower()}"):
+        read_allowed(f"X-Test, {name}")
+    assert record_headers(read_values(record(f"{name}: x")), NAME, frozenset({name.lower().encode()})) == []
+
+
+def test_the_setting_is_a_list_of_names() -> None:
+    assert read_allowed(" X-Test,x-other , ,") == {b"x-test", b"x-other"}
+    assert read_allowed("") == frozenset()
 
 
 @pytest.mark.anyio
