@@ -4,6 +4,7 @@
 #   make test    set up, then run all tests
 #   make check   set up, then lint, type check, import rule, dead code, dependency declarations
 #   make bench   set up, then run the benchmarks
+#   make fuzz    set up, then fuzz what reads the bytes of strangers (FUZZ_SECONDS=60)
 #   make lock    rebuild requirements/*.lock (LOCK_FLAGS=--upgrade takes newer versions)
 #   make setup   set up only
 #   make clean   remove what set-up and checks made (not var/)
@@ -13,6 +14,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 TEST_FLAGS ?= -n 2 --dist loadfile
 LOCK_FLAGS ?=
+FUZZ_SECONDS ?= 60
 
 # uv trusts the system's certificates and takes the Python that is here; it fetches none.
 export UV_SYSTEM_CERTS := 1
@@ -39,7 +41,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check bench lock clean
+.PHONY: help setup run test check bench fuzz lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -76,6 +78,9 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench $(ARGS)
+
+fuzz: setup
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 lock: .tools/.locked
 	@$(USE_PIP_INDEX); set -e; \

@@ -92,9 +92,16 @@ class Nginx(FrontProxy):
     """nginx with one of config/nginx as its only host."""
 
     def __init__(
-        self, folder: Path, ports: Sequence[int], host: str = "doi-proxy.conf", *, cached: bool = False
+        self,
+        folder: Path,
+        ports: Sequence[int],
+        host: str = "doi-proxy.conf",
+        *,
+        cached: bool = False,
+        config: Path = CONFIG,
     ) -> None:
         super().__init__(folder)
+        self._config = config / "nginx"
         self._site(host, ports, cached)
         (folder / "nginx.conf").write_text(self._frame(cached))
         self.run(program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", "daemon off;")
@@ -116,11 +123,11 @@ class Nginx(FrontProxy):
         if cached:
             changes["snippets/doi-proxy-pass.conf"] = "snippets/doi-proxy-pass-cached.conf"
         (self.folder / "snippets").mkdir()
-        for snippet in CONFIG.glob("nginx/doi-proxy-pass*.conf"):
+        for snippet in self._config.glob("doi-proxy-pass*.conf"):
             shutil.copy(snippet, self.folder / "snippets")
-        (self.folder / "site.conf").write_text(placed(CONFIG / "nginx" / host, changes), "utf-8")
+        (self.folder / "site.conf").write_text(placed(self._config / host, changes), "utf-8")
         kept = {"/var/cache/nginx": str(self.folder)}
-        (self.folder / "cache.conf").write_text(placed(CONFIG / "nginx/doi-proxy-cache.conf", kept), "utf-8")
+        (self.folder / "cache.conf").write_text(placed(self._config / "doi-proxy-cache.conf", kept), "utf-8")
 
     def _frame(self, cached: bool) -> str:
         temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

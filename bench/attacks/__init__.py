@@ -1,0 +1,1 @@
+"""Attacks on a running proxy: `python -m bench.attacks [--checkout DIR] [PART …]` prints what each of them does."""

@@ -1,0 +1,213 @@
+"""The processes of an attack: the proxy of a checkout, the hostile upstream, nginx with the shipped configuration."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from bench.servers import HOST, end, free_port, plain_environment
+from tests.cluster.front_proxy import Nginx
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+#: Settings of every proxy here, unless an attack has its own: neither budget nor breaker stands in the way.
+_SETTINGS: Final = {"upstream_rate": "100000", "upstream_burst": "100000", "upstream_http2": "false"}
+_PROBE_EVERY: Final = 0.02
+#: Seconds that a proxy has to start, on a machine that does other things as well.
+_START: Final = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one attack did, and whether that is what should happen."""
+
+    attack: str
+    figure: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout of doi-proxy that was set up."""
+
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return str(self.folder / ".venv/bin/python")
+
+    def run(self, script: str, *arguments: str) -> str:
+        """What a script prints that imports this checkout's program."""
+        command = [self.python, "-c", script, *arguments]
+        return subprocess.run(
+            command, cwd=self.folder, env=plain_environment(), check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    @functools.cached_property
+    def settings(self) -> frozenset[str]:
+        """The names of the settings that it has."""
+        return frozenset(self.run("from app.settings import Settings; print(*Settings.model_fields)").split())
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy that answers."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log_file: Path
+
+    @property
+    def log(self) -> list[str]:
+        """The lines that it wrote."""
+        return self.log_file.read_text("utf-8", "replace").splitlines()
+
+    def resident(self) -> int:
+        """Its resident memory, in bytes."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+
+@contextmanager
+def upstream(port: int = 0) -> Iterator[str]:
+    """The hostile upstream; its URL."""
+    command = [sys.executable, "-m", "tests.hostile.upstream", "--port", str(port)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        end(process)  # type: ignore[arg-type]
+
+
+@contextmanager
+def proxy(
+    checkout: Checkout, upstream_url: str, *, descriptors: int = 0, store: str = "", **settings: object
+) -> Iterator[Proxy]:
+    """The checkout's proxy with these settings, of which it gets those that it has, and a limit on descriptors."""
+    with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as folder:
+        given = {
+            **_SETTINGS,
+            "upstream_url": upstream_url,
+            "store_url": store or f"sqlite:///{folder}/store.sqlite3",
+            **{name: str(value) for name, value in settings.items()},
+        }
+        known = {f"DOI_PROXY_{name.upper()}": value for name, value in given.items() if name in checkout.settings}
+        limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
+        port = free_port()
+        log = Path(folder, "log")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*limits, checkout.python, "-m", "app", "serve", "--host", HOST, "--port", str(port)],
+                cwd=checkout.folder,
+                env={**plain_environment(), **known},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            if not until(lambda: process.poll() is not None or get(port, "/healthz").status > 0, _START):
+                raise RuntimeError(f"the proxy of {checkout.folder} did not start: {log.read_text()[-1000:]}")
+            yield Proxy(process, port, log)
+        finally:
+            end(process)
+
+
+@contextmanager
+def nginx(checkout: Checkout, port: int, *, cached: bool = False) -> Iterator[int]:
+    """nginx with the checkout's shipped configuration in front of a proxy; its port."""
+    with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as folder:
+        Path(folder).chmod(0o755)
+        front = Nginx(Path(folder), (port, port), cached=cached, config=checkout.folder / "config")
+        try:
+            until(lambda: get(front.port, "/").status > 0, 20.0)
+            yield front.port
+        finally:
+            front.process.terminate()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer; status 0 where there was none."""
+
+    status: int
+    seconds: float
+    headers: dict[str, str]
+    body: bytes = b""
+
+    @property
+    def location(self) -> str:
+        """Where it leads."""
+        return self.headers.get("location", "")
+
+
+def get(port: int, target: str, *, timeout: float = 30.0, source: str = "", **headers: str) -> Reply:
+    """One GET on a connection of its own; keywords are header fields, "_" for "-"."""
+    connection = HTTPConnection(HOST, port, timeout=timeout, source_address=(source, 0) if source else None)
+    began = time.monotonic()
+    try:
+        connection.request("GET", target, headers={name.replace("_", "-"): text for name, text in headers.items()})
+        answer = connection.getresponse()
+        body = answer.read()
+        fields = {name.lower(): text for name, text in answer.getheaders()}
+        return Reply(answer.status, time.monotonic() - began, fields, body)
+    except (OSError, HTTPException):
+        return Reply(0, time.monotonic() - began, {})
+    finally:
+        connection.close()
+
+
+def until(look: Callable[[], bool], seconds: float) -> bool:
+    """Look until it is so, for so long at most."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        if look():
+            return True
+        time.sleep(_PROBE_EVERY)
+    return False
+
+
+class Probe:
+    """Another client: asks for a name over and over while the `with` block runs, on one connection at a time."""
+
+    def __init__(self, port: int, target: str, *, timeout: float = 30.0, source: str = "", pause: float = 0.0) -> None:
+        self._port, self._target = port, target
+        self._timeout, self._source, self._pause = timeout, source, pause or _PROBE_EVERY
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.replies: list[Reply] = []
+
+    def __enter__(self) -> Probe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self.replies.append(get(self._port, self._target, timeout=self._timeout, source=self._source))
+            self._ended.wait(self._pause)
+
+    @property
+    def worst(self) -> float:
+        """The longest wait, in seconds."""
+        return max((reply.seconds for reply in self.replies), default=0.0)
+
+    def count(self, status: int) -> int:
+        """How many answers had this status."""
+        return sum(reply.status == status for reply in self.replies)

@@ -1,0 +1,1 @@
+"""Fuzzing with atheris: `python -m tests.fuzz`, or `make fuzz`."""

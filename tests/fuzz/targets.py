@@ -1,0 +1,122 @@
+"""What is fuzzed: functions that take any bytes, and raise only where a fact about the program does not hold.
+
+An error that the function under test documents is an answer, not a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final
+
+from app.cache.wire import InvalidBundleLine, from_line, pack, unpack
+from app.doi.name import HandleName
+from app.doi.presentation import read_exact, read_path, read_typed, suggestions
+from app.doi.uri import url_path
+from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
+from app.handle.answer import read_answer
+from app.handle.location import MalformedLocations, read_locations
+from app.handle.namespace import read_namespace
+from app.handle.record import read_values, write_values
+from app.resolver.asked import Client
+from app.resolver.location_choice import choose
+from app.upstream.retry_after import read_retry_after
+from app.web.languages import choose as choose_language
+from app.web.negotiation import negotiate
+from app.web.request_path import read_api_asked, read_asked, read_form, read_query
+
+_NOW: Final = 1_700_000_000.0
+#: The longest input that a target looks at: the findings of longer ones are the hostile records'.
+_MOST_SUGGESTED: Final = 300
+
+
+def name(data: bytes) -> None:
+    """A name is read from a path or from what a person typed, and its URL path means the same name."""
+    for read in (read_path, read_exact):
+        try:
+            _same_name_from_its_path(read(data))
+        except InvalidName:
+            continue
+    try:
+        typed = read_typed(data.decode("utf-8", "replace"))
+    except InvalidName:
+        return
+    if len(typed.text) <= _MOST_SUGGESTED:
+        for suggestion in suggestions(typed):
+            _same_name_from_its_path(suggestion)
+
+
+def _same_name_from_its_path(found: HandleName) -> None:
+    path = url_path(found)
+    assert path.isascii() and not set(path) & set(" \r\n?#"), path
+    assert read_exact(path.encode("ascii")) == found, (path, found)
+
+
+def answer(data: bytes) -> None:
+    """An answer of the upstream is read or refused; what is kept of it can be read again, and its end is a number."""
+    try:
+        found = read_answer(data, "10.1000/182")
+    except CouldNotVerify:
+        return
+    record = read_values(found.values)
+    assert write_values(record) == found.values
+    end = record.ends_at(_NOW)
+    assert end == end
+    read_namespace(record)
+
+
+def locations(data: bytes) -> None:
+    """Locations are read or refused, and one of them is chosen."""
+    try:
+        found = read_locations(data.decode("utf-8", "replace"))
+    except MalformedLocations:
+        return
+    client = Client(address=ip_address("192.0.2.7"), country="de")
+    chosen = choose(found.items, found.setting("chooseby"), client, (("country", "uk"),))
+    assert (chosen.location is not None) == bool(found.items)
+    for one in found.items:
+        one.href("10.1000/182", "10.1000/182")
+
+
+def query(data: bytes) -> None:
+    """A query or a form is read; what it asks is bounded."""
+    for parameters in (read_query(data), read_query(data, semicolons=False), read_form(data)):
+        read_asked(parameters)
+        try:
+            read_api_asked(parameters)
+        except InvalidParameter:
+            continue
+
+
+def headers(data: bytes) -> None:
+    """Accept and Accept-Language are read, whatever they hold."""
+    accept, _, language = data.decode("latin-1").partition("\n")
+    negotiate(accept, language, browser=len(accept) % 2 == 0)
+    assert choose_language(language, ("en", "de")) in ("en", "de")
+
+
+def stored(data: bytes) -> None:
+    """An entry of a store is read or refused; what is read is written as it was."""
+    try:
+        assert pack(unpack("10.1000/182", data)) == data
+    except StoreError:
+        return
+
+
+def line(data: bytes) -> None:
+    """A line of a bundle is read or refused."""
+    try:
+        from_line(data)
+    except InvalidBundleLine:
+        return
+
+
+def retry_after(data: bytes) -> None:
+    """A Retry-After is seconds, or is not understood."""
+    seconds = read_retry_after(data.decode("latin-1"), _NOW)
+    assert seconds is None or 0.0 <= seconds <= 3_600.0
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    target.__name__: target for target in (name, answer, locations, query, headers, stored, line, retry_after)
+}

@@ -1,0 +1,57 @@
+"""A proxy and a hostile upstream as processes, for clients on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cache.valkey_server import free_port
+from tests.cluster.processes import Process, Proxy, until
+from tests.cluster.raw_http import ask
+
+
+@pytest.fixture(scope="session")
+def upstream_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a hostile upstream that runs."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.hostile.upstream", "--port", str(port)]
+    process = Process(command, tmp_path_factory.mktemp("hostile") / "upstream.log")
+
+    async def answers() -> bool:
+        try:
+            return (await ask(port, "/api/handles/10.1000/182")).status == 200
+        except (OSError, EOFError, TimeoutError):
+            return False
+
+    try:
+        asyncio.run(until(answers, 60.0, process.log))
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+
+
+def started(folder: Path, upstream_url: str, **settings: object) -> Proxy:
+    """A proxy that answers, with budget and store out of the way."""
+    given = {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False, **settings}
+    proxy = Proxy(folder, upstream_url, "memory:", **given)
+    try:
+        asyncio.run(proxy.ready())
+    except BaseException:
+        proxy.process.kill()
+        raise
+    return proxy
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
+    """A proxy with short deadlines for what the upstream does not answer."""
+    settings = {"upstream_timeout": 2, "upstream_read_timeout": 1, "upstream_max_answer_bytes": 4 * 1024 * 1024}
+    one = started(tmp_path_factory.mktemp("proxy"), upstream_url, **settings)
+    try:
+        yield one
+    finally:
+        one.process.kill()

@@ -1,0 +1,100 @@
+"""An upstream that means harm: what a name's prefix says is what it answers.
+
+| prefix | answer |
+| --- | --- |
+| 10.1000 | a record with one URL |
+| 10.6666 | the record of `tests.hostile.records` that the suffix names |
+| 10.6403 | 403 |
+| 10.6404 | 403 with `Retry-After: 3600` |
+| 10.6429 | 429 with `Retry-After: 1` |
+| 10.6500 | 500 |
+| 10.6200 | bytes that are not JSON |
+| 10.6201 | half an answer |
+| 10.6202 | 64 MiB in 64 KiB of gzip |
+| 10.6203 | the first byte of an answer, and no other |
+| 10.6204 | nothing |
+| 10.6205 | 64 MiB of white space |
+| 10.6206 | the record of another name |
+| 10.6207 | where the client's network is 127.0.0.2, another place than for everybody else |
+
+`python -m tests.hostile.upstream [--port N]` runs it as a process and prints its URL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from functools import lru_cache
+from typing import Any, Final
+
+from tests.fake_upstream import FakeUpstream, Fault
+from tests.hostile.records import PREFIX, RECORDS, by_address, value
+from tests.upstream.faults import encoded
+
+ORDINARY: Final = "10.1000"
+BY_ADDRESS: Final = "10.6207"
+#: The one client that a record of `BY_ADDRESS` sends inside.
+CAMPUS: Final = "127.0.0.2"
+INSIDE: Final = "https://inside.example/licensed"
+OUTSIDE: Final = "https://outside.example/"
+FAULT_PREFIXES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "10.6403": ("status", {"status": 403}),
+    "10.6404": ("status", {"status": 403, "retry_after": 3600}),
+    "10.6429": ("status", {"status": 429, "retry_after": 1}),
+    "10.6500": ("status", {"status": 500}),
+    "10.6200": ("garbage", {}),
+    "10.6201": ("truncate", {}),
+    "10.6202": ("bomb", {}),
+    "10.6203": ("drip", {}),
+    "10.6204": ("hang", {}),
+    "10.6205": ("huge", {}),
+    "10.6206": ("wrong_name", {}),
+}
+
+
+def url_of(name: str) -> str:
+    """Where an ordinary name leads."""
+    return f"https://publisher.example/{name.lower()}"
+
+
+class HostileUpstream(FakeUpstream):
+    """See the module."""
+
+    def _next_fault(self, key: str) -> Fault | None:
+        fault = FAULT_PREFIXES.get(key.partition("/")[0])
+        return Fault(fault[0], None, fault[1]) if fault else super()._next_fault(key)
+
+    def _handle(self, name: str) -> tuple[int, bytes]:
+        body = body_of(name)
+        return super()._handle(name) if body is None else (200, body)
+
+
+@lru_cache
+def body_of(name: str) -> bytes | None:
+    """The answer about a name; None where it does not exist."""
+    values = values_of(name)
+    return None if values is None else encoded({"responseCode": 1, "handle": name, "values": values})
+
+
+def values_of(name: str) -> list[dict[str, Any]] | None:
+    """The values of a name; None where it does not exist."""
+    prefix, _, suffix = name.lower().partition("/")
+    if prefix == ORDINARY:
+        return [value(1, "URL", url_of(name))]
+    if prefix == BY_ADDRESS:
+        return by_address(CAMPUS, INSIDE, OUTSIDE)
+    if prefix == PREFIX and suffix in RECORDS:
+        return RECORDS[suffix]()
+    return None
+
+
+async def _run(port: int) -> None:
+    async with HostileUpstream(port) as upstream:
+        print(upstream.url, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A hostile upstream on 127.0.0.1.")
+    parser.add_argument("--port", type=int, default=0)
+    asyncio.run(_run(parser.parse_args().port))
