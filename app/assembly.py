@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import time
@@ -16,21 +17,30 @@ from app.cache.address import open_store
 from app.cache.tiered import TieredStore, TierObserver
 from app.errors import ConfigurationError, StoreError
 from app.resolver import observer as resolving
+from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolver import BypassLimit, Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget, TokenBucket
 from app.upstream.client import HandleApi as UpstreamApi
-from app.upstream.guarded import USUAL_PATIENCE, Guard, GuardedAgencies, GuardedSource, Observer
+from app.upstream.guarded import CONTROL_NAME, USUAL_PATIENCE, Guard, GuardedAgencies, GuardedSource, Observer
 from app.upstream.local import SealedSource
+from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
-from app.upstream.source import AgencySource, Priority, Source
+from app.upstream.source import AgencySource, Priority, Question, Source
+from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 log = logging.getLogger(__name__)
 
 #: The name under which all processes that share a store count one budget.
 _BUCKET: Final = "upstream"
+#: The highest privacy level at which a log may name what was asked.
+_NAMES_IN_LOG: Final = 2
+#: Tokens a second, and at once, of a bucket that never lacks one.
+_UNLIMITED: Final = 1e9
+#: A wait for a token of such a bucket is shorter than this, in seconds.
+_SHORTEST_PAUSE: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,25 @@ class SharedBucket:
         return max(0.0, self._burst - wait * self._rate)
 
 
+class StorePause:
+    """The pause of one upstream, kept in the store as a bucket that is blocked. All who share the store obey it."""
+
+    def __init__(self, cache: TieredStore, url: str) -> None:
+        self._cache = cache
+        # A URL may hold a password.
+        self._bucket = f"pause {hashlib.sha256(url.encode()).hexdigest()[:16]}"
+
+    async def begin(self, seconds: float) -> None:
+        """See SharedPause."""
+        await self._cache.back_off(self._bucket, seconds)
+
+    async def left(self) -> float:
+        """See SharedPause."""
+        # Only the block counts: the bucket fills so quickly that it is never empty for long.
+        wait = await self._cache.take(self._bucket, _UNLIMITED, _UNLIMITED)
+        return wait if wait > _SHORTEST_PAUSE else 0.0
+
+
 def assemble(
     settings: Settings,
     clock: Callable[[], float] = time.time,
@@ -111,7 +140,7 @@ def assemble(
     # Whoever opens the same store, a command beside a running proxy among them, is the same guest upstream.
     kept = settings.store_url.partition(":")[0] != "memory"
     bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if kept else None
-    upstream = open_upstream(settings, bucket, observers.upstream)
+    upstream = open_upstream(settings, bucket, observers.upstream, cache if kept else None)
     resolver = Resolver(
         cache=cache,
         source=through(upstream.source) if through else upstream.source,
@@ -122,6 +151,11 @@ def assemble(
             grace=settings.cache_grace,
         ),
         clock=clock,
+        failures=FailureMemory(
+            ttl=settings.upstream_failure_ttl,
+            most=settings.upstream_pause_first,
+            max_bytes=settings.upstream_failure_memory_bytes,
+        ),
         patience=Patience(
             upstream=settings.upstream_patience,
             recheck=settings.upstream_recheck,
@@ -152,9 +186,12 @@ def open_cache(
 
 
 def open_upstream(
-    settings: Settings, bucket: TokenBucket | None, observer: Callable[[int], Observer] | None = None
+    settings: Settings,
+    bucket: TokenBucket | None,
+    observer: Callable[[int], Observer] | None = None,
+    cache: TieredStore | None = None,
 ) -> Upstream:
-    """The upstreams behind their breakers and one budget. Raises ConfigurationError."""
+    """The upstreams behind their breakers and one budget; `cache` shares their pauses. Raises ConfigurationError."""
     budget = Budget(
         rate=settings.upstream_rate,
         burst=settings.upstream_burst,
@@ -166,10 +203,22 @@ def open_upstream(
     )
     if settings.mode == "sealed":
         return Upstream(SealedSource(), SealedSource(), {}, budget)
+    budget_log = BudgetLog(time.monotonic)
     opened: dict[str, tuple[GuardedSource, AgencySource]] = {}
     for url in (*settings.upstream_urls, *settings.upstream_route_urls.values()):
         if url not in opened:
-            opened[url] = _guarded(settings, url, budget, observer(len(opened) + 1) if observer else None)
+            number = len(opened) + 1
+            api = _open_api(settings, url, budget)
+            guard = _open_guard(
+                settings,
+                api,
+                budget,
+                budget_log,
+                log=_upstream_log(settings, number, url),
+                shared=StorePause(cache, url) if cache else None,
+                observer=observer(number) if observer else None,
+            )
+            opened[url] = GuardedSource(api, guard), GuardedAgencies(api, guard)
     guards = {url: source.guard for url, (source, _) in opened.items()}
     default = [opened[url][0] for url in settings.upstream_urls]
     routes = {prefix: opened[url][0] for prefix, url in settings.upstream_route_urls.items()}
@@ -177,10 +226,8 @@ def open_upstream(
     return Upstream(source, opened[settings.upstream_urls[0]][1], guards, budget)
 
 
-def _guarded(
-    settings: Settings, url: str, budget: Budget, observer: Observer | None
-) -> tuple[GuardedSource, AgencySource]:
-    api = UpstreamApi(
+def _open_api(settings: Settings, url: str, budget: Budget) -> UpstreamApi:
+    return UpstreamApi(
         url,
         user_agent=f"doi-proxy/{__version__}",
         contact=settings.upstream_contact,
@@ -194,10 +241,35 @@ def _guarded(
         clock=time.time,
         may_ask_again=budget.one_more,
     )
-    breaker = Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown)
-    patience = {**USUAL_PATIENCE, Priority.PERSON: settings.upstream_queue_patience}
-    source = GuardedSource(api, budget, breaker, time.monotonic, observer, patience)
-    return source, GuardedAgencies(api, source.guard)
+
+
+def _open_guard(
+    settings: Settings,
+    api: UpstreamApi,
+    budget: Budget,
+    budget_log: BudgetLog,
+    *,
+    log: UpstreamLog,
+    shared: SharedPause | None,
+    observer: Observer | None,
+) -> Guard:
+    return Guard(
+        budget=budget,
+        breaker=Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
+        pause=Pause(settings.upstream_pause_first, settings.upstream_pause_max, shared),
+        log=log,
+        budget_log=budget_log,
+        control=lambda: api.ask(Question(CONTROL_NAME)),
+        clock=time.monotonic,
+        observer=observer,
+        patience={**USUAL_PATIENCE, Priority.PERSON: settings.upstream_queue_patience},
+    )
+
+
+def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
+    # The host alone: a URL may hold a password.
+    label = f"upstream {number} ({urlsplit(url).hostname})"
+    return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
 
 
 def _is_shared(settings: Settings) -> bool:

@@ -21,6 +21,7 @@
     │   ├── UpstreamRefused              403, 429, 5xx or responseCode 2
     │   ├── InvalidAnswer                200 or 404 with something that is no answer
     │   ├── BreakerOpen
+    │   ├── UpstreamPaused               429 or 503 with Retry-After, a moment ago
     │   ├── BudgetSpent
     │   └── NotInBundle                  sealed mode: never asked
     ├── StoreError                     the store failed; always a miss, never an answer
@@ -32,7 +33,11 @@ the HTTP face: nothing below `web` knows HTTP exceptions.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_TOO_MANY_REQUESTS: Final = 429
+_SERVER_ERRORS: Final = 500
+_SERVICE_UNAVAILABLE: Final = 503
 
 
 class DoiProxyError(Exception):
@@ -140,10 +145,17 @@ class CouldNotVerify(DoiProxyError):
     #: The failure as one token of a structured header (RFC 9651, section 3.3.4), in headers and metrics.
     token: ClassVar[str] = "not-asked"
 
-    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None, detail: str = "") -> None:
         super().__init__(message)
         #: Seconds after which asking again makes sense, where that is known.
         self.retry_after = retry_after
+        #: A library's words, a host: for the log alone, never for a client.
+        self.detail = detail
+
+    @property
+    def concerns_name(self) -> bool:
+        """Whether the failure says something about one name, and nothing about the rest of the upstream."""
+        return False
 
 
 class UpstreamTimeout(CouldNotVerify):
@@ -168,11 +180,34 @@ class UpstreamRefused(CouldNotVerify):
     token = "upstream-refused"
 
     def __init__(
-        self, message: str | None = None, *, upstream_status: int | None = None, retry_after: float | None = None
+        self,
+        message: str | None = None,
+        *,
+        upstream_status: int | None = None,
+        response_code: int | None = None,
+        retry_after: float | None = None,
+        detail: str = "",
     ) -> None:
-        super().__init__(message, retry_after=retry_after)
+        super().__init__(message, retry_after=retry_after, detail=detail)
         #: The HTTP status that the upstream sent, if it sent one.
         self.upstream_status = upstream_status
+        #: The response code of the handle API, if the upstream spoke that.
+        self.response_code = response_code
+
+    @property
+    def asks_for_pause(self) -> bool:
+        """Whether the status is one whose Retry-After concerns the whole upstream.
+
+        These are 429 (RFC 6585, section 4) and 503 (RFC 9110, section 15.6.4).
+        """
+        return self.upstream_status in (_TOO_MANY_REQUESTS, _SERVICE_UNAVAILABLE)
+
+    @property
+    def concerns_name(self) -> bool:
+        """See CouldNotVerify. A handle server that failed behind a working upstream is reported as a response code."""
+        if self.asks_for_pause or self.upstream_status is None:
+            return False
+        return self.upstream_status < _SERVER_ERRORS or self.response_code is not None
 
 
 class InvalidAnswer(CouldNotVerify):
@@ -181,6 +216,11 @@ class InvalidAnswer(CouldNotVerify):
     proxy_error = "http_protocol_error"
     token = "upstream-bad-answer"
 
+    @property
+    def concerns_name(self) -> bool:
+        """See CouldNotVerify."""
+        return True
+
 
 class BreakerOpen(CouldNotVerify):
     """The upstream failed repeatedly and is not being asked for a moment."""
@@ -188,6 +228,14 @@ class BreakerOpen(CouldNotVerify):
     status = 503
     proxy_error = "destination_unavailable"
     token = "breaker-open"
+
+
+class UpstreamPaused(CouldNotVerify):
+    """The upstream wants no questions for a while."""
+
+    status = 503
+    proxy_error = "destination_unavailable"
+    token = "upstream-paused"
 
 
 class BudgetSpent(CouldNotVerify):

@@ -31,9 +31,11 @@ from app.metrics.instruments import (
     SharedState,
     StateMetrics,
     StoreMetrics,
+    UpstreamGauges,
     UpstreamMetrics,
 )
 from app.metrics.workers import FOLDER_VARIABLE, Exposed, Exposition
+from app.readiness import describe_readiness
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings, load
@@ -45,7 +47,6 @@ from app.web.country import open_countries
 from app.web.documented import create_documented, other_paths
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
-from app.web.health import Readiness
 from app.web.pages import Link, Pages
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
@@ -103,7 +104,7 @@ def create(
     documented = create_documented(
         version=__version__,
         lifespan=lambda app: _lifespan(parts, state, exposition),
-        readiness=lambda: _readiness(parts, lifecycle),
+        readiness=lambda: describe_readiness(parts, lifecycle),
         exposed=lambda accept: _exposed(parts, state, exposition, accept),
         docs_page=lambda schema: pages.docs(link, schema),
         files=_static_files(),
@@ -273,23 +274,16 @@ def _process_state(parts: Parts) -> ProcessState:
     return ProcessState(
         in_flight=parts.upstream.budget.in_flight,
         waiting=parts.upstream.budget.waiting,
-        breakers=tuple(guard.breaker.state.value for guard in parts.upstream.guards.values()),
+        upstreams=tuple(
+            UpstreamGauges(guard.breaker.state.value, guard.pause_seconds, guard.log.down_seconds)
+            for guard in parts.upstream.guards.values()
+        ),
         memory_entries=memory.entries,
         memory_bytes=memory.bytes,
         memory_evictions=memory.evictions,
         lease_fallbacks=counters.lease_fallbacks,
         budget_fallbacks=counters.budget_fallbacks,
     )
-
-
-async def _readiness(parts: Parts, lifecycle: Lifecycle) -> Readiness:
-    stats = await parts.cache.stats()
-    store = "memory only" if stats.store is None else stats.store.detail
-    # A store that fails is a slower cache, not a reason to send nobody here.
-    detail = {"mode": parts.settings.mode, "memory": f"{stats.memory_entries} entries", "store": store}
-    if lifecycle.draining:
-        detail["service"] = "draining"
-    return Readiness(ready=not lifecycle.draining, detail=detail)
 
 
 def _static_files() -> dict[str, tuple[str, bytes]]:

@@ -149,10 +149,28 @@ class Settings(BaseModel):
         5.0, ge=0, description="Seconds a person's question waits for the budget before it is answered 503."
     )
     upstream_breaker_failures: int = Field(
-        10, ge=1, description="Failures in a row after which the upstream is left alone for a while."
+        10, ge=1, description="Names in a row at which the upstream failed before it is left alone for a while."
     )
     upstream_breaker_cooldown: float = Field(
         15.0, gt=0, description="Seconds the upstream is left alone before one question tries it again."
+    )
+    upstream_pause_first: float = Field(
+        60.0,
+        gt=0,
+        description="Longest pause, in seconds, that a 429 or 503 with Retry-After brings at first; each one that "
+        "follows without an answer in between may last twice as long.",
+    )
+    upstream_pause_max: float = Field(
+        3600.0, gt=0, description="Longest pause, in seconds, that a 429 or 503 with Retry-After ever brings."
+    )
+    upstream_failure_ttl: float = Field(
+        15.0,
+        ge=0,
+        description="Seconds for which a name that the upstream refused, or whose record is unreadable, is answered "
+        "without another question.",
+    )
+    upstream_failure_memory_bytes: int = Field(
+        4 * 1024 * 1024, ge=0, description="Size of the memory of names whose questions failed, in bytes."
     )
 
     cache_ttl_floor: float = Field(0.0, ge=0, description="Least time a record is fresh, in seconds.")

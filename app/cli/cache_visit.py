@@ -13,7 +13,7 @@ from app.cache.tiered import TieredStore
 from app.cli.name_lists import Item, NotRead
 from app.cli.progress import Bar
 from app.doi.name import HandleName
-from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError
+from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, UpstreamPaused
 from app.handle.answer import ResponseCode
 from app.resolver.alias import Chain, next_name
 from app.resolver.asked import PLAIN, Negotiation
@@ -34,6 +34,10 @@ MOST_NAMED: Final = 20
 _BULK: Final = Demand(priority=Priority.BULK)
 #: As a program asks that wants metadata: then the locations of the prefix count too.
 _METADATA: Final = Negotiation(conneg=True)
+
+
+#: Failures after which a name is tried again: no question left.
+_HELD_BACK: Final = (BudgetSpent, BreakerOpen, UpstreamPaused)
 
 
 class Verdict(Enum):
@@ -152,7 +156,7 @@ class Visit:
                 return
             self._left = None if self._left is None else self._left - 1
         resolution, failure = await self._asked(name)
-        if isinstance(failure, (BudgetSpent, BreakerOpen)) and self._stop.is_set():
+        if isinstance(failure, _HELD_BACK) and self._stop.is_set():
             return  # neither asked nor given up: it is left for another time
         missing = None
         if resolution is not None and resolution.found:
@@ -184,7 +188,7 @@ class Visit:
                 failure = resolution.failure
             except CouldNotVerify as error:
                 resolution, failure = None, error
-            if not isinstance(failure, (BudgetSpent, BreakerOpen)) or not tries_left or self._stop.is_set():
+            if not isinstance(failure, _HELD_BACK) or not tries_left or self._stop.is_set():
                 break
             await self._pause(failure.retry_after or 1.0)
         return resolution, failure

@@ -49,10 +49,12 @@ def read_answer(body: bytes, asked: str) -> Answer:
     try:
         wire = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer(f"The upstream's answer is not JSON of the handle API: {error}.") from error
+        raise InvalidAnswer("The upstream's answer is not JSON of the handle API.", detail=str(error)) from error
     if wire.responseCode not in ResponseCode.__members__.values():
         raise UpstreamRefused(
-            f"The upstream failed with response code {wire.responseCode}: {(wire.message or 'no reason given')[:200]}"
+            f"The upstream failed with response code {wire.responseCode}.",
+            response_code=wire.responseCode,
+            detail=(wire.message or "no reason given")[:200],
         )
     if not _same_name(wire.handle, asked):
         raise InvalidAnswer("The upstream answered about another name than the one asked for.")

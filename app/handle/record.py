@@ -51,7 +51,7 @@ def read_values(values: bytes) -> Record:
     try:
         items: Iterable[msgspec.Raw] = _array.decode(values)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer(f"The values of the upstream's answer are no list: {error}.") from error
+        raise InvalidAnswer("The values of the upstream's answer are not a list.", detail=str(error)) from error
     return Record(tuple(read_value(bytes(item)) for item in items))
 
 

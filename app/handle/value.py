@@ -79,7 +79,7 @@ def read_value(raw: bytes) -> HandleValue:
     try:
         wire = _decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer(f"The upstream's answer holds a value that cannot be read: {error}.") from error
+        raise InvalidAnswer("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
     return HandleValue(
         index=wire.index,
         type=wire.type,

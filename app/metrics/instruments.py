@@ -237,12 +237,21 @@ class StoreMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamGauges:
+    """How one upstream is: `breaker` is 0 closed, 1 half-open, 2 open; the others are in seconds."""
+
+    breaker: int
+    retry_after: float
+    down: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
-    """How one process is at a moment; `breakers` has 0 closed, 1 half-open, 2 open for each upstream in order."""
+    """How one process is at a moment; `upstreams` are in the order of their numbers."""
 
     in_flight: int
     waiting: int
-    breakers: tuple[int, ...]
+    upstreams: tuple[UpstreamGauges, ...]
     memory_entries: int
     memory_bytes: int
     memory_evictions: int
@@ -273,13 +282,15 @@ class StateMetrics:
 
         self._in_flight = gauge("upstream_in_flight", "Upstream questions under way.")
         self._waiting = gauge("upstream_waiting", "Upstream questions that wait for the budget.")
-        self._breaker = Gauge(
-            "doi_proxy_upstream_breaker_state",
-            "Circuit breaker of an upstream: 0 closed, 1 half-open, 2 open.",
-            ["upstream"],
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
+
+        def worst(name: str, about: str) -> Gauge:
+            return Gauge(
+                f"doi_proxy_upstream_{name}", about, ["upstream"], registry=registry, multiprocess_mode="livemax"
+            )
+
+        self._breaker = worst("breaker_state", "Circuit breaker of an upstream: 0 closed, 1 half-open, 2 open.")
+        self._retry_after = worst("retry_after_seconds", "Seconds left of the pause that an upstream wants.")
+        self._down = worst("down_seconds", "Seconds since the first failure of an outage; 0 without one.")
         self._memory_entries = gauge("memory_entries", "Entries in the memory tier.")
         self._memory_bytes = gauge("memory_bytes", "Bytes of the entries in the memory tier.")
         self._evictions = _Rising(rising("memory_evictions", "Entries that left the memory tier for lack of room."))
@@ -302,8 +313,10 @@ class StateMetrics:
         """Show how this process is."""
         self._in_flight.set(state.in_flight)
         self._waiting.set(state.waiting)
-        for number, breaker in enumerate(state.breakers, 1):
-            self._breaker.labels(str(number)).set(breaker)
+        for number, upstream in enumerate(state.upstreams, 1):
+            self._breaker.labels(str(number)).set(upstream.breaker)
+            self._retry_after.labels(str(number)).set(upstream.retry_after)
+            self._down.labels(str(number)).set(upstream.down)
         self._memory_entries.set(state.memory_entries)
         self._memory_bytes.set(state.memory_bytes)
         self._evictions.reached(state.memory_evictions)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,6 +16,7 @@ from app.doi.name import HandleName
 from app.errors import CouldNotVerify, TooManyBypasses, UpstreamTimeout
 from app.resolver.alias import Chain, next_name
 from app.resolver.asked import Asked
+from app.resolver.failure_memory import FailureMemory
 from app.resolver.observer import NoObserver, Observer
 from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step, refresh_from
 from app.resolver.single_flight import Overtaken, SingleFlight, shielded
@@ -25,7 +25,7 @@ from app.upstream.source import Priority, Question, Source
 
 log = logging.getLogger(__name__)
 
-#: Names whose last failure, or whose popularity, is remembered.
+#: Names whose popularity is remembered.
 _MOST_REMEMBERED: Final = 10_000
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
@@ -80,6 +80,7 @@ class Resolver:
         source: Source,
         policy: TtlPolicy,
         clock: Callable[[], float],
+        failures: FailureMemory,
         patience: Patience = Patience(),
         bypass_limit: BypassLimit = BypassLimit(),
         owner: str | None = None,
@@ -96,7 +97,7 @@ class Resolver:
         self._owner = owner
         self._observer = observer or NoObserver()
         self._flights: SingleFlight[Entry] = SingleFlight()
-        self._failures: OrderedDict[str, tuple[float, CouldNotVerify]] = OrderedDict()
+        self._failures = failures
         self._hits: OrderedDict[str, int] = OrderedDict()
 
     def at_hand(self, name: HandleName) -> Resolution | None:
@@ -153,7 +154,7 @@ class Resolver:
     async def _ordinary(self, name: HandleName, demand: Demand) -> Resolution:
         entry = await self._cache.get(name.key)
         now = self._clock()
-        failure = self._recent_failure(name.key, now)
+        failure = self._failures.recent(name.key, now, self._patience.recheck)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
         if entry is not None and step in (Step.ANSWER, Step.ANSWER_AND_REFRESH):
@@ -162,6 +163,10 @@ class Resolver:
             return Resolution(name, entry, Origin.HIT)
         if entry is not None and step is Step.ANSWER_STALE:
             return Resolution(name, entry, Origin.STALE, failure)
+        if (refusal := self._failures.refusal(name.key, now)) is not None:
+            if entry is None or not entry.is_usable(now):
+                raise refusal
+            return Resolution(name, entry, Origin.STALE, refusal)
         urgent = demand.priority is Priority.PERSON
         task, begun = self._flights.join(name.key, lambda: self._ask(name, demand, entry), urgent=urgent)
         if entry is None or step is Step.ASK:
@@ -176,7 +181,7 @@ class Resolver:
         except TimeoutError:
             slow = UpstreamTimeout("The upstream is slow; the question goes on in the background.")
             # Whoever asks next need not wait as long; an answer that comes after all ends this.
-            self._remember_failure(name.key, slow)
+            self._failures.remember(name.key, slow, self._clock())
             return Resolution(name, entry, Origin.STALE, slow)
         except CouldNotVerify as failure:
             return Resolution(name, entry, Origin.STALE, failure)
@@ -231,7 +236,7 @@ class Resolver:
         except CouldNotVerify as failure:
             self._remember_failure(name.key, failure)
             raise
-        self._failures.pop(name.key, None)
+        self._failures.forget(name.key)
         changed = known is not None and known.answer != entry.answer
         await self._cache.put(entry, announce=changed)
         return entry
@@ -241,16 +246,11 @@ class Resolver:
         answer = await self._source.ask(Question(name, demand.authoritative, demand.certified, demand.priority, leaves))
         return self._policy.entry(name.key, answer, self._clock())
 
-    def _recent_failure(self, key: str, now: float) -> CouldNotVerify | None:
-        at, failure = self._failures.get(key, (0.0, None))
-        return failure if now - at < self._patience.recheck else None
-
     def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:
-        # A copy has no traceback, whose frames would keep the failure before it alive, and that one the one before.
-        self._failures[key] = (self._clock(), copy(failure))
-        self._failures.move_to_end(key)
-        while len(self._failures) > _MOST_REMEMBERED:
-            self._failures.popitem(last=False)
+        now = self._clock()
+        self._failures.remember(key, failure, now)
+        if (refusal := self._failures.refusal(key, now)) is not None:
+            failure.retry_after = refusal.retry_after
 
     def _is_popular(self, entry: Entry, now: float) -> bool:
         if not in_refresh_window(entry, now):

@@ -28,7 +28,7 @@ def read_agencies(body: bytes, asked: Sequence[str]) -> list[dict[str, str]]:
     try:
         rows = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer(f"The upstream's answer is not JSON of the Which RA service: {error}.") from error
+        raise InvalidAnswer("The upstream's answer is not JSON of the Which RA service.", detail=str(error)) from error
     if [fold(row.DOI) for row in rows] != [fold(name) for name in asked]:
         raise InvalidAnswer("The upstream answered about other names than those asked for.")
     return [_read(row) for row in rows]

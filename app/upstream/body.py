@@ -47,4 +47,4 @@ class BoundedBody:
         try:
             return inflater.decompress(chunk, room)
         except zlib.error as error:
-            raise InvalidAnswer(f"The upstream's answer cannot be decompressed: {error}.") from error
+            raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error

@@ -1,7 +1,11 @@
-"""The circuit breaker: after failures in a row the upstream is left alone, then one question tries it again.
+"""The circuit breaker: an upstream that fails for several names is left alone, then one question tries it again.
 
-    closed ──`failures` in a row──> open ──`cooldown` over──> half-open ──answer──> closed
-                                      ^──────────────failure──────────────┘
+    closed ──`failures` names failed──> open ──`cooldown` over──> half-open ──answer──> closed
+                                          ^───────────────failure──────────────┘
+
+A name counts once, however often its question fails: one name whose server hangs opens nothing. Any answer begins the
+count again. Names about which the upstream answers nonsense are counted apart (`suspect`), because nonsense about a
+name can be that name's fault.
 
 Times are seconds of one monotonic clock, handed in; the machine itself knows no time.
 """
@@ -20,12 +24,14 @@ class BreakerState(enum.Enum):
 
 
 class Breaker:
-    """Opens after `failures` (at least 1) in a row, for `cooldown` seconds."""
+    """Opens after `failures` (at least 1) distinct names in a row, for `cooldown` seconds."""
 
     def __init__(self, failures: int, cooldown: float) -> None:
         self._most_failures = failures
         self._cooldown = cooldown
-        self._failures = 0
+        # Hashes: a name may have 8 kB. At most `failures` of them are held.
+        self._failed_names: set[int] = set()
+        self._suspect_names: set[int] = set()
         #: When it opened, or when the probe was let through.
         self._since = 0.0
         self.state = BreakerState.CLOSED
@@ -46,14 +52,30 @@ class Breaker:
             return 0.0
         return max(0.0, self._since + self._cooldown - now)
 
-    def succeeded(self, now: float) -> None:
-        """The upstream answered, be it "not found"; an answer closes the breaker whoever got it."""
-        self.state, self._failures = BreakerState.CLOSED, 0
+    def succeeded(self) -> None:
+        """The upstream answered, be it "not found"; an answer closes the breaker, whichever question it answers."""
+        self.state = BreakerState.CLOSED
+        self._failed_names.clear()
+        self._suspect_names.clear()
 
-    def failed(self, now: float) -> None:
+    def failed(self, name: str, now: float) -> None:
         """The upstream failed. A failure that arrives when the breaker is open already does not prolong it."""
-        self._failures += 1
-        if self.state is BreakerState.HALF_OPEN or (
-            self.state is BreakerState.CLOSED and self._failures >= self._most_failures
-        ):
-            self.state, self._since = BreakerState.OPEN, now
+        if self.state is BreakerState.OPEN:
+            return
+        self._failed_names.add(hash(name))
+        if self.state is BreakerState.HALF_OPEN or len(self._failed_names) >= self._most_failures:
+            self.open(now)
+
+    def suspect(self, name: str) -> bool:
+        """The upstream refused one name, or its answer was unreadable; whether the upstream itself is in doubt now."""
+        if self.state is not BreakerState.CLOSED:
+            return self.state is BreakerState.HALF_OPEN
+        if len(self._suspect_names) < self._most_failures:
+            self._suspect_names.add(hash(name))
+        return len(self._suspect_names) >= self._most_failures
+
+    def open(self, now: float) -> None:
+        """Let no question pass for the cooldown."""
+        self.state, self._since = BreakerState.OPEN, now
+        self._failed_names.clear()
+        self._suspect_names.clear()

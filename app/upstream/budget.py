@@ -152,9 +152,9 @@ class Budget:
         """Spend a token on a further request of a question that is under way (a retry), if there is one now."""
         return not await self._bucket.take()
 
-    async def back_off(self, seconds: float) -> None:
-        """The upstream asked to be left alone for so many seconds."""
-        await self._bucket.back_off(seconds)
+    async def start_empty(self) -> None:
+        """Drop the tokens at hand; the bucket fills at its rate."""
+        await self._bucket.back_off(0.0)
 
     async def _enter(self, line: _Line, deadline: float) -> None:
         turn = line.join()

@@ -45,7 +45,7 @@ _SUCCESS: Final = 200
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: What a connection raises that the other side dropped, an HTTP/2 GOAWAY among it (then a local protocol error too).
 _DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
-_LONGEST_REASON: Final = 200
+_LONGEST_DETAIL: Final = 200
 #: These log the URL of each request, and with it who was interested in which name.
 _TALKATIVE_LOGGERS: Final = ("httpx", "httpcore", "hpack")
 
@@ -134,11 +134,18 @@ class HandleApi:
         try:
             return read_answer(reply.body, question.name.text)
         except UpstreamRefused as error:
-            raise UpstreamRefused(error.message, upstream_status=reply.status, retry_after=reply.retry_after) from error
+            raise UpstreamRefused(
+                error.message,
+                upstream_status=reply.status,
+                response_code=error.response_code,
+                retry_after=reply.retry_after,
+                detail=error.detail,
+            ) from error
         except InvalidAnswer as error:
             if reply.is_refusal:
                 raise _refused(reply) from error
-            raise InvalidAnswer(f"{error.message} The HTTP status was {reply.status}.") from error
+            message = f"{error.message} The HTTP status was {reply.status}."
+            raise InvalidAnswer(message, detail=error.detail) from error
 
     async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:
         """The upstream's Which RA service (at most MOST_AGENCY_NAMES names, else RequestTooLarge).
@@ -179,9 +186,9 @@ class HandleApi:
             target = httpx.URL(url).join(reply.location)
             if _origin(target) != self._origin:
                 raise UpstreamRefused(
-                    f"The upstream redirects to another origin, {target.scheme}://{target.netloc.decode()[:100]}, "
-                    "which is not followed.",
+                    "The upstream redirects to another origin, which is not followed.",
                     upstream_status=reply.status,
+                    detail=f"{target.scheme}://{target.netloc.decode()[:100]}",
                 )
             if not await self._may_ask_again():
                 break
@@ -222,8 +229,7 @@ def translated(error: Exception) -> CouldNotVerify:
         return UpstreamTimeout()
     if isinstance(error, httpx.DecodingError):
         return InvalidAnswer()
-    reason = f"{type(error).__name__}: {error}"[:_LONGEST_REASON].rstrip(".: ")
-    return UpstreamUnreachable(f"The upstream could not be reached: {reason}.")
+    return UpstreamUnreachable(detail=f"{type(error).__name__}: {error}"[:_LONGEST_DETAIL].rstrip(".: "))
 
 
 def _refused(reply: _Reply) -> UpstreamRefused:

@@ -1,25 +1,35 @@
-"""A source behind its breaker and its budget; what it answers or fails to answer moves both."""
+"""A source behind a circuit breaker, a pause and the budget. Every answer and every failure updates them.
+
+A failure is either the upstream's own (no connection, no answer in time, 429, 5xx) or that of one name (any other
+refusal, an answer that cannot be read). Failures of the upstream open the breaker if several names meet them. Failures
+of names do so only if several names have them without an answer in between, and the upstream then also fails to answer
+the control question: an intercepting proxy fails at every name, a damaged record at its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
+from app.doi.name import HandleName
 from app.errors import (
     BreakerOpen,
     BudgetSpent,
     CouldNotVerify,
     InvalidAnswer,
     NotInBundle,
+    UpstreamPaused,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
 )
 from app.handle.answer import Answer, ResponseCode
-from app.upstream.breaker import Breaker
+from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
+from app.upstream.pause import Pause
 from app.upstream.source import AgencySource, Priority, Question, Source
+from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 T = TypeVar("T")
 
@@ -30,6 +40,8 @@ USUAL_PATIENCE: Final[Mapping[Priority, float]] = MappingProxyType(
 #: The pause after a 429 that names none, in seconds.
 _PAUSE_AFTER_TOO_MANY: Final = 1.0
 _TOO_MANY_REQUESTS: Final = 429
+#: The prefix record of all DOI prefixes. Any handle API answers about it, if only that it does not exist.
+CONTROL_NAME: Final = HandleName("0.NA/10")
 
 _ANSWERS: Final = {
     ResponseCode.SUCCESS: "found",
@@ -42,16 +54,21 @@ _FAILURES: Final[dict[type[CouldNotVerify], str]] = {
     UpstreamRefused: "refused",
     InvalidAnswer: "invalid_answer",
     BreakerOpen: "breaker_open",
+    UpstreamPaused: "paused",
     BudgetSpent: "budget_spent",
     NotInBundle: "sealed",
 }
 _AGENCIES: Final = "agencies"
+#: Before the names of a question about agencies, which is a question of its own.
+_AGENCIES_OF: Final = "ra/"
 _CANCELLED: Final = "cancelled"
 _OTHER_FAILURE: Final = "failed"
+#: How an upstream is, as one word for readiness; "unknown" before the first question.
+UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 #: Every outcome an observer may be told of.
 OUTCOMES: Final = frozenset({*_ANSWERS.values(), *_FAILURES.values(), _AGENCIES, _CANCELLED, _OTHER_FAILURE})
 #: Those of them after which the upstream was not asked.
-NOT_ASKED: Final = frozenset({"breaker_open", "budget_spent", "sealed"})
+NOT_ASKED: Final = frozenset({"breaker_open", "paused", "budget_spent", "sealed"})
 
 
 class Observer(Protocol):
@@ -69,89 +86,174 @@ class NoObserver:
 
 
 class Guard:
-    """Lets questions through to one upstream. `clock` is monotonic, in seconds."""
+    """Lets questions through to one upstream. `clock` is monotonic, in seconds.
+
+    `control` asks about CONTROL_NAME; `budget_log` is shared by the guards that share the budget.
+    """
 
     def __init__(
         self,
+        *,
         budget: Budget,
         breaker: Breaker,
+        pause: Pause,
+        log: UpstreamLog,
+        budget_log: BudgetLog,
+        control: Callable[[], Awaitable[Answer]],
         clock: Callable[[], float],
         observer: Observer | None = None,
         patience: Mapping[Priority, float] = USUAL_PATIENCE,
     ) -> None:
         self.budget = budget
         self.breaker = breaker
+        self.pause = pause
+        self.log = log
+        self._budget_log = budget_log
+        self._control = control
         self._clock = clock
         self._observer = observer or NoObserver()
         self._patience = patience
+        self._was_asked = False
+        self._controls = False
 
-    async def run(self, priority: Priority, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
-        """Ask, when the breaker and then the budget let it. Raises BreakerOpen, BudgetSpent and what `ask` raises."""
+    @property
+    def state(self) -> UpstreamState:
+        """How the upstream is, by what its questions met."""
+        if self.pause_seconds > 0:
+            return "backing-off"
+        if self.log.is_down or self.breaker.state is not BreakerState.CLOSED:
+            return "failing"
+        return "ok" if self._was_asked else "unknown"
+
+    @property
+    def pause_seconds(self) -> float:
+        """Seconds that are left of the pause that the upstream asked for."""
+        return self.pause.left(self._clock())
+
+    async def run(
+        self, name: str, priority: Priority, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]
+    ) -> T:
+        """Ask about `name`, when breaker, pause and budget let it.
+
+        Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `ask` raises.
+        """
         began, admitted = self._clock(), False
         try:
-            self._refuse_while_open()
+            await self._refuse_early()
             async with self.budget.admit(priority, self._patience[priority]):
-                # The breaker may have opened while this question waited for its place.
-                self._refuse_while_open()
+                # The breaker may have opened, or a pause begun, while this question waited for its place.
+                await self.pause.look(self._clock())
+                await self._refuse_early()
                 self.breaker.allow(self._clock())
                 admitted = True
-                return await self._reported(ask, outcome)
-        except (BreakerOpen, BudgetSpent) as error:
+                self._log_budget(priority, admitted=True)
+                return await self._learn(name, ask, outcome)
+        except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
                 self._observer.asked(_FAILURES[type(error)], self._clock() - began)
+            if isinstance(error, BudgetSpent):
+                self._log_budget(priority, admitted=False)
             raise
 
-    def _refuse_while_open(self) -> None:
+    async def _refuse_early(self) -> None:
+        if (seconds := self.pause_seconds) > 0:
+            error = UpstreamPaused(retry_after=seconds)
+            self.log.pause(seconds, error)
+            raise error
+        if self.log.pause_end():
+            # No burst for an upstream that has just had too much: the bucket starts empty.
+            await self.budget.start_empty()
         seconds = self.breaker.retry_after(self._clock())
         if seconds > 0:
             raise BreakerOpen(retry_after=seconds)
 
-    async def _reported(self, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
-        began, told = self._clock(), _CANCELLED
+    def _log_budget(self, priority: Priority, *, admitted: bool) -> None:
+        if priority is Priority.PERSON:
+            (self._budget_log.admission if admitted else self._budget_log.refusal)()
+
+    async def _learn(self, name: str, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
+        """Ask, and learn from the answer or the failure how the upstream is."""
+        try:
+            answer = await self._count(ask, outcome)
+        except CouldNotVerify as error:
+            await self._learn_failure(name, error)
+            raise
+        self._learn_answer()
+        return answer
+
+    async def _count(self, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
+        began, word = self._clock(), _CANCELLED
         try:
             answer = await ask()
-            told = outcome(answer)
-            self.breaker.succeeded(self._clock())
+            word = outcome(answer)
             return answer
         except CouldNotVerify as error:
-            told = _FAILURES.get(type(error), _OTHER_FAILURE)
-            await self._learn(error)
+            word = _FAILURES.get(type(error), _OTHER_FAILURE)
             raise
         finally:
-            self._observer.asked(told, self._clock() - began)
+            self._was_asked = True
+            self._observer.asked(word, self._clock() - began)
 
-    async def _learn(self, error: CouldNotVerify) -> None:
-        if isinstance(error, (BreakerOpen, BudgetSpent, NotInBundle)):
+    def _learn_answer(self) -> None:
+        self.breaker.succeeded()
+        self.pause.answered()
+        self.log.answer()
+
+    async def _learn_failure(self, name: str, error: CouldNotVerify) -> None:
+        if isinstance(error, (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)):
             return
-        if error.retry_after:
-            # An upstream that says when to come back is there; it is obeyed, not given up.
-            self.breaker.succeeded(self._clock())
-            await self.budget.back_off(error.retry_after)
+        if error.concerns_name:
+            self.log.unreadable(name, error)
+            if self.breaker.suspect(name):
+                await self._ask_control_question()
+        elif isinstance(error, UpstreamRefused) and error.asks_for_pause and error.retry_after:
+            # An upstream that says when to come back is obeyed; the breaker has nothing to add.
+            await self._begin_pause(error.retry_after, error)
+        else:
+            self.breaker.failed(name, self._clock())
+            self._log_failure(error)
+            if isinstance(error, UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
+                await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)
+
+    async def _begin_pause(self, seconds: float, error: CouldNotVerify) -> None:
+        error.retry_after = await self.pause.begin(self._clock(), seconds)
+        self.log.pause(error.retry_after, error)
+
+    async def _ask_control_question(self) -> None:
+        """Find out whether the upstream or only the names are at fault; one such question at a time, if one may go."""
+        if self._controls or not await self.budget.one_more():
             return
-        self.breaker.failed(self._clock())
-        if isinstance(error, UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
-            await self.budget.back_off(_PAUSE_AFTER_TOO_MANY)
+        self._controls = True
+        try:
+            await self._count(self._control, answer_outcome)
+        except CouldNotVerify as error:
+            self.breaker.open(self._clock())
+            self._log_failure(error)
+        else:
+            self._learn_answer()
+        finally:
+            self._controls = False
+
+    def _log_failure(self, error: CouldNotVerify) -> None:
+        self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
+
+
+def answer_outcome(answer: Answer) -> str:
+    """The outcome of a question about a handle."""
+    return _ANSWERS[answer.code]
 
 
 class GuardedSource:
-    """A source that is asked only as often as its breaker and its budget allow."""
+    """A source that is asked only as often as its guard allows."""
 
-    def __init__(
-        self,
-        source: Source,
-        budget: Budget,
-        breaker: Breaker,
-        clock: Callable[[], float],
-        observer: Observer | None = None,
-        patience: Mapping[Priority, float] = USUAL_PATIENCE,
-    ) -> None:
+    def __init__(self, source: Source, guard: Guard) -> None:
         self._source = source
-        self.guard = Guard(budget, breaker, clock, observer, patience)
+        self.guard = guard
 
     async def ask(self, question: Question) -> Answer:
-        """The source's answer. Raises CouldNotVerify: BreakerOpen and BudgetSpent of our own, or the source's."""
+        """The source's answer. Raises CouldNotVerify: see Guard.run."""
         return await self.guard.run(
-            question.priority, lambda: self._source.ask(question), lambda answer: _ANSWERS[answer.code]
+            question.name.key, question.priority, lambda: self._source.ask(question), answer_outcome
         )
 
     async def aclose(self) -> None:
@@ -169,5 +271,8 @@ class GuardedAgencies:
     async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:
         """See AgencySource."""
         return await self._guard.run(
-            Priority.PERSON, lambda: self._source.registration_agencies(names), lambda rows: _AGENCIES
+            _AGENCIES_OF + ",".join(names),
+            Priority.PERSON,
+            lambda: self._source.registration_agencies(names),
+            lambda rows: _AGENCIES,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.doi.name import fold
-from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle
+from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, UpstreamPaused
 from app.handle.answer import Answer
 from app.upstream.source import Question, Source
 
@@ -53,5 +53,6 @@ class RoutedSource:
 
 
 def _most_telling(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
-    asked = (error for error in failures if not isinstance(error, (BreakerOpen, BudgetSpent, NotInBundle)))
+    not_asked = (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)
+    asked = (error for error in failures if not isinstance(error, not_asked))
     return next(asked, failures[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 
@@ -11,8 +13,20 @@ class Health(BaseModel):
     status: str = Field("ok", examples=["ok"])
 
 
+class UpstreamReadiness(BaseModel):
+    """One upstream, as this process sees it. Details are in the log and in `/metrics`."""
+
+    number: int = Field(description="The upstream's number, from 1 in the order of the settings.", examples=[1])
+    state: Literal["unknown", "ok", "failing", "backing-off"] = Field(
+        description="`unknown` before the first question; `backing-off` while it wants no questions (Retry-After)."
+    )
+    breaker: Literal["closed", "half-open", "open"] = Field(description="The circuit breaker.")
+    retry_after: int | None = Field(None, description="Seconds until it is asked again, while it wants no questions.")
+
+
 class Readiness(BaseModel):
     """The process can answer. An upstream that is down does not make it unready: its records are the reason to stay."""
 
     ready: bool = Field(description="Whether requests should be sent here.")
-    detail: dict[str, str] = Field(default_factory=dict, description="One word or sentence for each part.")
+    detail: dict[str, str] = Field(default_factory=dict, description="One word for each part.")
+    upstreams: list[UpstreamReadiness] = Field(default_factory=list, description="Each upstream; none if sealed.")

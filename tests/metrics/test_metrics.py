@@ -341,6 +341,19 @@ async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time()
         }  # fmt: skip
         assert value(found, "upstream_question_duration_seconds_count", upstream="1") == 3
         assert value(found, "upstream_breaker_state", upstream="1") == 2
+        assert value(found, "upstream_down_seconds", upstream="1") > 0
+        assert value(found, "upstream_retry_after_seconds", upstream="1") == 0
+
+
+@anyio
+async def test_a_pause_that_the_upstream_wants_is_shown_in_seconds_until_it_ends() -> None:
+    async with running() as proxy:
+        proxy.upstream.fault("10.5555/a", "status", status=429, retry_after=50)
+        await proxy.get("/api/handles/10.5555/a")
+        await proxy.get("/api/handles/10.5555/b")
+        found = await scraped(proxy)
+        assert 45 <= value(found, "upstream_retry_after_seconds", upstream="1") <= 50
+        assert value(found, "upstream_questions_total", upstream="1", outcome="paused") == 1
 
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:

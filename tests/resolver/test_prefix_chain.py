@@ -12,6 +12,7 @@ from app.doi.name import HandleName
 from app.errors import CouldNotVerify, PrefixInactive
 from app.handle.record import Record
 from app.resolver.asked import PLAIN, Action, Asked, Negotiation
+from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import MOST_INCLUDES, PrefixChain
 from app.resolver.resolver import Resolver
 from app.resolver.target import Places
@@ -93,7 +94,8 @@ async def bench() -> AsyncIterator[Bench]:
         clock = Clock()
         cache = open_store("memory:", clock=clock)
         source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, http2=False)
-        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock)
+        failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
+        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
         try:
             yield Bench(upstream, clock, resolver)
         finally:

@@ -11,6 +11,7 @@ from app.cache.address import open_store
 from app.doi.name import HandleName
 from app.errors import InvalidName
 from app.handle.record import Record, read_values
+from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import KNOWN_SERVICES, agency_name
 from app.resolver.resolver import Resolver
@@ -92,7 +93,8 @@ async def bench() -> AsyncIterator[Bench]:
         clock = Clock()
         cache = open_store("memory:", clock=clock)
         source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, http2=False)
-        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock)
+        failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
+        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
         prefixes = PrefixChain(resolver)
         try:
             yield Bench(upstream, WhichRa(resolver, prefixes, source), WhichRa(resolver, prefixes, None))

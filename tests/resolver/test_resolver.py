@@ -17,16 +17,17 @@ from app.cache.address import open_store
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
+from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
-from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget
 from app.upstream.client import HandleApi
 from app.upstream.guarded import GuardedSource
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
+from tests.upstream.guards import open_guard
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +38,11 @@ PATIENT = Patience(upstream=60)
 USUAL = TtlPolicy()
 AUTHORITATIVE = Demand(authoritative=True)
 CERTIFIED = Demand(certified=True)
+
+
+def no_failures() -> FailureMemory:
+    """A memory after which every name is asked again at once."""
+    return FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
 
 
 @dataclass
@@ -96,13 +102,21 @@ async def running(
     store: str = "memory:",
     transport: httpx.AsyncBaseTransport | None = None,
     owner: str | None = None,
+    failures: FailureMemory | None = None,
 ) -> AsyncIterator[Bench]:
     async with FakeUpstream() as upstream:
         clock, seen = Clock(), Seen()
         cache = open_store(store, clock=clock)
         source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, transport=transport, http2=False)
         resolver = Resolver(
-            cache=cache, source=source, policy=policy, clock=clock, patience=patience, owner=owner, observer=seen
+            cache=cache,
+            source=source,
+            policy=policy,
+            clock=clock,
+            failures=no_failures() if failures is None else failures,
+            patience=patience,
+            owner=owner,
+            observer=seen,
         )
         try:
             yield Bench(upstream, clock, cache, resolver, seen)
@@ -658,8 +672,9 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
         # Three places, one of them for others than people, which is taken.
         budget = Budget(rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, clock=clock)
         api = HandleApi(upstream.url, user_agent="doi-proxy/test", http2=False)
-        source = GuardedSource(api, budget, Breaker(10, 1), clock)
-        resolver = Resolver(cache=open_store("memory:", clock=clock), source=source, policy=TtlPolicy(), clock=clock)
+        source = GuardedSource(api, open_guard(api, budget, clock))
+        cache = open_store("memory:", clock=clock)
+        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=no_failures())
         upstream.hold("10.5555/first")
         bulk = Demand(priority=Priority.BULK)
         tasks = [asyncio.create_task(resolver.resolve(HandleName("10.5555/first"), bulk))]
@@ -676,6 +691,62 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
             await asyncio.gather(*tasks)
             await resolver.close()
             await source.aclose()
+
+
+class TestFailuresOfAName:
+    """What the upstream refused, or could not be read, is answered for a short while without another question."""
+
+    @asynccontextmanager
+    async def remembering(self) -> AsyncIterator[Bench]:
+        async with running(failures=FailureMemory(ttl=15, most=60, max_bytes=100_000)) as bench:
+            yield bench
+
+    @pytest.mark.parametrize(
+        ("fault", "options", "seconds"),
+        [("html", {}, 15), ("status", {"status": 403}, 15), ("status", {"status": 403, "retry_after": 3600}, 60)],
+    )
+    async def test_it_is_asked_once_and_says_when_it_is_asked_again(
+        self, fault: str, options: dict[str, int], seconds: int
+    ) -> None:
+        async with self.remembering() as bench:
+            bench.upstream.fault(NAME.text, fault, **options)
+            waits = []
+            for _ in range(seconds):
+                with pytest.raises(CouldNotVerify) as failure:
+                    await bench.ask()
+                waits.append(failure.value.retry_after)
+                bench.clock.advance(1)
+            assert waits == list(range(seconds, 0, -1))
+            assert bench.asked() == 1
+            bench.upstream.heal(NAME.text)
+            assert (await bench.ask()).found is False
+            assert bench.asked() == 2
+            assert len(bench.seen.failures) == seconds
+
+    async def test_a_timeout_or_a_lost_connection_is_asked_again(self) -> None:
+        async with self.remembering() as bench:
+            bench.upstream.fault(NAME.text, "reset")
+            for _ in range(3):
+                with pytest.raises(UpstreamUnreachable):
+                    await bench.ask()
+            assert bench.asked() == 6
+
+    async def test_a_record_past_its_ttl_is_served_meanwhile(self) -> None:
+        async with self.remembering() as bench:
+            await bench.cached(ttl=60)
+            bench.clock.advance(61)
+            bench.upstream.fault(NAME.text, "html")
+            origins = [(await bench.ask()).origin for _ in range(3)]
+            assert (origins, bench.asked()) == ([Origin.STALE] * 3, 2)
+
+    async def test_a_question_past_the_cache_is_asked_and_its_answer_ends_it(self) -> None:
+        async with self.remembering() as bench:
+            bench.upstream.fault(NAME.text, "html", count=1)
+            bench.upstream.put(NAME.text, url=OLD)
+            with pytest.raises(InvalidAnswer):
+                await bench.ask()
+            assert (await bench.ask(demand=AUTHORITATIVE)).origin is Origin.BYPASSED
+            assert (await bench.ask()).origin is Origin.HIT
 
 
 async def test_failures_of_a_name_do_not_keep_one_another_alive(bench: Bench) -> None:

@@ -9,25 +9,25 @@ from app.upstream.breaker import Breaker, BreakerState
 
 def opened(at: float = 0.0) -> Breaker:
     breaker = Breaker(failures=1, cooldown=10)
-    breaker.failed(at)
+    breaker.failed("a", at)
     return breaker
 
 
-def test_it_opens_after_so_many_failures_in_a_row() -> None:
+def test_it_opens_after_so_many_names_in_a_row() -> None:
     breaker = Breaker(failures=3, cooldown=10)
-    for _ in range(2):
-        breaker.failed(0)
+    for name in ("a", "b"):
+        breaker.failed(name, 0)
         assert breaker.allow(0)
-    breaker.failed(0)
+    breaker.failed("c", 0)
     assert breaker.state is BreakerState.OPEN
     assert not breaker.allow(9.9)
 
 
 def test_an_answer_in_between_starts_the_count_again() -> None:
     breaker = Breaker(failures=2, cooldown=10)
-    breaker.failed(0)
-    breaker.succeeded(0)
-    breaker.failed(0)
+    breaker.failed("a", 0)
+    breaker.succeeded()
+    breaker.failed("b", 0)
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -40,7 +40,7 @@ def test_after_the_cooldown_one_question_is_let_through() -> None:
 def test_the_probe_closes_it_by_an_answer() -> None:
     breaker = opened()
     breaker.allow(10)
-    breaker.succeeded(11)
+    breaker.succeeded()
     assert breaker.state is BreakerState.CLOSED
     assert breaker.retry_after(11) == 0
 
@@ -48,7 +48,7 @@ def test_the_probe_closes_it_by_an_answer() -> None:
 def test_the_probe_opens_it_again_by_a_failure() -> None:
     breaker = opened()
     breaker.allow(10)
-    breaker.failed(12)
+    breaker.failed("b", 12)
     assert breaker.state is BreakerState.OPEN
     assert breaker.retry_after(12) == 10
 
@@ -61,26 +61,63 @@ def test_a_probe_that_never_reports_loses_its_place_after_the_cooldown() -> None
 
 def test_failures_that_arrive_late_do_not_prolong_it() -> None:
     breaker = opened()
-    breaker.failed(9)
+    breaker.failed("b", 9)
     assert breaker.allow(10)
 
 
 def test_an_answer_that_arrives_late_closes_it() -> None:
     breaker = opened()
-    breaker.succeeded(1)
+    breaker.succeeded()
     assert breaker.allow(1)
 
 
 def test_after_it_closed_it_takes_all_failures_to_open_again() -> None:
     breaker = Breaker(failures=2, cooldown=10)
-    breaker.failed(0)
-    breaker.failed(0)
+    breaker.failed("a", 0)
+    breaker.failed("b", 0)
     breaker.allow(10)
-    breaker.succeeded(10)
-    breaker.failed(11)
+    breaker.succeeded()
+    breaker.failed("c", 11)
     assert breaker.state is BreakerState.CLOSED
 
 
 @pytest.mark.parametrize(("now", "seconds"), [(0, 10), (4, 6), (10, 0), (99, 0)])
 def test_it_says_when_asking_makes_sense(now: float, seconds: float) -> None:
     assert opened().retry_after(now) == seconds
+
+
+def test_a_name_counts_once_however_often_it_fails() -> None:
+    breaker = Breaker(failures=2, cooldown=10)
+    for now in range(10):
+        breaker.failed("a", now)
+    assert breaker.allow(10)
+    breaker.failed("b", 10)
+    assert not breaker.allow(10)
+
+
+def test_the_upstream_is_in_doubt_after_so_many_names_without_a_usable_answer() -> None:
+    breaker = Breaker(failures=3, cooldown=10)
+    assert [breaker.suspect(name) for name in "aabbcd"] == [False, False, False, False, True, True]
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_an_answer_ends_the_doubt() -> None:
+    breaker = Breaker(failures=2, cooldown=10)
+    assert [breaker.suspect("a"), breaker.suspect("b")] == [False, True]
+    breaker.succeeded()
+    assert breaker.suspect("c") is False
+
+
+def test_the_probe_puts_the_upstream_in_doubt_by_one_name() -> None:
+    breaker = Breaker(failures=3, cooldown=10)
+    breaker.open(0)
+    assert breaker.suspect("a") is False
+    breaker.allow(10)
+    assert breaker.suspect("a") is True
+
+
+def test_failures_of_names_and_of_the_upstream_are_counted_apart() -> None:
+    breaker = Breaker(failures=2, cooldown=10)
+    breaker.suspect("a")
+    breaker.failed("b", 0)
+    assert breaker.state is BreakerState.CLOSED

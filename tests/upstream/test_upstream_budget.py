@@ -224,26 +224,16 @@ async def enter(budget: Budget, priority: Priority, patience: float) -> None:
         pass
 
 
-async def test_after_a_back_off_the_bucket_fills_slowly() -> None:
+async def test_a_budget_that_starts_empty_fills_at_its_rate() -> None:
     clock = Clock(0.0)
     budget = budget_of(clock, rate=1, burst=10)
-    await budget.back_off(4)
+    await budget.start_empty()
     assert budget.tokens == 0
     admitted = []
     for _ in range(2):
         async with budget.admit(PERSON, 60):
             admitted.append(clock())
-    assert admitted == pytest.approx([5, 6])
-
-
-async def test_a_shorter_back_off_does_not_end_a_longer_one() -> None:
-    budget = budget_of(Clock(0.0))
-    await budget.back_off(100)
-    await budget.back_off(1)
-    await budget.back_off(0)
-    with pytest.raises(BudgetSpent) as refused:
-        await enter(budget, PERSON, ENOUGH)
-    assert refused.value.retry_after == pytest.approx(101)
+    assert admitted == pytest.approx([1, 2])
 
 
 async def test_one_more_request_spends_a_token_only_if_there_is_one() -> None:

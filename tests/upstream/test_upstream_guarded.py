@@ -14,6 +14,7 @@ from app.errors import (
     BudgetSpent,
     CouldNotVerify,
     InvalidAnswer,
+    UpstreamPaused,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -22,10 +23,11 @@ from app.handle.answer import ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
 from app.upstream.client import HandleApi
-from app.upstream.guarded import NOT_ASKED, OUTCOMES, GuardedAgencies, GuardedSource
+from app.upstream.guarded import CONTROL_NAME, NOT_ASKED, OUTCOMES, GuardedAgencies, GuardedSource
 from app.upstream.source import Priority, Question
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.upstream.guards import open_guard
 
 pytestmark = pytest.mark.anyio
 
@@ -59,10 +61,19 @@ class Parts:
         self.api = HandleApi(
             upstream.url, user_agent="doi-proxy/1.0", total_timeout=total_timeout, may_ask_again=self.budget.one_more
         )
-        self.source = GuardedSource(self.api, self.budget, self.breaker, self.clock, self.heard, PATIENCE)
+        self.guard = open_guard(
+            self.api, self.budget, self.clock, breaker=self.breaker, observer=self.heard, patience=PATIENCE
+        )
+        self.source = GuardedSource(self.api, self.guard)
 
     async def ask(self, name: str, priority: Priority = Priority.PERSON) -> ResponseCode:
         return (await self.source.ask(Question(HandleName(name), priority=priority))).code
+
+    def is_open(self) -> bool:
+        return self.breaker.state is BreakerState.OPEN
+
+    def state(self) -> str:
+        return self.guard.state
 
     async def fail(self, name: str) -> CouldNotVerify:
         with pytest.raises(CouldNotVerify) as failure:
@@ -98,13 +109,10 @@ async def test_answers_pass_and_are_told_to_the_observer(parts: Parts) -> None:
     [
         ("reset", {}, UpstreamUnreachable, "unreachable"),
         ("status", {"status": 500}, UpstreamRefused, "refused"),
-        ("status", {"status": 403}, UpstreamRefused, "refused"),
-        ("code_2", {}, UpstreamRefused, "refused"),
-        ("garbage", {}, InvalidAnswer, "invalid_answer"),
-        ("wrong_name", {}, InvalidAnswer, "invalid_answer"),
+        ("status", {"status": 503}, UpstreamRefused, "refused"),
     ],
 )
-async def test_failures_in_a_row_open_the_breaker_and_then_nothing_is_asked(
+async def test_failures_of_the_upstream_over_several_names_open_the_breaker_and_then_nothing_is_asked(
     parts: Parts, fault: str, options: dict[str, int], error: type[CouldNotVerify], outcome: str
 ) -> None:
     parts.upstream.fault(EVERY_NAME, fault, **options)
@@ -115,6 +123,75 @@ async def test_failures_in_a_row_open_the_breaker_and_then_nothing_is_asked(
     assert failure.retry_after == COOLDOWN - 2
     assert parts.upstream.asked("10.1234/c") == 0
     assert parts.heard.outcomes == [outcome, outcome, "breaker_open"]
+
+
+async def test_failures_of_one_name_never_open_the_breaker(parts: Parts) -> None:
+    parts.upstream.fault("10.1234/a", "reset")
+    for _ in range(10):
+        assert type(await parts.fail("10.1234/a")) is UpstreamUnreachable
+    assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
+
+
+#: What an upstream that works answers about names that it refuses, or whose records are damaged.
+NAME_FAULTS: list[tuple[str, dict[str, int], type[CouldNotVerify], str]] = [
+    ("status", {"status": 403}, UpstreamRefused, "refused"),
+    ("status", {"status": 403, "retry_after": 3600}, UpstreamRefused, "refused"),
+    ("status", {"status": 410}, InvalidAnswer, "invalid_answer"),
+    ("code_2", {}, UpstreamRefused, "refused"),
+    ("garbage", {}, InvalidAnswer, "invalid_answer"),
+    ("wrong_name", {}, InvalidAnswer, "invalid_answer"),
+    ("html", {}, InvalidAnswer, "invalid_answer"),
+]
+
+
+@pytest.mark.parametrize(("fault", "options", "error", "outcome"), NAME_FAULTS)
+async def test_names_without_a_usable_answer_do_not_open_the_breaker_of_an_upstream_that_works(
+    parts: Parts, fault: str, options: dict[str, int], error: type[CouldNotVerify], outcome: str
+) -> None:
+    names = [f"10.1234/{number}" for number in range(48)]
+    for name in names:
+        parts.upstream.fault(name, fault, **options)
+        assert type(await parts.fail(name)) is error
+    assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
+    # Each two names without an answer in between cost one control question, which clears them.
+    assert parts.upstream.asked(CONTROL_NAME.text) == len(names) / 2
+    assert parts.state() == "ok"
+
+
+@pytest.mark.parametrize(("fault", "options", "error", "outcome"), NAME_FAULTS)
+async def test_an_upstream_without_a_usable_answer_about_any_name_opens_the_breaker(
+    parts: Parts, fault: str, options: dict[str, int], error: type[CouldNotVerify], outcome: str
+) -> None:
+    parts.upstream.fault(EVERY_NAME, fault, **options)
+    for name in ("10.1234/a", "10.1234/a", "10.1234/b"):
+        assert type(await parts.fail(name)) is error
+    assert type(await parts.fail("10.1234/c")) is BreakerOpen
+    assert parts.heard.outcomes == [outcome] * 4 + ["breaker_open"]
+    assert parts.upstream.asked(CONTROL_NAME.text) == 1
+
+
+async def test_a_probe_without_a_usable_answer_is_decided_by_the_control_question(parts: Parts) -> None:
+    parts.upstream.fault(EVERY_NAME, "html")
+    await parts.fail("10.1234/a")
+    await parts.fail("10.1234/b")
+    parts.clock.advance(COOLDOWN)
+    await parts.fail("10.1234/c")
+    assert parts.is_open()
+    parts.upstream.heal(EVERY_NAME)
+    parts.upstream.fault("10.1234/c", "html")
+    parts.clock.advance(COOLDOWN)
+    await parts.fail("10.1234/c")
+    assert not parts.is_open()
+
+
+async def test_without_a_token_there_is_no_control_question(upstream: FakeUpstream) -> None:
+    parts = Parts(upstream, burst=2)
+    upstream.fault(EVERY_NAME, "html")
+    await parts.fail("10.1234/a")
+    await parts.fail("10.1234/b")
+    assert upstream.asked() == 2
+    assert parts.breaker.state is BreakerState.CLOSED
+    await parts.source.aclose()
 
 
 async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> None:
@@ -159,7 +236,7 @@ async def test_a_question_that_waited_for_its_place_while_the_breaker_opened_is_
         await asyncio.sleep(0)
     assert parts.budget.waiting == 1
     upstream.fault("10.1234/known", "status", status=500)
-    parts.breaker.failed(parts.clock())
+    parts.breaker.failed("10.1234/other", parts.clock())
     upstream.release("10.1234/known")
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(result) for result in results] == [UpstreamRefused, BreakerOpen]
@@ -167,17 +244,54 @@ async def test_a_question_that_waited_for_its_place_while_the_breaker_opened_is_
     await parts.source.aclose()
 
 
-async def test_an_upstream_that_says_when_to_come_back_is_obeyed_and_not_given_up(parts: Parts) -> None:
-    parts.upstream.fault(EVERY_NAME, "status", status=503, retry_after=30)
-    assert (await parts.fail("10.1234/a")).retry_after == 30
-    assert parts.breaker.state is BreakerState.CLOSED
-    assert type(failure := await parts.fail("10.1234/b")) is BudgetSpent
-    assert failure.retry_after == pytest.approx(30 + 1 / RATE)
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("wish", "seconds"), [(10, 10), (3600, 60)])
+async def test_an_upstream_that_says_when_to_come_back_is_obeyed_for_a_minute_at_most_and_not_given_up(
+    parts: Parts, status: int, wish: int, seconds: int
+) -> None:
+    parts.upstream.fault(EVERY_NAME, "status", status=status, retry_after=wish)
+    assert (await parts.fail("10.1234/a")).retry_after == seconds
+    assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "backing-off")
+    assert type(failure := await parts.fail("10.1234/b")) is UpstreamPaused
+    assert failure.retry_after == parts.guard.pause_seconds == seconds
     assert parts.upstream.asked() == 1
+    assert parts.heard.outcomes == ["refused", "paused"]
+
+
+async def test_a_pause_is_longer_only_if_the_next_question_is_refused_too(parts: Parts) -> None:
+    parts.upstream.fault(EVERY_NAME, "status", status=503, retry_after=3600)
+    pauses = []
+    for _ in range(3):
+        pauses.append((await parts.fail("10.1234/a")).retry_after)
+        parts.clock.advance(pauses[-1] or 0)
+        # The first question drops the tokens at hand; the next is asked when there is one.
+        assert type(await parts.fail("10.1234/a")) is BudgetSpent
+        parts.clock.advance(1 / RATE)
+    assert pauses == [60, 120, 240]
     parts.upstream.heal(EVERY_NAME)
-    parts.clock.advance(30 + 1 / RATE)
     assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
-    assert parts.heard.outcomes == ["refused", "budget_spent", "found"]
+    parts.clock.advance(1 / RATE)
+    parts.upstream.fault(EVERY_NAME, "status", status=503, retry_after=3600)
+    assert (await parts.fail("10.1234/a")).retry_after == 60
+
+
+async def test_after_a_pause_the_budget_starts_empty(parts: Parts) -> None:
+    parts.upstream.fault(EVERY_NAME, "status", status=503, retry_after=30, count=1)
+    await parts.fail("10.1234/a")
+    parts.clock.advance(30)
+    assert type(failure := await parts.fail("10.1234/known")) is BudgetSpent
+    assert failure.retry_after == pytest.approx(1 / RATE)
+    parts.clock.advance(1 / RATE)
+    assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
+    assert parts.state() == "ok"
+
+
+async def test_a_retry_after_of_another_status_pauses_nothing(parts: Parts) -> None:
+    parts.upstream.fault("10.1234/a", "status", status=403, retry_after=3600)
+    parts.upstream.fault("10.1234/b", "status", status=500, retry_after=3600)
+    await parts.fail("10.1234/a")
+    await parts.fail("10.1234/b")
+    assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
 
 
 async def test_a_retry_after_of_nothing_is_a_failure_like_any_other(parts: Parts) -> None:
@@ -190,9 +304,11 @@ async def test_a_retry_after_of_nothing_is_a_failure_like_any_other(parts: Parts
 async def test_too_many_requests_without_a_time_is_a_pause_and_a_failure(parts: Parts) -> None:
     parts.upstream.fault(EVERY_NAME, "status", status=429)
     await parts.fail("10.1234/a")
-    assert type(failure := await parts.fail("10.1234/b")) is BudgetSpent
-    assert failure.retry_after == pytest.approx(1 + 1 / RATE)
-    parts.clock.advance(1 + 1 / RATE)
+    assert type(failure := await parts.fail("10.1234/b")) is UpstreamPaused
+    assert failure.retry_after == 1
+    parts.clock.advance(1)
+    assert type(await parts.fail("10.1234/c")) is BudgetSpent
+    parts.clock.advance(1 / RATE)
     await parts.fail("10.1234/c")
     assert parts.breaker.state is BreakerState.OPEN
 
@@ -239,13 +355,52 @@ async def test_registration_agencies_go_through_the_same_guard(parts: Parts) -> 
     agencies = GuardedAgencies(parts.api, parts.source.guard)
     parts.upstream.agency("10.5240", "EIDR")
     assert await agencies.registration_agencies(["10.5240"]) == [{"DOI": "10.5240", "RA": "EIDR"}]
-    parts.upstream.fault(EVERY_NAME, "garbage")
-    for _ in range(2):
-        with pytest.raises(InvalidAnswer):
-            await agencies.registration_agencies(["10.5240"])
+    parts.upstream.fault(EVERY_NAME, "reset")
+    for prefix in ("10.5240", "10.1234"):
+        with pytest.raises(UpstreamUnreachable):
+            await agencies.registration_agencies([prefix])
     with pytest.raises(BreakerOpen):
         await agencies.registration_agencies(["10.5240"])
-    assert parts.heard.outcomes == ["agencies", "invalid_answer", "invalid_answer", "breaker_open"]
+    assert parts.heard.outcomes == ["agencies", "unreachable", "unreachable", "breaker_open"]
+
+
+async def test_an_outage_is_two_lines_of_the_log_however_many_questions_and_probes_it_meets(
+    upstream: FakeUpstream, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "app.upstream")
+    parts = Parts(upstream, burst=1000)
+    assert parts.state() == "unknown"
+    parts.upstream.fault(EVERY_NAME, "reset")
+    for second in range(600):
+        await parts.fail(f"10.1234/{second}")
+        parts.clock.advance(1)
+    assert parts.state() == "failing"
+    parts.upstream.heal(EVERY_NAME)
+    parts.clock.advance(COOLDOWN)
+    await parts.ask("10.1234/known")
+    assert parts.state() == "ok"
+    down, up = caplog.messages
+    assert down.startswith("upstream 1 is down: no answer for 1 s, last upstream-unreachable: ")
+    assert up == "upstream 1 is up again after 610 s"
+    await parts.source.aclose()
+
+
+async def test_a_pause_and_a_spent_budget_are_two_lines_each(parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "app.upstream")
+    parts.upstream.fault(EVERY_NAME, "status", status=429, retry_after=20, count=1)
+    for _ in range(10):
+        await parts.fail("10.1234/a")
+    parts.clock.advance(20)
+    for _ in range(10):
+        assert type(await parts.fail("10.1234/a")) is BudgetSpent
+    parts.clock.advance(1 / RATE)
+    await parts.ask("10.1234/known")
+    assert [line.partition(":")[0] for line in caplog.messages] == [
+        "upstream 1 gets no questions for 20 s",
+        "upstream 1 gets questions again after 20 s",
+        "the budget of upstream questions is spent",
+        "the budget of upstream questions suffices again after 100 s",
+    ]
 
 
 def test_what_was_not_asked_is_among_the_outcomes() -> None:

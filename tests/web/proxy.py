@@ -35,6 +35,7 @@ OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     "upstream_rate": 1e6,
     "upstream_burst": 1e6,
     "upstream_breaker_failures": 10**6,
+    "upstream_failure_ttl": 0.0,
     "bypass_burst": 1e6,
     "upstream_http2": False,
 }

@@ -60,6 +60,20 @@ async def test_health_and_readiness_do_not_depend_on_the_upstream() -> None:
         assert (await proxy.get("/healthz")).json == {"status": "ok"}
         ready = await proxy.get("/readyz")
         assert (ready.status, ready.json["ready"]) == (200, True)
+        assert ready.json["detail"]["upstream"] == "failing"
+        assert ready.json["upstreams"] == [{"number": 1, "state": "failing", "breaker": "open", "retry_after": None}]
+        assert "127.0.0.1" not in ready.text
+
+
+async def test_readiness_is_in_words_of_closed_lists() -> None:
+    async with running() as fresh:
+        ready = (await fresh.get("/readyz")).json
+        assert ready["detail"] == {"mode": "online", "upstream": "unknown", "store": "memory-only"}
+        assert (await fresh.get("/10.1000/182")).status == 404
+        assert (await fresh.get("/readyz")).json["detail"]["upstream"] == "ok"
+    async with running(mode="sealed") as sealed:
+        ready = (await sealed.get("/readyz")).json
+        assert (ready["detail"]["upstream"], ready["upstreams"]) == ("sealed", [])
 
 
 async def test_a_store_that_fails_is_told_in_the_detail_of_readiness_and_is_no_error() -> None:
@@ -68,7 +82,7 @@ async def test_a_store_that_fails_is_told_in_the_detail_of_readiness_and_is_no_e
         assert [(await proxy.get("/10.1000/182")).status for _ in range(2)] == [302, 302]
         ready = (await proxy.get("/readyz")).json
         assert ready["ready"] is True
-        assert "failed" in ready["detail"]["store"]
+        assert ready["detail"]["store"] == "failing"
 
 
 async def test_the_home_page_has_a_form_that_posts_the_name(proxy: Proxy) -> None:

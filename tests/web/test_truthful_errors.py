@@ -9,11 +9,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from app.errors import CouldNotVerify
+from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.upstream.faults import FAULTS
 from tests.web.proxy import Got, Proxy, running
 
@@ -81,6 +83,7 @@ ERROR_TYPES: Final = {
     UNREACHABLE: "destination_unavailable",
     TIMEOUT: "http_response_timeout",
     "breaker-open": "destination_unavailable",
+    "upstream-paused": "destination_unavailable",
     "budget-spent": "connection_limit_reached",
 }
 
@@ -362,7 +365,7 @@ async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: st
         proxy.clock.advance(97)
         for _ in range(2):
             name = proxy.name()
-            proxy.upstream.fault(name, "html")
+            proxy.upstream.fault(name, "reset")
             assert (await ask(proxy, "REST", name)).status == 502
         name, before = proxy.name(), proxy.upstream.asked()
         reply = await ask(proxy, face, name)
@@ -390,20 +393,85 @@ async def test_a_spent_budget_is_503_with_retry_after_and_no_question(face: str)
         assert proxy.upstream.asked() == 1
 
 
-@pytest.mark.parametrize("status", [403, 429, 503])
-async def test_an_upstream_that_names_a_pause_is_obeyed_and_its_pause_handed_on(status: int) -> None:
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("wish", "seconds"), [(10, 10), (3600, 60)])
+async def test_an_upstream_that_names_a_pause_is_obeyed_for_a_minute_at_most(
+    status: int, wish: int, seconds: int
+) -> None:
     async with running() as proxy:
         stale = await known(proxy, ttl=60)
         proxy.clock.advance(97)
         refused, other = proxy.name(), proxy.name()
-        proxy.upstream.fault(refused, "status", status=status, retry_after=70)
+        proxy.upstream.fault(refused, "status", status=status, retry_after=wish)
         reply = await ask(proxy, "REST", refused)
-        assert (reply.status, reply["retry-after"]) == (502, "70")
+        assert (reply.status, reply["retry-after"]) == (502, str(seconds))
         reply = await ask(proxy, "REST", other)
-        says_could_not_verify(reply, "REST", other, Failing("", 503, "budget-spent"))
-        assert 60 <= int(reply["retry-after"] or 0) <= 70
+        says_could_not_verify(reply, "REST", other, Failing("", 503, "upstream-paused"))
+        assert seconds - 5 <= int(reply["retry-after"] or 0) <= seconds
         is_found(await ask(proxy, "REST", stale), "REST")
         assert proxy.upstream.asked(other) == 0
+
+
+async def test_one_of_two_upstreams_that_wants_a_pause_leaves_the_other_to_answer() -> None:
+    async with FakeUpstream() as first, running() as second_only:
+        url = f"{first.url} {second_only.upstream.url}"
+        async with running(upstream_url=url) as proxy:
+            first.fault(EVERY_NAME, "status", status=429, retry_after=3600)
+            for _ in range(3):
+                name = proxy.name()
+                second_only.upstream.put(name, url=TARGET)
+                is_found(await ask(proxy, "REST", name), "REST")
+            assert (first.asked(), second_only.upstream.asked()) == (1, 3)
+            ready = (await proxy.get("/readyz")).json
+            assert [one["state"] for one in ready["upstreams"]] == ["backing-off", "ok"]
+            assert 55 <= ready["upstreams"][0]["retry_after"] <= 60
+
+
+async def test_a_pause_that_one_process_was_told_holds_for_all_that_share_its_store(tmp_path: Path) -> None:
+    shared: dict[str, Any] = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3"}
+    async with running(**shared) as one, running(**shared, upstream_url=one.upstream.url) as two:
+        one.upstream.fault(EVERY_NAME, "status", status=429, retry_after=50)
+        assert (await ask(one, "REST", one.name()))["retry-after"] == "50"
+        name = two.name()
+        reply = await ask(two, "REST", name)
+        says_could_not_verify(reply, "REST", name, Failing("", 503, "upstream-paused"))
+        assert 45 <= int(reply["retry-after"] or 0) <= 50
+        assert one.upstream.asked() == 1
+        assert (await two.get("/readyz")).json["detail"]["upstream"] == "backing-off"
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "names"),
+    [
+        ("status", {"status": 403}, 48),
+        ("status", {"status": 403, "retry_after": 3600}, 1),
+        ("html", {}, 10),
+        ("code_2", {}, 10),
+    ],
+)
+async def test_what_befalls_the_names_of_one_client_is_not_the_trouble_of_another(
+    fault: str, options: dict[str, int], names: int
+) -> None:
+    usual = {"upstream_breaker_failures": 10, "upstream_failure_ttl": 15}
+    async with running(**usual) as proxy:
+        for _ in range(names):
+            name = proxy.name()
+            proxy.upstream.fault(name, fault, **options)
+            for _ in range(2):
+                reply = await ask(proxy, "REST", name)
+                assert (reply.status, reply["retry-after"] is not None) == (502, True)
+            assert proxy.upstream.asked(name) == 1
+        name = proxy.name()
+        proxy.upstream.put(name, url=TARGET)
+        is_found(await ask(proxy, "page", name), "page")
+
+
+@everyone
+async def test_the_reason_holds_no_host_and_no_words_of_a_library(face: str) -> None:
+    async with running(upstream_url="http://localhost:9") as proxy:
+        reply = await ask(proxy, face, proxy.name())
+        assert reply.status == 502
+        assert not re.search("localhost|127\\.0\\.0\\.1|ConnectError|attempts", reply.text)
 
 
 @pytest.mark.parametrize(

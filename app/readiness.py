@@ -1,0 +1,46 @@
+"""How the parts of one process are, in closed words: no path, no host, no text of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Final, Literal
+
+from app.assembly import Parts
+from app.lifecycle import Lifecycle
+from app.upstream.breaker import BreakerState
+from app.upstream.guarded import Guard
+from app.web.health import Readiness, UpstreamReadiness
+
+#: The breaker's state as a word for readiness.
+_BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
+    BreakerState.CLOSED: "closed",
+    BreakerState.HALF_OPEN: "half-open",
+    BreakerState.OPEN: "open",
+}
+
+
+async def describe_readiness(parts: Parts, lifecycle: Lifecycle) -> Readiness:
+    """What `/readyz` answers; the store is asked, the upstream never."""
+    stats = await parts.cache.stats()
+    # A store that fails is a slower cache, not a reason to send requests elsewhere.
+    store = "memory-only" if stats.store is None else "ok" if stats.healthy else "failing"
+    upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(parts.upstream.guards.values(), 1)]
+    detail = {"mode": parts.settings.mode, "upstream": _worst_state(upstreams), "store": store}
+    if lifecycle.draining:
+        detail["service"] = "draining"
+    return Readiness(ready=not lifecycle.draining, detail=detail, upstreams=upstreams)
+
+
+def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
+    return UpstreamReadiness(
+        number=number,
+        state=guard.state,
+        breaker=_BREAKER_WORDS[guard.breaker.state],
+        retry_after=ceil(guard.pause_seconds) or None,
+    )
+
+
+def _worst_state(upstreams: Sequence[UpstreamReadiness]) -> str:
+    states = {upstream.state for upstream in upstreams}
+    return next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")

@@ -1,0 +1,62 @@
+"""The pause that an upstream asks for by `Retry-After` (RFC 9110, section 10.2.3), bounded.
+
+The first pause lasts at most `first` seconds, whatever the upstream wants. If the questions after it are refused in the
+same way, the next one lasts at most twice that, up to `most`. An answer begins again at `first`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class SharedPause(Protocol):
+    """A pause of one upstream that several processes keep. Must not raise."""
+
+    async def begin(self, seconds: float) -> None:
+        """Let no process ask for so many seconds."""
+
+    async def left(self) -> float:
+        """Seconds that are left of a pause that any process began; 0.0 without one."""
+
+
+class Pause:
+    """The pauses of one upstream; times are seconds of one monotonic clock, handed in."""
+
+    def __init__(self, first: float, most: float, shared: SharedPause | None = None) -> None:
+        self._first = first
+        self._most = most
+        self._shared = shared
+        self._limit = min(first, most)
+        self._until = 0.0
+
+    def left(self, now: float) -> float:
+        """Seconds that are left of a pause that this process knows of; 0.0 without one."""
+        return max(0.0, self._until - now)
+
+    async def look(self, now: float) -> float:
+        """Seconds that are left of a pause, also of one that another process began."""
+        if self._shared is None or self.left(now) > 0:
+            return self.left(now)
+        seconds = min(await self._shared.left(), self._most)
+        if seconds > 0 and self.left(now) == 0:
+            self._set(now, seconds)
+        return self.left(now)
+
+    async def begin(self, now: float, seconds: float) -> float:
+        """The upstream wants no questions for so many seconds; returns how long it gets none.
+
+        A refusal during a pause belongs to a question that left before it, and says nothing new.
+        """
+        if self.left(now) == 0:
+            self._set(now, min(seconds, self._limit))
+            if self._shared is not None:
+                await self._shared.begin(self.left(now))
+        return self.left(now)
+
+    def answered(self) -> None:
+        """The upstream answers again: its next wish is bounded by `first`."""
+        self._limit = min(self._first, self._most)
+
+    def _set(self, now: float, seconds: float) -> None:
+        self._until = now + seconds
+        self._limit = min(2 * self._limit, self._most)

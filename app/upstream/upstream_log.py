@@ -1,0 +1,117 @@
+"""What the log says about an upstream and the budget: one line when something begins, one when it ends.
+
+A question alone writes no line. The log is for operators: it may name the upstream's host and a library's error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from app.errors import CouldNotVerify
+
+log = logging.getLogger(__name__)
+
+#: Failures without an answer in between, for so many seconds, are an outage even if the breaker stays closed.
+OUTAGE_SECONDS: Final = 60.0
+#: Seconds between two lines about answers that cannot be read.
+UNREADABLE_INTERVAL: Final = 60.0
+#: The budget suffices again if it refused no person for so many seconds.
+BUDGET_QUIET_SECONDS: Final = 10.0
+
+
+class UpstreamLog:
+    """The transitions of one upstream, which `label` names. `clock` is monotonic, in seconds.
+
+    `shows_names` tells whether a name may be in the log, at level debug.
+    """
+
+    def __init__(self, label: str, clock: Callable[[], float], *, shows_names: bool) -> None:
+        self._label = label
+        self._clock = clock
+        self._shows_names = shows_names
+        self._first_failure: float | None = None
+        self._is_down = False
+        self._pause_since: float | None = None
+        self._unreadable = 0
+        self._unreadable_since: float | None = None
+
+    @property
+    def is_down(self) -> bool:
+        """Whether an outage was logged that is not over."""
+        return self._is_down
+
+    @property
+    def down_seconds(self) -> float:
+        """How long the outage lasts; 0.0 without one."""
+        return self._clock() - self._first_failure if self._is_down and self._first_failure is not None else 0.0
+
+    def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
+        """The upstream itself failed; `is_open` tells whether the breaker is open afterwards."""
+        now = self._clock()
+        if self._first_failure is None:
+            self._first_failure = now
+        seconds = now - self._first_failure
+        if not self._is_down and (is_open or seconds >= OUTAGE_SECONDS):
+            self._is_down = True
+            log.warning("%s is down: no answer for %.0f s, last %s", self._label, seconds, _describe(error))
+        elif is_open:
+            log.debug("%s is still down after %.0f s: %s", self._label, seconds, _describe(error))
+
+    def answer(self) -> None:
+        """The upstream answered."""
+        if self._is_down:
+            log.warning("%s is up again after %.0f s", self._label, self.down_seconds)
+        self._first_failure, self._is_down = None, False
+
+    def pause(self, seconds: float, error: CouldNotVerify) -> None:
+        """The upstream gets no questions for so many seconds."""
+        if self._pause_since is None:
+            self._pause_since = self._clock()
+            log.warning("%s gets no questions for %.0f s: %s", self._label, seconds, _describe(error))
+
+    def pause_end(self) -> bool:
+        """No pause is under way; whether one has ended just now."""
+        if self._pause_since is None:
+            return False
+        log.warning("%s gets questions again after %.0f s", self._label, self._clock() - self._pause_since)
+        self._pause_since = None
+        return True
+
+    def unreadable(self, name: str, error: CouldNotVerify) -> None:
+        """The upstream refused one name, or its answer about that name could not be read."""
+        if self._shows_names:
+            log.debug("%s about %r: %s", self._label, name[:100], _describe(error))
+        now = self._clock()
+        self._unreadable += 1
+        if self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL:
+            log.info("%s: no usable answer about %s names, last %s", self._label, self._unreadable, _describe(error))
+            self._unreadable, self._unreadable_since = 0, now
+
+
+class BudgetLog:
+    """Whether the budget suffices for people. `clock` is monotonic, in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._last_refusal = 0.0
+
+    def refusal(self) -> None:
+        """A person's question was refused for lack of budget."""
+        self._last_refusal = self._clock()
+        if self._since is None:
+            self._since = self._last_refusal
+            log.warning("the budget of upstream questions is spent: people's questions are answered 503")
+
+    def admission(self) -> None:
+        """A person's question was admitted."""
+        if self._since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
+            log.warning("the budget of upstream questions suffices again after %.0f s", self._clock() - self._since)
+            self._since = None
+
+
+def _describe(error: CouldNotVerify) -> str:
+    # A library's or an upstream's words may hold line breaks; repr() shows them as escapes.
+    return f"{error.token}: {error.message}" + (f" {error.detail!r}" if error.detail else "")

@@ -1,0 +1,36 @@
+"""A guard with usual limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from app.upstream.breaker import Breaker
+from app.upstream.budget import Budget
+from app.upstream.client import HandleApi
+from app.upstream.guarded import CONTROL_NAME, USUAL_PATIENCE, Guard, Observer
+from app.upstream.pause import Pause
+from app.upstream.source import Priority, Question
+from app.upstream.upstream_log import BudgetLog, UpstreamLog
+
+
+def open_guard(
+    api: HandleApi,
+    budget: Budget,
+    clock: Callable[[], float],
+    *,
+    breaker: Breaker | None = None,
+    observer: Observer | None = None,
+    patience: Mapping[Priority, float] = USUAL_PATIENCE,
+) -> Guard:
+    """The guard of one upstream; its pauses are 60 to 3,600 seconds at most."""
+    return Guard(
+        budget=budget,
+        breaker=breaker or Breaker(failures=10, cooldown=15),
+        pause=Pause(first=60, most=3600),
+        log=UpstreamLog("upstream 1", clock, shows_names=True),
+        budget_log=BudgetLog(clock),
+        control=lambda: api.ask(Question(CONTROL_NAME)),
+        clock=clock,
+        observer=observer,
+        patience=patience,
+    )

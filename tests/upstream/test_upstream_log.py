@@ -1,0 +1,114 @@
+"""What the log says about an upstream: one line when something begins, one when it ends."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from app.errors import InvalidAnswer, UpstreamPaused, UpstreamUnreachable
+from app.upstream.upstream_log import BudgetLog, UpstreamLog
+from tests.clock import Clock
+
+DOWN = UpstreamUnreachable(detail="ConnectError: All connection attempts failed")
+UNREADABLE = InvalidAnswer("It is HTML.", detail="a\nforged line")
+
+
+class Written:
+    """A log of one upstream, and its lines at a level or above."""
+
+    def __init__(self, lines: pytest.LogCaptureFixture, *, level: int = logging.INFO, shows_names: bool = True) -> None:
+        lines.set_level(level, "app.upstream.upstream_log")
+        self._lines = lines
+        self.clock = Clock(0)
+        self.log = UpstreamLog("upstream 1 (up.example)", self.clock, shows_names=shows_names)
+
+    @property
+    def lines(self) -> list[str]:
+        return self._lines.messages
+
+
+@pytest.fixture
+def written(caplog: pytest.LogCaptureFixture) -> Written:
+    return Written(caplog)
+
+
+def test_an_outage_is_two_lines_whatever_is_asked_meanwhile(written: Written) -> None:
+    for _ in range(100):
+        written.log.failure(DOWN, is_open=True)
+        written.clock.advance(7.8)
+    assert written.log.down_seconds == pytest.approx(780)
+    written.log.answer()
+    written.log.answer()
+    assert written.lines == [
+        "upstream 1 (up.example) is down: no answer for 0 s, last upstream-unreachable: The upstream could not be "
+        "reached. 'ConnectError: All connection attempts failed'",
+        "upstream 1 (up.example) is up again after 780 s",
+    ]
+    assert written.log.down_seconds == 0
+
+
+def test_a_single_failure_writes_nothing(written: Written) -> None:
+    written.log.failure(DOWN, is_open=False)
+    written.clock.advance(1)
+    written.log.answer()
+    assert written.lines == []
+
+
+def test_few_failures_over_a_minute_are_an_outage_too(written: Written) -> None:
+    written.log.failure(DOWN, is_open=False)
+    written.clock.advance(59)
+    written.log.failure(DOWN, is_open=False)
+    assert (written.lines, written.log.is_down) == ([], False)
+    written.clock.advance(1)
+    written.log.failure(DOWN, is_open=False)
+    assert (len(written.lines), written.log.is_down) == (1, True)
+    assert written.log.down_seconds == 60
+
+
+def test_a_pause_is_two_lines(written: Written) -> None:
+    assert not written.log.pause_end()
+    for _ in range(3):
+        written.log.pause(60, UpstreamPaused())
+    written.clock.advance(61)
+    assert [written.log.pause_end(), written.log.pause_end()] == [True, False]
+    assert written.lines == [
+        "upstream 1 (up.example) gets no questions for 60 s: upstream-paused: The upstream wants no questions for a "
+        "while.",
+        "upstream 1 (up.example) gets questions again after 61 s",
+    ]
+
+
+def test_unusable_answers_are_one_line_a_minute_with_their_number_and_without_names(written: Written) -> None:
+    for _ in range(121):
+        written.log.unreadable("10.5555/secret", UNREADABLE)
+        written.clock.advance(1)
+    assert [line.split(" about ")[1].split(",")[0] for line in written.lines] == ["1 names", "60 names", "60 names"]
+    assert not any("secret" in line or "\n" in line for line in written.lines)
+
+
+@pytest.mark.parametrize("shows_names", [True, False])
+def test_the_name_is_in_the_log_at_debug_alone_and_if_the_privacy_level_allows(
+    caplog: pytest.LogCaptureFixture, shows_names: bool
+) -> None:
+    written = Written(caplog, level=logging.DEBUG, shows_names=shows_names)
+    written.log.unreadable("10.5555/name\nforged", UNREADABLE)
+    assert any("'10.5555/name\\nforged'" in line for line in written.lines) is shows_names
+
+
+def test_a_spent_budget_is_two_lines_and_over_only_after_a_quiet_while(written: Written) -> None:
+    budget = BudgetLog(written.clock)
+    budget.admission()
+    for _ in range(50):
+        budget.refusal()
+        budget.admission()
+        written.clock.advance(1)
+    budget.admission()
+    assert len(written.lines) == 1
+    written.clock.advance(10)
+    budget.admission()
+    budget.admission()
+    assert [line.partition(":")[0] for line in written.lines] == [
+        "the budget of upstream questions is spent",
+        "the budget of upstream questions suffices again after 60 s",
+    ]
