@@ -7,7 +7,6 @@ import logging
 import os
 import random
 import secrets
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -215,8 +214,6 @@ async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -
     tasks = [asyncio.create_task(parts.cache.watch())]
     if exposition.is_shared:
         tasks.append(asyncio.create_task(_keep_telling(parts, state, exposition)))
-    if parts.settings.workers > 1:
-        tasks.append(asyncio.create_task(_end_with_supervisor()))
     try:
         yield
     finally:
@@ -227,15 +224,6 @@ async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -
         await parts.resolver.close()
         await parts.upstream.source.aclose()
         await parts.cache.close()
-
-
-async def _end_with_supervisor() -> None:
-    """End this worker when its supervisor is gone: nobody else would, and it holds the port."""
-    supervisor = os.getppid()
-    while os.getppid() == supervisor:  # noqa: ASYNC110 - no event tells of another process's death
-        await asyncio.sleep(TELL_INTERVAL)
-    log.error("the supervising process is gone; this worker ends")
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _load_seed(path: Path, cache: TieredStore, grace: float) -> None:

@@ -36,12 +36,33 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `::` serves IPv6 and IPv4.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
     workers: int = Field(1, ge=1, le=64, description="Worker processes; they share one SQLite store or one Valkey.")
-    tls_cert: Path | None = Field(None, description="PEM file with the certificate chain, to serve HTTPS directly.")
-    tls_key: Path | None = Field(None, description="PEM file with the certificate's private key.")
+    drain_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="Seconds at the end for which requests are still answered while `/readyz` is 503 already.",
+        json_schema_extra=RELOADED,
+    )
+    grace_seconds: float = Field(
+        8.0,
+        ge=0,
+        le=3600,
+        description="Seconds at the end that requests under way get to finish after the port is closed.",
+        json_schema_extra=RELOADED,
+    )
+    tls_cert: Path | None = Field(
+        None,
+        description="PEM file with the certificate chain, to serve HTTPS directly.",
+        json_schema_extra=RELOADED,
+    )
+    tls_key: Path | None = Field(
+        None, description="PEM file with the certificate's private key.", json_schema_extra=RELOADED
+    )
     trusted_proxies: str = Field(
         "127.0.0.1",
         description="Addresses of front proxies whose X-Forwarded-For and -Proto are believed, comma separated; "
         "`*` for all.",
+        json_schema_extra=RELOADED,
     )
     seed: Path | None = Field(
         None, description="NDJSON file of records loaded at start as already expired; none unless given."

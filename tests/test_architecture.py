@@ -47,7 +47,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "starlette": frozenset({"web", "main"}),
     "jinja2": frozenset({"web", "main"}),
     "prometheus_client": frozenset({"metrics"}),
-    "uvicorn": frozenset({"server", "main"}),
+    "uvicorn": frozenset({"server"}),
 }
 
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.

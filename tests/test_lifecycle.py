@@ -6,9 +6,11 @@ import logging
 
 import pytest
 
+from app.cli.serve import register, server_options
 from app.errors import ConfigurationError
 from app.lifecycle import Lifecycle, merge, reread
 from app.main import create
+from app.server.http_server import Events, HttpServer
 from app.settings import Settings, reloadable
 
 BEFORE = Settings(store_url="memory:")
@@ -63,5 +65,7 @@ def test_settings_that_cannot_be_read_leave_the_former_ones(caplog: pytest.LogCa
 
 def test_every_setting_that_is_marked_as_reloaded_is_reloaded_by_a_part() -> None:
     lifecycle = Lifecycle(BEFORE)
-    create(BEFORE, lifecycle=lifecycle)
+    application = create(BEFORE, lifecycle=lifecycle)
+    events = Events(ready=lambda: None, draining=lifecycle.start_draining)
+    register(HttpServer(application, server_options(BEFORE), events), lifecycle)
     assert lifecycle.reloaded == reloadable()

@@ -84,7 +84,7 @@ def _serve(chosen: argparse.Namespace) -> int:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
-    return serve(settings_of(chosen))
+    return serve(lambda: settings_of(chosen))
 
 
 def _config(chosen: argparse.Namespace) -> int:

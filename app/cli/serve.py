@@ -1,120 +1,138 @@
-"""`doi-proxy serve`: opens the port, then hands it to uvicorn."""
+"""`doi-proxy serve`: one process, or a supervisor and its workers."""
 
 from __future__ import annotations
 
-import errno
 import logging
+import multiprocessing
 import os
 import socket
-import ssl
-from typing import Any
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 
-import uvicorn
-
-from app.errors import ConfigurationError
-from app.main import begin_logging, check, create
+from app.lifecycle import Lifecycle, merge, reread
+from app.main import begin_logging, check, create, set_log_level
 from app.metrics.workers import FOLDER_VARIABLE, fresh_folder
-from app.server.protocol import protocol_class
-from app.settings import ENV_PREFIX, Settings
+from app.server.http_server import Events, HttpServer, ServerOptions
+from app.server.listening import check_certificate, listen
+from app.server.signals import SignalServer, ignore_hangup
+from app.server.supervisor import Supervisor
+from app.server.systemd import SOCKET_VARIABLE, Notifier
+from app.server.worker import WorkerServer
+from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: Connections that may wait to be accepted.
-BACKLOG = 2048
-#: Seconds that requests under way get to finish at shutdown.
-GRACE = 8
-#: Seconds that a worker may be silent, as it is while it starts on a busy machine, before it is replaced.
-WORKER_START = 60
-#: Longer than the idle time of common front proxies (nginx: 60 s), so that they close first.
-KEEP_ALIVE = 75
 
+def serve(load: Callable[[], Settings]) -> int:
+    """Serve until a signal ends it; `load` reads the settings, again at each reload.
 
-def serve(settings: Settings) -> int:
-    """Serve until told to stop. Raises ConfigurationError for a port, certificate or store that cannot be used."""
+    Returns the exit status. Raises ConfigurationError for a setting, port, certificate or store that cannot be used.
+    """
+    ignore_hangup()
+    settings = load()
     begin_logging(settings)
-    _check_certificate(settings)
+    check_certificate(settings.tls_cert, settings.tls_key)
     listening = listen(settings.host, settings.port)
+    notifier = Notifier(os.environ.get(SOCKET_VARIABLE))
     try:
-        _run(settings, listening)
+        run = _serve_alone if settings.workers == 1 else _supervise
+        return 0 if run(settings, load, listening, notifier) else 1
     finally:
         listening.close()
-    return 0
 
 
-def _run(settings: Settings, listening: socket.socket) -> None:
-    options: dict[str, Any] = {
-        "http": protocol_class(),
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "proxy_headers": True,
-        "forwarded_allow_ips": settings.trusted_proxies,
-        "timeout_graceful_shutdown": GRACE,
-        "timeout_keep_alive": KEEP_ALIVE,
-        "ws": "none",
-        "backlog": BACKLOG,
-        "ssl_certfile": settings.tls_cert,
-        "ssl_keyfile": settings.tls_key,
-        "lifespan": "on",
-        "timeout_worker_healthcheck": WORKER_START,
-    }
-    if settings.workers == 1:
-        application = create(settings)
-        _announce(settings, listening)
-        uvicorn.Server(uvicorn.Config(application, **options)).run(sockets=[listening])
-        return
-    from app.server.supervisor import Supervisor
+def _serve_alone(
+    settings: Settings, load: Callable[[], Settings], listening: socket.socket, notifier: Notifier
+) -> bool:
+    lifecycle = Lifecycle(settings)
+    application = create(settings, lifecycle=lifecycle)
+    status = _announce(settings, listening)
 
+    def reload() -> None:
+        notifier.reloading()
+        lifecycle.reload(reread(lifecycle.settings, load))
+        notifier.ready(status)
+
+    def drain() -> None:
+        notifier.stopping("draining")
+        lifecycle.start_draining()
+
+    events = Events(ready=lambda: notifier.ready(status), draining=drain)
+    server = SignalServer(application, server_options(settings), events, reload)
+    register(server, lifecycle)
+    server.run(sockets=[listening])
+    return server.started
+
+
+def _supervise(settings: Settings, load: Callable[[], Settings], listening: socket.socket, notifier: Notifier) -> bool:
     check(settings)
-    _announce(settings, listening)
-    # Worker processes are started anew and read their settings from the environment, where all of them stand now.
-    for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
-        del os.environ[name]
-    os.environ.update(settings.as_environment())
-    config = uvicorn.Config("app.main:create_from_environment", factory=True, workers=settings.workers, **options)
+    status = f"{_announce(settings, listening)}, {settings.workers} workers"
+    in_force = settings
+    spawn = multiprocessing.get_context("spawn")
+
+    def start(pipe: Connection) -> SpawnProcess:
+        return spawn.Process(target=work, args=(in_force, listening, pipe), daemon=True)
+
+    def reload() -> Settings:
+        nonlocal in_force
+        notifier.reloading()
+        in_force = merge(in_force, reread(in_force, load))
+        set_log_level(in_force)
+        return in_force
+
     with fresh_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
-        Supervisor(config, sockets=[listening]).run()
+        return Supervisor(
+            start,
+            settings.workers,
+            listening,
+            Events(ready=lambda: notifier.ready(status), draining=lambda: notifier.stopping("draining")),
+            reload=reload,
+            seconds_to_end=lambda: in_force.drain_seconds + in_force.grace_seconds,
+        ).run()
 
 
-def _announce(settings: Settings, listening: socket.socket) -> None:
+def work(settings: Settings, listening: socket.socket, pipe: Connection) -> None:
+    """Serve as one of several workers, until the supervisor at the other end of the pipe says END."""
+    ignore_hangup()
+    begin_logging(settings)
+    lifecycle = Lifecycle(settings)
+    application = create(settings, lifecycle=lifecycle)
+    server = WorkerServer(application, server_options(settings), lifecycle.start_draining, pipe, lifecycle.reload)
+    register(server, lifecycle)
+    server.run(sockets=[listening])
+
+
+def register(server: HttpServer, lifecycle: Lifecycle) -> None:
+    """Let the server follow a reload."""
+    lifecycle.on_reload(lambda new: server.load_certificate(new.tls_cert, new.tls_key), "tls_cert", "tls_key")
+    lifecycle.on_reload(lambda new: server.trust(new.trusted_proxies), "trusted_proxies")
+    lifecycle.on_reload(
+        lambda new: server.set_end(new.drain_seconds, new.grace_seconds), "drain_seconds", "grace_seconds"
+    )
+
+
+def server_options(settings: Settings) -> ServerOptions:
+    """What the server reads of the settings."""
+    return ServerOptions(
+        trusted_proxies=settings.trusted_proxies,
+        tls_cert=settings.tls_cert,
+        tls_key=settings.tls_key,
+        drain_seconds=settings.drain_seconds,
+        grace_seconds=settings.grace_seconds,
+    )
+
+
+def _announce(settings: Settings, listening: socket.socket) -> str:
+    """Log where the service will answer; returns that as the status that systemd shows."""
     scheme = "https" if settings.tls_cert else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    log.info("starting on %s://%s:%s", scheme, host, listening.getsockname()[1])
+    address = f"{scheme}://{host}:{listening.getsockname()[1]}"
+    log.info("starting on %s", address)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
             "no contact is set: give --upstream-contact a URL or mailto: address, so that the upstream can write to "
             "you before it blocks you"
         )
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; uvicorn listens on it when it can answer. Raises ConfigurationError that says what to do."""
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if host == "::":
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listening.bind((host, port))
-        return listening
-    except OSError as error:
-        listening.close()
-        reason = {
-            errno.EADDRINUSE: "the port is in use: stop what uses it or choose another by --port",
-            errno.EACCES: "this user may not open the port: choose one above 1023",
-            errno.EADDRNOTAVAIL: "this machine has no such address",
-        }.get(error.errno or 0, str(error))
-        raise ConfigurationError(f"cannot listen on {host} port {port}: {reason}") from error
-
-
-def _check_certificate(settings: Settings) -> None:
-    if (settings.tls_cert is None) != (settings.tls_key is None):
-        raise ConfigurationError("to serve HTTPS, give both --tls-cert and --tls-key")
-    if settings.tls_cert is None or settings.tls_key is None:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(
-            f"--tls-cert {settings.tls_cert} and --tls-key {settings.tls_key} cannot be used: {error}"
-        ) from error
+    return f"serving on {address}"

@@ -105,6 +105,10 @@ class ExpressProtocol(HttpToolsProtocol):
         cycle.response_started = cycle.response_complete = True
         cycle.on_response()
 
+    def leave_shortcuts(self) -> None:
+        """Answer by tasks alone from now on: they close the connection where an answer says `connection: close`."""
+        self._application = self._lane = None
+
     def _is_ready(self, cycle: RequestResponseCycle) -> bool:
         """Whether an answer can be written now, and its connection stays open."""
         return (

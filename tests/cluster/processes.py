@@ -72,6 +72,22 @@ class Process:
         """Whether the process has not ended."""
         return self._process.poll() is None
 
+    @property
+    def id(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this process alone."""
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """The exit status. Raises AssertionError if the process does not end in time."""
+        try:
+            return self._process.wait(STOP_DEADLINE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"no end within {STOP_DEADLINE} s: {self.log}") from None
+
     def workers(self) -> list[int]:
         """The ids of the worker processes."""
         return [child.pid for child in psutil.Process(self._process.pid).children() if _is_worker(child)]

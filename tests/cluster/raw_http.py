@@ -59,12 +59,13 @@ async def ask(
         )
         try:
             writer.write(method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head.encode() + b"\r\n" + body)
-            return await _read(reader, method)
+            return await read_answer(reader, method)
         finally:
             writer.close()
 
 
-async def _read(reader: asyncio.StreamReader, method: str) -> Answered:
+async def read_answer(reader: asyncio.StreamReader, method: str = "GET") -> Answered:
+    """The next answer on a connection. Raises EOFError where there is none."""
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").rstrip("\r\n").split("\r\n")
     status = int(first.split(" ", 2)[1])
     fields = (line.partition(":") for line in lines)

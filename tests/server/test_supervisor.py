@@ -1,28 +1,77 @@
-"""The supervisor sees at once that a worker is gone."""
+"""A supervisor replaces workers that are killed, and gives up where they cannot start."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import socket
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any
 
-import pytest
-from uvicorn import Config
-from uvicorn.supervisors import Multiprocess
-from uvicorn.supervisors.multiprocess import Process
-
+from app.server.http_server import Events
 from app.server.supervisor import Supervisor
+from app.server.worker import Word
+
+SPAWN = multiprocessing.get_context("spawn")
 
 
-def test_a_worker_that_dies_while_it_is_asked_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A supervisor takes over the signals of its process, and starts workers in place of those that do not run.
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", lambda _: None)
-    config = Config("app.main:create_from_environment", factory=True)
-    supervisor, worker = Supervisor(config, sockets=[]), Process(config, [])
-    supervisor.processes = [worker]
-    assert not worker.parent_conn.poll()
-    supervisor.keep_subprocess_alive()
-    # Nobody holds the other end: there is its end to read, and no answer to wait for.
-    assert worker.parent_conn.poll()
-    assert not worker.ping()
-    # As uvicorn does with a worker that does not answer.
-    worker.child_conn.close()
+def fail(_: Connection) -> None:
+    raise SystemExit(3)
+
+
+def obey(pipe: Connection) -> None:
+    pipe.send(Word.READY)
+    while (message := pipe.recv()) != Word.END:
+        pipe.send(Word.RELOADED if message == "settings" else Word.ALIVE)
+
+
+class Watched:
+    """A supervisor of two processes; `steps` run one after the other, whenever all workers answer."""
+
+    def __init__(self, target: Callable[[Connection], None], *steps: Callable[[Watched], Any]) -> None:
+        self.started: list[SpawnProcess] = []
+        self.draining = False
+        self._steps = list(steps)
+        self._target = target
+        events = Events(ready=lambda: self._steps.pop(0)(self), draining=self._drain)
+        self.supervisor = Supervisor(
+            self._create, 2, socket.socket(), events, reload=lambda: "settings", seconds_to_end=lambda: 1.0
+        )
+
+    def _create(self, pipe: Connection) -> SpawnProcess:
+        self.started.append(SPAWN.Process(target=self._target, args=(pipe,)))
+        return self.started[-1]
+
+    def _drain(self) -> None:
+        self.draining = True
+
+
+def signal_self(number: signal.Signals) -> Callable[[Watched], None]:
+    return lambda _: os.kill(os.getpid(), number)
+
+
+def test_a_service_whose_workers_cannot_start_ends_and_says_so() -> None:
+    watched = Watched(fail)
+    assert watched.supervisor.run() is False
+    assert all(process.exitcode == 3 for process in watched.started)
+
+
+def test_a_reload_reaches_the_workers_and_a_signal_ends_them() -> None:
+    watched = Watched(obey, signal_self(signal.SIGHUP), signal_self(signal.SIGTERM))
+    assert watched.supervisor.run() is True
+    assert (watched.draining, [process.exitcode for process in watched.started]) == (True, [0, 0])
+
+
+def test_a_worker_that_is_killed_is_replaced() -> None:
+    def kill(watched: Watched) -> None:
+        watched.started[0].kill()
+        watched.started[0].join()
+        # All of them have to answer once more, so the next step waits for the replacement.
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    watched = Watched(obey, kill, signal_self(signal.SIGINT))
+    assert watched.supervisor.run() is True
+    assert [process.exitcode for process in watched.started] == [-signal.SIGKILL, 0, 0]

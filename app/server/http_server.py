@@ -1,0 +1,148 @@
+"""The HTTP server of one process: its options, and an end that loses no request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from app.server.listening import CertificateReload
+from app.server.protocol import protocol_class
+
+log = logging.getLogger(__name__)
+
+#: Connections that may wait to be accepted.
+BACKLOG: Final = 2048
+#: Longer than the idle time of common front proxies (nginx: 60 s), so that they close first.
+KEEP_ALIVE: Final = 75
+#: Seconds after the port is closed for which an idle connection is still read: a request may be on its way.
+LINGER: Final = 0.5
+_LINGER_STEP: Final = 0.05
+#: Turns of the event loop in which connections that the kernel has established are accepted before the port closes.
+_ACCEPT_TURNS: Final = 100
+#: A connection that answers with it is closed (RFC 9112, section 9.6).
+_CLOSE: Final = (b"connection", b"close")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What the server reads of the settings."""
+
+    trusted_proxies: str
+    tls_cert: Path | None
+    tls_key: Path | None
+    #: Seconds for which requests are still answered after `/readyz` has turned to 503.
+    drain_seconds: float
+    #: Seconds that requests under way get to finish after that.
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a process does when its server can answer, and when it begins to drain."""
+
+    ready: Callable[[], None]
+    draining: Callable[[], None]
+
+
+class HttpServer(uvicorn.Server):
+    """Serves one application. A subclass decides by its `capture_signals` what tells it to drain."""
+
+    def __init__(self, application: Any, options: ServerOptions, events: Events) -> None:
+        self._certificate = CertificateReload()
+        config = _configure(application, options, self._certificate)
+        config.load()
+        super().__init__(config)
+        self._events = events
+        self._drain_seconds = options.drain_seconds
+        self._draining = False
+
+    def load_certificate(self, certificate: Path | None, key: Path | None) -> None:
+        """Serve this certificate to new connections. Raises ConfigurationError, and then serves the former one."""
+        self._certificate.load(certificate, key)
+
+    def set_end(self, drain_seconds: float, grace_seconds: float) -> None:
+        """How long the end may take; see ServerOptions."""
+        self._drain_seconds = drain_seconds
+        self.config.timeout_graceful_shutdown = grace_seconds  # type: ignore[assignment]
+
+    def trust(self, proxies: str) -> None:
+        """Believe the forwarding headers of these addresses alone."""
+        middleware: Any = self.config.loaded_app
+        middleware.trusted_hosts = ProxyHeadersMiddleware(middleware.app, proxies).trusted_hosts
+
+    def drain(self) -> None:
+        """Answer 503 at `/readyz`, go on for `drain_seconds`, then end. Only the first call counts."""
+        if self._draining:
+            return
+        self._draining = True
+        log.info("draining: /readyz answers 503, and the port closes in %s s", self._drain_seconds)
+        self._events.draining()
+        asyncio.get_running_loop().call_later(self._drain_seconds, self._end)
+
+    def _end(self) -> None:
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application and listen."""
+        await super().startup(sockets)
+        self._events.ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the port, answer what has arrived, and end the application."""
+        await self._close_port(sockets or [])
+        await self._linger()
+        await super().shutdown(sockets)
+
+    async def _close_port(self, sockets: Sequence[socket.socket]) -> None:
+        # The kernel resets connections that it has established and the process has not accepted.
+        waiting = select.poll()
+        for listening in sockets:
+            waiting.register(listening, select.POLLIN)
+        for _ in range(_ACCEPT_TURNS):
+            if not waiting.poll(0):
+                break
+            await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        for listening in sockets:
+            listening.close()
+
+    async def _linger(self) -> None:
+        """Answer what is on its way on open connections, and have each of them closed after its answer."""
+        self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
+        deadline = asyncio.get_running_loop().time() + LINGER
+        while asyncio.get_running_loop().time() < deadline:
+            for connection in self.server_state.connections:
+                connection.leave_shortcuts()  # type: ignore[union-attr]
+            await asyncio.sleep(_LINGER_STEP)
+            if not self.server_state.connections:
+                return
+
+
+def _configure(application: Any, options: ServerOptions, certificate: CertificateReload) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        http=protocol_class(),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=True,
+        forwarded_allow_ips=options.trusted_proxies,
+        timeout_graceful_shutdown=options.grace_seconds,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
+        timeout_keep_alive=KEEP_ALIVE,
+        ws="none",
+        backlog=BACKLOG,
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+        ssl_context_factory=certificate.open if options.tls_cert else None,
+        lifespan="on",
+    )

@@ -1,0 +1,45 @@
+"""The server of a process alone: SIGTERM and SIGINT end it in order, SIGHUP reloads its settings."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from app.server.http_server import Events, HttpServer, ServerOptions
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class SignalServer(HttpServer):
+    """Serves until a signal ends it."""
+
+    def __init__(self, application: Any, options: ServerOptions, events: Events, reload: Callable[[], None]) -> None:
+        super().__init__(application, options, events)
+        self._reload = reload
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Handle the signals of the process while it serves."""
+        loop = asyncio.get_running_loop()
+        for number in _ENDING:
+            loop.add_signal_handler(number, self._drain_at_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        yield
+        loop.remove_signal_handler(signal.SIGHUP)
+        # Its default would end a process that is about to end in order.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _drain_at_signal(self) -> None:
+        # The kernel ends the process at the second signal, even if the event loop hangs.
+        for number in _ENDING:
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        self.drain()
+
+
+def ignore_hangup() -> None:
+    """Let SIGHUP do nothing. Its default ends a process, also one that is about to start its server."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)

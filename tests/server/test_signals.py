@@ -1,0 +1,248 @@
+"""SIGTERM drains and loses no request, SIGHUP reloads in place, and systemd is told; all of it on real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+from collections.abc import Awaitable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.front_proxy import certificate
+from tests.cluster.processes import START_DEADLINE, Proxy, until
+from tests.cluster.raw_http import ask, read_answer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+NAME: Final = "10.1234/drained"
+URL: Final = "https://www.example.org/drained"
+#: Seconds for a thing that takes a moment, on a machine that does other things as well.
+PATIENCE: Final = 30.0
+#: Answers that a load gets before a signal.
+SOME: Final = 50
+BOTH: Final = pytest.mark.parametrize("workers", [1, 2])
+
+
+def write_settings(path: Path, **server: object) -> Path:
+    """A settings file with these keys in the table [server]."""
+    path.write_text("[server]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in server.items()), "utf-8")
+    return path
+
+
+async def logged(proxy: Proxy, words: str) -> None:
+    """Wait until the log holds these words."""
+
+    async def found() -> bool:
+        assert proxy.process.runs, proxy.process.log
+        return words in proxy.process.log
+
+    await until(found, START_DEADLINE, f"{words!r} in the log")
+
+
+@pytest.fixture
+def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str) -> Any:
+    """Starts a proxy that knows NAME, and waits until it answers with all its workers."""
+
+    async def started(workers: int, **settings: object) -> Proxy:
+        upstream = start_upstream({NAME: URL})
+        proxy = start_proxy(upstream.url, store_file, workers=workers, **settings)
+        await upstream.ready()
+        await logged(proxy, "all workers answer" if workers > 1 else "startup complete")
+        if "tls_cert" not in settings:
+            await proxy.ready()
+        return proxy
+
+    return started
+
+
+# --- The end -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Load:
+    """Callers that ask for NAME; `lost` are requests without the right answer."""
+
+    port: int
+    answers: int = 0
+    lost: list[str] = field(default_factory=list)
+    #: Set when new connections should go elsewhere.
+    leave: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def call_by_new_connections(self) -> None:
+        """One connection for each request, until they should go elsewhere."""
+        while not self.leave.is_set():
+            await self._count(ask(self.port, f"/{NAME}"))
+
+    async def call_on_one_connection(self) -> None:
+        """One connection, until an answer says that it is the last."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+
+        async def once() -> Any:
+            writer.write(b"GET /" + NAME.encode() + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return await read_answer(reader)
+
+        with closing(writer):
+            while await self._count(once()) != "close":
+                pass
+
+    async def _count(self, asking: Awaitable[Any]) -> str:
+        try:
+            answered = await asking
+        except (OSError, EOFError, TimeoutError) as error:
+            self.lost.append(repr(error))
+            return "close"
+        self.answers += 1
+        if answered.location != URL:
+            self.lost.append(repr(answered))
+        return str(answered.headers.get("connection", ""))
+
+    async def more(self) -> None:
+        """Wait for some further answers."""
+        enough = self.answers + SOME
+
+        async def answered() -> bool:
+            return self.answers >= enough
+
+        await until(answered, PATIENCE, f"answers; lost: {self.lost}")
+
+
+@BOTH
+async def test_a_drain_under_load_loses_no_request(workers: int, start: Any) -> None:
+    proxy = await start(workers, drain_seconds=3)
+    load = Load(proxy.port)
+    async with asyncio.TaskGroup() as callers:
+        for _ in range(3):
+            callers.create_task(load.call_by_new_connections())
+            callers.create_task(load.call_on_one_connection())
+        await load.more()
+        proxy.process.send(signal.SIGTERM)
+
+        async def drains() -> bool:
+            return bool((await proxy.ask("/readyz")).status == 503)
+
+        await until(drains, PATIENCE, "/readyz is 503")
+        # As a load balancer does; requests on open connections go on.
+        load.leave.set()
+    assert load.lost == []
+    assert await asyncio.to_thread(proxy.process.ended) == 0
+
+
+@BOTH
+async def test_open_connections_lose_no_request_without_a_drain(workers: int, start: Any) -> None:
+    proxy = await start(workers)
+    load = Load(proxy.port)
+    async with asyncio.TaskGroup() as callers:
+        for _ in range(4):
+            callers.create_task(load.call_on_one_connection())
+        await load.more()
+        proxy.process.send(signal.SIGTERM)
+    assert load.lost == []
+    assert await asyncio.to_thread(proxy.process.ended) == 0
+
+
+@BOTH
+async def test_a_drain_is_shown_by_readyz_and_a_second_signal_ends_at_once(workers: int, start: Any) -> None:
+    proxy = await start(workers, drain_seconds=3600)
+    proxy.process.send(signal.SIGTERM)
+
+    async def drains() -> bool:
+        answered = await proxy.ask("/readyz")
+        return bool(answered.status == 503 and answered.json["detail"]["service"] == "draining")
+
+    await until(drains, PATIENCE, "/readyz is 503")
+    assert (await proxy.ask("/healthz")).status == 200
+    assert (await proxy.ask(f"/{NAME}")).location == URL
+    proxy.process.send(signal.SIGINT)
+    await asyncio.to_thread(proxy.process.ended)
+
+
+async def test_a_body_that_never_ends_does_not_hold_the_end(start: Any) -> None:
+    proxy = await start(1, grace_seconds=0.5)
+    _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    with closing(writer):
+        head = f"POST /api/handles/{NAME} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1"
+        writer.write(head.encode())
+        await writer.drain()
+        await asyncio.to_thread(proxy.process.terminate)
+
+
+# --- The reload ----------------------------------------------------------------------------------------------------
+
+
+@BOTH
+async def test_a_reload_keeps_the_processes_and_a_broken_file_the_settings(
+    workers: int, start: Any, tmp_path: Path
+) -> None:
+    path = write_settings(tmp_path / "proxy.toml", log_level="info")
+    proxy = await start(workers, config=path)
+    before = proxy.process.workers()
+    write_settings(path, log_level="loud")
+    proxy.process.send(signal.SIGHUP)
+    await logged(proxy, f"the former settings stay in force: {path}: log_level: input should be 'debug'")
+    assert (await proxy.ask(f"/{NAME}")).location == URL
+    write_settings(path, log_level="error", mode="sealed")
+    proxy.process.send(signal.SIGHUP)
+    await logged(proxy, "these settings changed and need a restart: mode")
+    assert (await proxy.ask(f"/{NAME}")).location == URL, "the former mode is in force"
+    assert proxy.process.workers() == before
+    await asyncio.to_thread(proxy.process.terminate)
+    assert "Shutting down" not in proxy.process.log, "a line of severity info, by each process that serves"
+
+
+@BOTH
+async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp_path: Path) -> None:
+    (tmp_path / "next").mkdir()
+    (chain, key), (next_chain, next_key) = certificate(tmp_path), certificate(tmp_path / "next")
+    first, second = chain.read_text("utf-8"), next_chain.read_text("utf-8")
+    proxy = await start(workers, tls_cert=chain, tls_key=key)
+
+    async def serves(expected: str) -> bool:
+        shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", proxy.port), timeout=PATIENCE)
+        return shown == expected
+
+    assert await serves(first)
+    for source, target in ((next_chain, chain), (next_key, key)):
+        target.write_bytes(source.read_bytes())
+    proxy.process.send(signal.SIGHUP)
+    await until(lambda: serves(second), PATIENCE, "the second certificate is served")
+    key.write_text("not a key", "utf-8")
+    proxy.process.send(signal.SIGHUP)
+    await logged(proxy, "the former settings stay in force: --tls-cert")
+    assert await serves(second)
+
+
+# --- What systemd is told ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workers", "abstract"), [(1, False), (2, True)])
+async def test_systemd_is_told_of_start_reload_and_end(
+    workers: int, abstract: bool, monkeypatch: pytest.MonkeyPatch, start: Any, tmp_path: Path
+) -> None:
+    address = f"@doi-proxy-test-{tmp_path}"[:100] if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address.replace("@", "\0", 1))
+        manager.settimeout(PATIENCE)
+
+        async def told() -> dict[str, str]:
+            datagram = (await asyncio.to_thread(manager.recv, 4096)).decode()
+            return dict(line.split("=", 1) for line in datagram.split("\n"))
+
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        proxy = await start(workers)
+        ready = {"READY": "1", "STATUS": f"serving on {proxy.url}" + (f", {workers} workers" if workers > 1 else "")}
+        assert await told() == ready
+        proxy.process.send(signal.SIGHUP)
+        reloading = await told()
+        assert (set(reloading), reloading["RELOADING"]) == ({"RELOADING", "MONOTONIC_USEC"}, "1")
+        assert await told() == ready
+        proxy.process.send(signal.SIGTERM)
+        assert await told() == {"STOPPING": "1", "STATUS": "draining"}
+        assert await asyncio.to_thread(proxy.process.ended) == 0
