@@ -52,13 +52,13 @@ class Breaker:
             return 0.0
         return max(0.0, self._since + self._cooldown - now)
 
-    def succeeded(self) -> None:
+    def record_answer(self) -> None:
         """The upstream answered, be it "not found"; an answer closes the breaker, whichever question it answers."""
         self.state = BreakerState.CLOSED
         self._failed_names.clear()
         self._suspect_names.clear()
 
-    def failed(self, name: str, now: float) -> None:
+    def record_failure(self, name: str, now: float) -> None:
         """The upstream failed. A failure that arrives when the breaker is open already does not prolong it."""
         if self.state is BreakerState.OPEN:
             return

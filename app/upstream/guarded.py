@@ -195,8 +195,8 @@ class Guard:
             self._observer.asked(word, self._clock() - began)
 
     def _learn_answer(self) -> None:
-        self.breaker.succeeded()
-        self.pause.answered()
+        self.breaker.record_answer()
+        self.pause.reset()
         self.log.answer()
 
     async def _learn_failure(self, name: str, error: CouldNotVerify) -> None:
@@ -210,7 +210,7 @@ class Guard:
             # An upstream that says when to come back is obeyed; the breaker has nothing to add.
             await self._begin_pause(error.retry_after, error)
         else:
-            self.breaker.failed(name, self._clock())
+            self.breaker.record_failure(name, self._clock())
             self._log_failure(error)
             if isinstance(error, UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
                 await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)

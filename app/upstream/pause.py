@@ -53,7 +53,7 @@ class Pause:
                 await self._shared.begin(self.left(now))
         return self.left(now)
 
-    def answered(self) -> None:
+    def reset(self) -> None:
         """The upstream answers again: its next wish is bounded by `first`."""
         self._limit = min(self._first, self._most)
 

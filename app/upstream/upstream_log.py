@@ -86,7 +86,7 @@ class UpstreamLog:
         now = self._clock()
         self._unreadable += 1
         if self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL:
-            log.info("%s: no usable answer about %s names, last %s", self._label, self._unreadable, _describe(error))
+            log.info("%s, names without a usable answer: %s, last %s", self._label, self._unreadable, _describe(error))
             self._unreadable, self._unreadable_since = 0, now
 
 

@@ -9,25 +9,25 @@ from app.upstream.breaker import Breaker, BreakerState
 
 def opened(at: float = 0.0) -> Breaker:
     breaker = Breaker(failures=1, cooldown=10)
-    breaker.failed("a", at)
+    breaker.record_failure("a", at)
     return breaker
 
 
 def test_it_opens_after_so_many_names_in_a_row() -> None:
     breaker = Breaker(failures=3, cooldown=10)
     for name in ("a", "b"):
-        breaker.failed(name, 0)
+        breaker.record_failure(name, 0)
         assert breaker.allow(0)
-    breaker.failed("c", 0)
+    breaker.record_failure("c", 0)
     assert breaker.state is BreakerState.OPEN
     assert not breaker.allow(9.9)
 
 
 def test_an_answer_in_between_starts_the_count_again() -> None:
     breaker = Breaker(failures=2, cooldown=10)
-    breaker.failed("a", 0)
-    breaker.succeeded()
-    breaker.failed("b", 0)
+    breaker.record_failure("a", 0)
+    breaker.record_answer()
+    breaker.record_failure("b", 0)
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -40,7 +40,7 @@ def test_after_the_cooldown_one_question_is_let_through() -> None:
 def test_the_probe_closes_it_by_an_answer() -> None:
     breaker = opened()
     breaker.allow(10)
-    breaker.succeeded()
+    breaker.record_answer()
     assert breaker.state is BreakerState.CLOSED
     assert breaker.retry_after(11) == 0
 
@@ -48,7 +48,7 @@ def test_the_probe_closes_it_by_an_answer() -> None:
 def test_the_probe_opens_it_again_by_a_failure() -> None:
     breaker = opened()
     breaker.allow(10)
-    breaker.failed("b", 12)
+    breaker.record_failure("b", 12)
     assert breaker.state is BreakerState.OPEN
     assert breaker.retry_after(12) == 10
 
@@ -61,23 +61,23 @@ def test_a_probe_that_never_reports_loses_its_place_after_the_cooldown() -> None
 
 def test_failures_that_arrive_late_do_not_prolong_it() -> None:
     breaker = opened()
-    breaker.failed("b", 9)
+    breaker.record_failure("b", 9)
     assert breaker.allow(10)
 
 
 def test_an_answer_that_arrives_late_closes_it() -> None:
     breaker = opened()
-    breaker.succeeded()
+    breaker.record_answer()
     assert breaker.allow(1)
 
 
 def test_after_it_closed_it_takes_all_failures_to_open_again() -> None:
     breaker = Breaker(failures=2, cooldown=10)
-    breaker.failed("a", 0)
-    breaker.failed("b", 0)
+    breaker.record_failure("a", 0)
+    breaker.record_failure("b", 0)
     breaker.allow(10)
-    breaker.succeeded()
-    breaker.failed("c", 11)
+    breaker.record_answer()
+    breaker.record_failure("c", 11)
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -89,9 +89,9 @@ def test_it_says_when_asking_makes_sense(now: float, seconds: float) -> None:
 def test_a_name_counts_once_however_often_it_fails() -> None:
     breaker = Breaker(failures=2, cooldown=10)
     for now in range(10):
-        breaker.failed("a", now)
+        breaker.record_failure("a", now)
     assert breaker.allow(10)
-    breaker.failed("b", 10)
+    breaker.record_failure("b", 10)
     assert not breaker.allow(10)
 
 
@@ -104,7 +104,7 @@ def test_the_upstream_is_in_doubt_after_so_many_names_without_a_usable_answer() 
 def test_an_answer_ends_the_doubt() -> None:
     breaker = Breaker(failures=2, cooldown=10)
     assert [breaker.suspect("a"), breaker.suspect("b")] == [False, True]
-    breaker.succeeded()
+    breaker.record_answer()
     assert breaker.suspect("c") is False
 
 
@@ -119,5 +119,5 @@ def test_the_probe_puts_the_upstream_in_doubt_by_one_name() -> None:
 def test_failures_of_names_and_of_the_upstream_are_counted_apart() -> None:
     breaker = Breaker(failures=2, cooldown=10)
     breaker.suspect("a")
-    breaker.failed("b", 0)
+    breaker.record_failure("b", 0)
     assert breaker.state is BreakerState.CLOSED

@@ -236,7 +236,7 @@ async def test_a_question_that_waited_for_its_place_while_the_breaker_opened_is_
         await asyncio.sleep(0)
     assert parts.budget.waiting == 1
     upstream.fault("10.1234/known", "status", status=500)
-    parts.breaker.failed("10.1234/other", parts.clock())
+    parts.breaker.record_failure("10.1234/other", parts.clock())
     upstream.release("10.1234/known")
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(result) for result in results] == [UpstreamRefused, BreakerOpen]

@@ -83,7 +83,7 @@ def test_unusable_answers_are_one_line_a_minute_with_their_number_and_without_na
     for _ in range(121):
         written.log.unreadable("10.5555/secret", UNREADABLE)
         written.clock.advance(1)
-    assert [line.split(" about ")[1].split(",")[0] for line in written.lines] == ["1 names", "60 names", "60 names"]
+    assert [line.split(": ")[1].split(",")[0] for line in written.lines] == ["1", "60", "60"]
     assert not any("secret" in line or "\n" in line for line in written.lines)
 
 

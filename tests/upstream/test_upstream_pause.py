@@ -44,7 +44,7 @@ async def test_each_pause_without_an_answer_in_between_may_last_twice_as_long() 
 async def test_an_answer_begins_again_with_a_short_pause() -> None:
     pause = Pause(FIRST, MOST)
     await pause.begin(0, 3600)
-    pause.answered()
+    pause.reset()
     assert await pause.begin(60, 3600) == 60
 
 
