@@ -179,6 +179,7 @@ def open_cache(
             memory_bytes=settings.cache_memory_bytes,
             store_bytes=settings.store_max_bytes,
             timeout=settings.store_timeout,
+            ceiling=settings.cache_ttl_ceiling,
             observer=observer,
         )
     except StoreError as error:

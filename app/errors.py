@@ -25,6 +25,7 @@
     │   ├── BudgetSpent
     │   └── NotInBundle                  sealed mode: never asked
     ├── StoreError                     the store failed; always a miss, never an answer
+    │   └── DamagedEntry                 one entry is damaged; the store works
     └── ConfigurationError             the program cannot start so; exit status 2
 
 The docstring of a class is its message; an instance may carry a more exact one. `status` is a hint for
@@ -256,6 +257,10 @@ class NotInBundle(CouldNotVerify):
 
 class StoreError(DoiProxyError):
     """The store could not be read or written."""
+
+
+class DamagedEntry(StoreError):
+    """The store's entry of one name is damaged."""
 
 
 class ConfigurationError(DoiProxyError):

@@ -15,6 +15,8 @@ from app.errors import ConfigurationError
 #: Default bounds, in bytes: 64 MiB hold about 35,000 records, 2 GiB about 1.4 million.
 MEMORY_BYTES: Final = 64 * 1024 * 1024
 STORE_BYTES: Final = 2 * 1024 * 1024 * 1024
+#: Default of the longest that an entry is fresh, in seconds.
+CEILING: Final = 86_400.0
 #: Default of the time that a shared store has for a connection, and for a command, in seconds.
 STORE_TIMEOUT: Final = 0.1
 
@@ -28,16 +30,19 @@ def open_store(
     memory_bytes: int = MEMORY_BYTES,
     store_bytes: int = STORE_BYTES,
     timeout: float = STORE_TIMEOUT,
+    ceiling: float = CEILING,
     observer: TierObserver | None = None,
 ) -> TieredStore:
     """The memory tier in front of the store at `url`.
 
     `memory:` has no store; `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
-    absolute one; redis, rediss, valkey and valkeys name a server. `store_bytes` bounds a file, `timeout` a server.
+    absolute one; redis, rediss, valkey and valkeys name a server. `store_bytes` bounds a file, `timeout` a server,
+    `ceiling` how long a record is fresh, in seconds.
     Raises ConfigurationError for any other URL, StoreError where a file cannot be written.
     """
     store = _second_tier(url, clock, store_bytes, timeout)
-    return TieredStore(MemoryStore(memory_bytes, clock=clock), store, clock=clock, observer=observer)
+    memory = MemoryStore(memory_bytes, clock=clock)
+    return TieredStore(memory, store, clock=clock, ceiling=ceiling, observer=observer)
 
 
 def _second_tier(url: str, clock: Callable[[], float], store_bytes: int, timeout: float) -> Store | None:

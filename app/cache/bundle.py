@@ -17,7 +17,7 @@ import msgspec
 from app.cache.entry import Entry
 from app.cache.wire import InvalidBundleLine, from_line, to_line
 
-#: A longer line is refused, in bytes; the largest record that an upstream may send is a megabyte.
+#: A longer line is refused, in bytes. It is also the default of the largest upstream answer.
 LONGEST_LINE: Final = 4 * 1024 * 1024
 
 

@@ -6,13 +6,19 @@ from sys import getsizeof
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from app.handle.answer import Answer
+from app.handle.answer import Answer, ResponseCode
 
 #: Bytes that an entry takes in the memory tier besides its key and its values: the two objects, three floats, and
 #: its places in the LRU cache's three tables. Measured over 100,000 entries: 451 of resident
 #: memory (392 by tracemalloc, which does not see what the allocator rounds up).
 OVERHEAD: Final = 450
+
+
+#: Clocks of several machines may differ by this much, in seconds. An entry that was fetched later than this after the
+#: present was written by a clock that has been corrected since.
+LONGEST_SKEW: Final = 60.0
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -48,3 +54,20 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def size(self) -> int:
         """Bytes that the entry counts as in the memory tier: key, values and OVERHEAD."""
         return getsizeof(self.key) + getsizeof(self.answer.values) + OVERHEAD
+
+
+def bound_times(entry: Entry, now: float, ceiling: float) -> Entry | None:
+    """The entry, fresh for at most `ceiling` seconds after it was fetched and after `now`; None if it may not be used.
+
+    A record that was fetched in the future is stale and counts as older than any other; "not found" is never served
+    stale, so such an answer may not be used.
+    """
+    if entry.fetched_at <= now + LONGEST_SKEW:
+        ends = min(entry.fetched_at, now) + ceiling
+        if entry.fresh_until <= ends:
+            return entry
+        stale_until = entry.stale_until if entry.answer.code is ResponseCode.SUCCESS else ends
+        return replace(entry, fresh_until=ends, stale_until=stale_until)
+    if entry.answer.code is not ResponseCode.SUCCESS:
+        return None
+    return replace(entry, fetched_at=0.0, fresh_until=0.0)

@@ -18,7 +18,8 @@ class Leases:
     def take(self, key: str, owner: str, now: float, seconds: float) -> bool:
         """Whether the lease was free, and is `owner`'s now."""
         held = self._leases.get(key)
-        if held is not None and now < held[1]:
+        # A lease that ends later than a new one would was taken before the clock was set back.
+        if held is not None and now < held[1] <= now + seconds:
             return False
         self._leases[key] = (owner, now + seconds)
         self._leases.move_to_end(key)

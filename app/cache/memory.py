@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from operator import attrgetter
+from typing import Final
 
-from cachetools import LRUCache
+from cachetools import Cache, LRUCache
 
 from app.cache.buckets import Buckets
-from app.cache.entry import Entry
+from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
+from app.handle.answer import ResponseCode
+
+#: Negative entries whose end is remembered. Of more, the oldest stay until they are pushed out.
+_MOST_EXPIRING: Final = 100_000
+#: Negative entries that leave in one step, which takes about 10 ms.
+_MOST_EXPIRED: Final = 10_000
 
 
 class _Lru(LRUCache[str, Entry]):
@@ -39,6 +46,7 @@ class MemoryStore:
         self._clock = clock
         self._leases = Leases()
         self._buckets = Buckets()
+        self._expiring: deque[tuple[float, str]] = deque(maxlen=_MOST_EXPIRING)
         self._announced: deque[str] = deque(maxlen=MOST_ANNOUNCEMENTS)
         self._announcements = 0
 
@@ -70,6 +78,9 @@ class MemoryStore:
             self._entries[entry.key] = entry
         except ValueError:
             self.drop(entry.key)
+            return
+        if entry.answer.code is not ResponseCode.SUCCESS:
+            self._expiring.append((entry.stale_until, entry.key))
 
     def drop(self, key: str) -> bool:
         """Forget an entry; whether there was one."""
@@ -79,9 +90,38 @@ class MemoryStore:
         """Forget all entries."""
         self._entries.clear()
 
+    def drop_expired(self) -> int:
+        """Forget negative entries that have ended; how many. Records stay: a stale one may be all there is."""
+        now, dropped = self._clock(), 0
+        for _ in range(min(len(self._expiring), _MOST_EXPIRED)):
+            if self._expiring[0][0] > now:
+                break
+            key = self._expiring.popleft()[1]
+            entry = self._look(key)
+            if entry is not None and entry.answer.code is not ResponseCode.SUCCESS and not entry.is_usable(now):
+                dropped += self.drop(key)
+        return dropped
+
+    def bound_times(self, key: str, ceiling: float) -> None:
+        """Apply bound_times to the entry of a key, after the clock was set back."""
+        entry = self._look(key)
+        bounded = None if entry is None else bound_times(entry, self._clock(), ceiling)
+        if bounded is None:
+            self.drop(key)
+        elif bounded is not entry:
+            self.keep(bounded)
+
+    def _look(self, key: str) -> Entry | None:
+        """The entry; unlike `peek`, this is not a use."""
+        return Cache.__getitem__(self._entries, key) if key in self._entries else None
+
     def keys(self, prefix: str = "") -> list[str]:
         """The keys that begin with `prefix`, in order."""
         return sorted(key for key in self._entries if key.startswith(prefix))
+
+    def unsorted_keys(self) -> list[str]:
+        """All keys, in no order."""
+        return list(self._entries)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""

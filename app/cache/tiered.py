@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from app.cache.entry import Entry
+from app.cache.entry import LONGEST_SKEW, Entry, bound_times
 from app.cache.memory import MemoryStore
+from app.cache.outage import Outage
 from app.cache.store import Store, StoreStats
 from app.doi.name import fold
-from app.errors import StoreError
+from app.errors import DamagedEntry, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,10 @@ Result = TypeVar("Result")
 
 #: How often announcements of other processes are asked for, in seconds; purges are seen within twice this.
 WATCH_INTERVAL: Final = 1.0
+#: A store that failed counts as up again after so long without a failure, in seconds.
+QUIET: Final = 5.0
+#: Entries whose times are bounded in one step after the clock was set back; 1,000 take 2 ms.
+_STEP: Final = 1_000
 
 
 class TierObserver(Protocol):
@@ -70,16 +75,20 @@ class TieredStore:
         store: Store | None,
         *,
         clock: Callable[[], float],
+        ceiling: float,
         observer: TierObserver | None = None,
     ) -> None:
+        """`ceiling` is the longest that an entry is fresh, in seconds, whatever the store says."""
         self._memory = memory
         #: The entry of a key if it is in memory, fresh or not; without any waiting.
         self.peek = memory.peek
         self._store = store
         self._clock = clock
+        self._ceiling = ceiling
+        self._latest = clock()
         self._observer = observer
         self._cursor: str | None = None
-        self._failing: set[str] = set()
+        self._outage = Outage(clock, QUIET)
         self.counters = TierCounters()
 
     @property
@@ -215,9 +224,11 @@ class TieredStore:
         await self._memory.close()
 
     async def watch(self, interval: float = WATCH_INTERVAL) -> None:
-        """Forget what other processes announce, for ever: the body of a task. `interval` in seconds."""
+        """Keep memory in step with the store and the clock, for ever: the body of a task. `interval` in seconds."""
         while True:
             await self.forget_announced()
+            self._memory.drop_expired()
+            await self.notice_clock_step()
             await asyncio.sleep(interval)
 
     async def forget_announced(self) -> None:
@@ -234,8 +245,22 @@ class TieredStore:
         for key in changes.keys:
             self.counters.forgotten += self._memory.drop(key)
 
+    async def notice_clock_step(self) -> None:
+        """Bound the times in memory if the clock was set back since the last time."""
+        now = self._clock()
+        step, self._latest = self._latest - now, max(self._latest, now)
+        if step <= LONGEST_SKEW:
+            return
+        self._latest = now
+        log.warning("The clock was set back by %.0f seconds; records fetched after the new time count as stale.", step)
+        for number, key in enumerate(self._memory.unsorted_keys()):
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+            self._memory.bound_times(key, self._ceiling)
+
     async def _from_store(self, key: str) -> Entry | None:
-        return None if self._store is None else await self._tried("get", self._store.get(key), None)
+        found = None if self._store is None else await self._tried("get", self._store.get(key), None)
+        return None if found is None else bound_times(found, self._clock(), self._ceiling)
 
     async def _tried(self, operation: str, work: Awaitable[Result], instead: Result) -> Result:
         try:
@@ -243,14 +268,12 @@ class TieredStore:
         except StoreError as error:
             self._failed(operation, error)
             return instead
-        self._failing.discard(operation)
+        self._outage.record_success(operation)
         return result
 
     def _failed(self, operation: str, error: StoreError) -> None:
         self.counters.store_errors += 1
-        if operation not in self._failing:
-            # One line for an outage, not one for each request.
-            log.warning("The store failed at %s and is left out: %s", operation, error.message)
-        self._failing.add(operation)
+        if not isinstance(error, DamagedEntry):
+            self._outage.record_failure(operation, error.message)
         if self._observer is not None:
             self._observer.store_failed(operation)

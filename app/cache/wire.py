@@ -11,16 +11,17 @@ import msgspec
 
 from app.cache.entry import Entry
 from app.doi.name import HandleName
-from app.errors import InvalidAnswer, InvalidName, StoreError
+from app.errors import DamagedEntry, InvalidAnswer, InvalidName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.record import read_values
 
-#: The version of the stores' format; another one is no entry of ours.
-FORMAT_VERSION: Final = 1
+#: The version of the stores' format. An entry of another version is a miss. In version 1 the checksum left out the key.
+FORMAT_VERSION: Final = 2
+_WITHOUT_KEY: Final = 1
 #: The last second of the year 9999, which is the last that ISO 8601 can tell, in seconds since the epoch.
 FOREVER: Final = 253_402_300_799.0
 
-#: CRC-32 of all that follows; version, response code, fetched, fresh until, stale until; then the values.
+#: CRC-32 of the key and of what follows: version, response code, fetched, fresh until, stale until, the values.
 _CHECK: Final = Struct("<I")
 _HEAD: Final = Struct("<IBBddd")
 _BODY: Final = Struct("<BBddd")
@@ -32,19 +33,33 @@ def pack(entry: Entry) -> bytes:
     answer = entry.answer
     times = entry.fetched_at, entry.fresh_until, entry.stale_until
     body = _BODY.pack(FORMAT_VERSION, answer.code, *times) + answer.values
-    return _CHECK.pack(crc32(body)) + body
+    return _CHECK.pack(_checksum(entry.key, body)) + body
 
 
-def unpack(key: str, data: bytes) -> Entry:
-    """The entry that `pack` wrote. Raises StoreError for damaged bytes and for another format version."""
-    if len(data) < _HEAD.size:
-        raise StoreError(f"The store's entry of {key!r} is damaged.")
-    check, version, code, fetched_at, fresh_until, stale_until = _HEAD.unpack_from(data)
-    if crc32(memoryview(data)[_CHECK.size :]) != check or code not in _CODES:
-        raise StoreError(f"The store's entry of {key!r} is damaged.")
+def unpack(key: str, data: object) -> Entry | None:
+    """The entry that `pack` wrote under this key; None for one of another format version.
+
+    Raises DamagedEntry for data that are not bytes, a wrong checksum and times that are not 0 to FOREVER.
+    """
+    # SQLite gives back whatever type a damaged row says it is.
+    if not isinstance(data, bytes) or len(data) < _HEAD.size:
+        raise DamagedEntry(f"The store's entry of {key!r} is damaged: it is too short, or not bytes.")
+    check, version, code, *times = _HEAD.unpack_from(data)
+    body = memoryview(data)[_CHECK.size :]
+    if _checksum(key, body) != check:
+        if version == _WITHOUT_KEY and crc32(body) == check:
+            return None
+        raise DamagedEntry(f"The store's entry of {key!r} is damaged, or belongs to another name.")
     if version != FORMAT_VERSION:
-        raise StoreError(f"The store's entry of {key!r} is of format version {version}, not {FORMAT_VERSION}.")
-    return Entry(key, Answer(_CODES[code], data[_HEAD.size :]), fetched_at, fresh_until, stale_until)
+        return None
+    # A comparison with NaN is false.
+    if code not in _CODES or not all(0.0 <= time <= FOREVER for time in times):
+        raise DamagedEntry(f"The store's entry of {key!r} is damaged: its response code or its times cannot be.")
+    return Entry(key, Answer(_CODES[code], data[_HEAD.size :]), *times)
+
+
+def _checksum(key: str, body: bytes | memoryview) -> int:
+    return crc32(body, crc32(key.encode(errors="surrogatepass")))
 
 
 class InvalidBundleLine(ValueError):
@@ -129,6 +144,6 @@ def _read_time(member: str, given: str | None, missing: float) -> float:
         return missing
     try:
         when = datetime.fromisoformat(given)
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        return min(max((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp(), 0.0), FOREVER)
     except (ValueError, OverflowError) as error:
         raise InvalidBundleLine(f"{member} {given[:40]!r} is no ISO 8601 time") from error

@@ -33,7 +33,8 @@ def read_ttl(given: int | float | str) -> Ttl:
     if isinstance(given, (int, float)):
         if given != given:  # not a number
             raise InvalidAnswer("The upstream's answer holds a value whose ttl is not a number.")
-        return Ttl(max(-_MOST_SECONDS, min(float(given), _MOST_SECONDS)))
+        # Bounded before it becomes a float: JSON numbers have any number of digits.
+        return Ttl(float(max(-_MOST_SECONDS, min(given, _MOST_SECONDS))))
     try:
         when = datetime.fromisoformat(given)
         # A time without a zone is UTC, as all times of the handle system are.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.cache.entry import Entry
 from app.cache.wire import FOREVER, InvalidBundleLine, from_line, pack, to_line, unpack
-from app.errors import StoreError
+from app.errors import DamagedEntry, StoreError
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, values
 
@@ -40,6 +42,43 @@ def test_a_flipped_bit_is_noticed(place: int, bit: int) -> None:
 def test_bytes_of_any_other_kind_are_no_entry(data: bytes) -> None:
     with pytest.raises(StoreError):
         unpack("10.1000/182", data)
+
+
+@pytest.mark.parametrize("data", ["text", 1, 1.5, None])
+def test_what_is_not_bytes_is_damaged(data: object) -> None:
+    with pytest.raises(DamagedEntry):
+        unpack("10.1000/182", data)
+
+
+@given(entries, entries)
+def test_an_entry_under_another_key_is_damaged(one: Entry, other: Entry) -> None:
+    assume(one.key != other.key)
+    with pytest.raises(DamagedEntry):
+        unpack(other.key, pack(one))
+
+
+def test_an_entry_of_another_format_version_is_a_miss() -> None:
+    body = pack(entry())[4:]
+    of_version_1 = b"\x01" + body[1:]
+    of_version_3 = b"\x03" + body[1:]
+    assert unpack("10.1000/182", crc32(of_version_1).to_bytes(4, "little") + of_version_1) is None
+    with_key = crc32(of_version_3, crc32(b"10.1000/182"))
+    assert unpack("10.1000/182", with_key.to_bytes(4, "little") + of_version_3) is None
+
+
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan"), 1e13, -1.0])
+@pytest.mark.parametrize("member", ["fetched_at", "fresh_until", "stale_until"])
+def test_times_that_cannot_be_are_damage(member: str, odd: float) -> None:
+    with pytest.raises(DamagedEntry):
+        unpack("10.1000/182", pack(replace(entry(), **{member: odd})))
+
+
+@pytest.mark.parametrize(("written", "read"), [("0001-01-01T00:00:00Z", 0.0), ("9999-12-31T23:59:59.9Z", FOREVER)])
+def test_every_time_of_a_bundle_can_be_stored(written: str, read: float) -> None:
+    line = b'{"handle":"10.1000/182","responseCode":100,"fetched":"%b","fresh_until":"%b","stale_until":"%b"}'
+    found = from_line(line % ((written.encode(),) * 3))
+    assert (found.fetched_at, found.fresh_until, found.stale_until) == (read, read, read)
+    assert unpack(found.key, pack(found)) == found
 
 
 @pytest.mark.parametrize("length", range(0, 60, 7))

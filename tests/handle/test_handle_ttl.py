@@ -36,6 +36,12 @@ def test_a_ttl_beyond_all_calendars_is_bounded() -> None:
     assert read_ttl(10**40).seconds == 100 * 365 * 86400
 
 
+@pytest.mark.parametrize("digits", [309, 400, 4_000])
+def test_a_ttl_of_hundreds_of_digits_is_bounded(digits: int) -> None:
+    century = 100 * 365 * 86400.0
+    assert (read_ttl(10**digits), read_ttl(-(10**digits))) == (Ttl(century), Ttl(-century))
+
+
 def test_a_record_ends_with_the_first_of_its_values() -> None:
     assert earliest_end([Ttl(7200), Ttl(30), Ttl(86400)], NOW) == NOW + 30
 

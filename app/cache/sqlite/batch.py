@@ -77,7 +77,7 @@ def _make_room(connection: sqlite3.Connection, now: float, max_bytes: int) -> No
     connection.execute(
         "DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE stale_until <= ? LIMIT ?)", (now, _MOST_EXPIRED)
     )
-    size = counted_bytes(*connection.execute("SELECT entries, bytes FROM totals").fetchone())
+    size = _count_size(connection)
     for _ in range(_MOST_STEPS):
         if size <= max_bytes:
             return
@@ -89,5 +89,21 @@ def _make_room(connection: sqlite3.Connection, now: float, max_bytes: int) -> No
             if size <= max_bytes:
                 break
             leaving.append((row,))
-            size -= length + ROW_OVERHEAD
+            size -= (length or 0) + ROW_OVERHEAD
         connection.executemany("DELETE FROM entries WHERE id = ?", leaving)
+
+
+def _count_size(connection: sqlite3.Connection) -> int:
+    entries, length = connection.execute("SELECT entries, bytes FROM totals").fetchone() or (None, None)
+    ((pages,), (page_size,)) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    size = counted_bytes(entries, length) if isinstance(entries, int) and isinstance(length, int) else -1
+    # What the rows take is in the file; ROW_OVERHEAD is an average, so the bound on all is not tight.
+    if size >= 0 and length >= 0 and entries >= 0 and size <= 4 * pages * page_size:
+        return size
+    # Damaged totals would stop every write, or empty the store.
+    entries, length = connection.execute(
+        "SELECT count(*), coalesce(sum(length(key) + length(data)), 0) FROM entries"
+    ).fetchone()
+    connection.execute("DELETE FROM totals")
+    connection.execute("INSERT INTO totals VALUES (?, ?)", (entries, length))
+    return counted_bytes(entries, length)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from app.cache.buckets import LONGEST_IDLE
+from app.cache.private_file import create_beside
 from app.cache.sqlite.file import is_damage
 from app.token_bucket import Bucket, back_off, take_token
 
@@ -29,6 +30,10 @@ CREATE TABLE IF NOT EXISTS buckets (
 """
 
 
+class _DamagedFile(sqlite3.DatabaseError):
+    """A check of the file found damage."""
+
+
 class Coordination:
     """Leases and buckets shared by the processes that open the same file.
 
@@ -36,11 +41,11 @@ class Coordination:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises sqlite3.Error. No two processes may be in here at once: see file.alone."""
+        """Raises sqlite3.Error, and OSError for a symbolic link. One process at a time is in here: see file.alone."""
         try:
             self._connection = _open(path)
         except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+            if not (is_damage(error) or isinstance(error, _DamagedFile)):
                 raise
             for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
                 with suppress(OSError):
@@ -52,8 +57,11 @@ class Coordination:
         """Whether the lease was free, and is `owner`'s now."""
         taken = self._connection.execute(
             "INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            " SET owner = excluded.owner, ends = excluded.ends WHERE leases.ends <= ?",
-            (key, owner, now + seconds, now),
+            # A lease that ends later than a new one would was taken before the clock was set back. Text is greater
+            # than any number.
+            " SET owner = excluded.owner, ends = excluded.ends"
+            " WHERE (leases.ends > ? AND leases.ends <= ?) IS NOT TRUE",
+            (key, owner, now + seconds, now, now + seconds),
         )
         return taken.rowcount == 1
 
@@ -89,7 +97,8 @@ class Coordination:
         row = self._connection.execute(
             "SELECT tokens, at, blocked_until FROM buckets WHERE name = ?", (name,)
         ).fetchone()
-        return None if row is None else Bucket(*row)
+        # A damaged row may hold any type.
+        return None if row is None or not all(isinstance(number, float) for number in row) else Bucket(*row)
 
     def _write(self, name: str, bucket: Bucket) -> None:
         values = (name, bucket.tokens, bucket.at, bucket.blocked_until)
@@ -110,11 +119,15 @@ class _Transaction:
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    create_beside(path)
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(_TABLES)
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise _DamagedFile(verdict)
     except sqlite3.Error:
         connection.close()
         raise

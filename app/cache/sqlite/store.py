@@ -5,26 +5,34 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from app.cache.entry import Entry
 from app.cache.sqlite.batch import write_batch
 from app.cache.sqlite.coordination import Coordination
-from app.cache.sqlite.file import alone, connect, counted_bytes, is_damage, mark_damaged, prepare
+from app.cache.sqlite.file import (
+    READ_TIMEOUT,
+    WRITE_TIMEOUT,
+    alone,
+    connect,
+    is_damage,
+    mark_damaged,
+    opening,
+    prepare,
+)
+from app.cache.sqlite.rows import Rows
 from app.cache.sqlite.writer import GATHER, BatchWriter, Change
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
-from app.cache.wire import unpack
-from app.errors import StoreError
+from app.errors import DamagedEntry, StoreError
 
-#: Rows read at a time by `scan`.
-_PAGE: Final = 500
 #: When an entry was used is written at most this often, in seconds.
 _USED_EVERY: Final = 3_600.0
-
-_FROM: Final = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?"
-_AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
+#: After a failure the coordination file is left alone for so long, in seconds: an attempt may wait for a lock, and the
+#: event loop with it.
+_PAUSE: Final = 1.0
 
 
 class SqliteStore:
@@ -40,34 +48,39 @@ class SqliteStore:
         self._path = path
         self._clock = clock
         self._max_bytes = max_bytes
-        self._failed_reads = 0
-        self._last_failure = ""
-        with self._translated(), alone(path):
-            self._reader = connect(path)
-            self._writing = connect(path)
-            self._coordination = Coordination(path.with_name(f"{path.name}.coordination"))
+        self._coordination_failure = ""
+        self._coordination_failed_at = -inf
+        with opening(path, "for writing"), alone(path):
+            reading = connect(path, timeout=READ_TIMEOUT)
+            self._rows = Rows(path, reading, clock, report_damage=lambda: mark_damaged(path))
+            self._writing = connect(path, timeout=WRITE_TIMEOUT)
+            self._coordination = self._open_coordination()
         self._writer = BatchWriter(self._write, gather=gather)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
         change = self._writer.find(key)
-        if change is not None:
-            return self._usable(change.entry)
-        row = self._row("SELECT data, last_used FROM entries WHERE key = ?", (key,))
-        if row is None:
-            return None
         now = self._clock()
-        if now - row[1] >= _USED_EVERY:
+        if change is not None:
+            return change.entry if change.entry is not None and change.entry.is_usable(now) else None
+        entry, last_used = self._rows.find(key)
+        # A use in the future was noted before the clock was set back.
+        if entry is not None and abs(now - last_used) >= _USED_EVERY:
             self._writer.note_used(key, now)
-        return self._usable(self._unpacked(key, row[0]))
+        return entry
 
     async def put(self, entry: Entry, *, announce: bool = False) -> None:
-        """See Store. Raises StoreError where too many writes wait; none ever blocks."""
+        """See Store. Raises StoreError where too many writes wait and after a failed one; never blocks."""
         self._submit(Change(entry.key, entry, announce))
+        if (error := self._writer.last_error) is not None:
+            raise StoreError(f"The store {self._path} could not be written: {error}.")
 
     async def delete(self, key: str) -> bool:
         """See Store."""
-        existed = await self.get(key) is not None
+        try:
+            existed = await self.get(key) is not None
+        except DamagedEntry:
+            existed = True
         try:
             self._submit(Change(key, None, True))
         except StoreError:
@@ -79,36 +92,27 @@ class SqliteStore:
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store."""
         await self.flush()
-        select, start = _FROM, prefix
-        while True:
-            rows = self._rows(select, (start, _PAGE))
-            for key, data in rows:
-                if not key.startswith(prefix):
-                    return
-                entry = self._readable(key, data)
-                if entry is not None:
-                    yield entry
-            if len(rows) < _PAGE:
-                return
-            await asyncio.sleep(0)  # others may run between the pages
-            select, start = _AFTER, rows[-1][0]
+        for page in self._rows.pages(prefix):
+            for entry in page:
+                yield entry
+            await asyncio.sleep(0)  # other tasks run between the pages
 
     async def changes(self, cursor: str | None) -> Changes:
         """See Store."""
-        (newest,) = self._row("SELECT coalesce(max(number), 0) FROM announcements") or (0,)
+        (newest,) = self._rows.row("SELECT coalesce(max(number), 0) FROM announcements") or (0,)
         missed = 0 if cursor is None else newest - int(cursor)
         if missed > MOST_ANNOUNCEMENTS:
             return Changes(str(newest), overrun=True)
         if missed <= 0:
             return Changes(str(newest))
-        rows = self._rows(
+        rows = self._rows.rows(
             "SELECT key FROM announcements WHERE number > ? AND number <= ? ORDER BY number", (int(cursor or 0), newest)
         )
         return Changes(str(newest), tuple(dict.fromkeys(key for (key,) in rows)), overrun=len(rows) != missed)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store."""
-        with self._translated():
+        with self._coordinating():
             return self._coordination.lease(key, owner, self._clock(), seconds)
 
     async def release(self, key: str, owner: str) -> None:
@@ -117,34 +121,31 @@ class SqliteStore:
             if self._writer.find(key) is not None:
                 await self.flush()
         finally:
-            with self._translated():
+            with self._coordinating():
                 self._coordination.release(key, owner, self._clock())
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """See Store."""
-        with self._translated():
+        with self._coordinating():
             return self._coordination.take(bucket, self._clock, rate, burst, leaving)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""
-        with self._translated():
+        with self._coordinating():
             self._coordination.back_off(bucket, self._clock, seconds)
 
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is what `max_bytes` bounds."""
-        failure, error = self._last_failure, self._writer.last_error
-        try:
-            entries, length = self._row("SELECT entries, bytes FROM totals")
-        except StoreError:
-            entries, length, failure = 0, 0, self._last_failure
-        detail = f"SQLite file {self._path}"
+        stats, error = self._rows.stats(), self._writer.last_error
+        detail = stats.detail
         if error is not None:
             detail += f"; the last write failed: {error}"
-        if failure:
-            detail += f"; {self._failed_reads} reads failed, the last one: {failure}"
         if self._writer.dropped or self._writer.lost:
             detail += f"; {self._writer.dropped} writes dropped, {self._writer.lost} lost"
-        return StoreStats(entries, counted_bytes(entries, length), error is None and not failure, detail)
+        if self._coordination_failure:
+            detail += f"; the coordination file failed: {self._coordination_failure}"
+        healthy = stats.healthy and error is None and not self._coordination_failure
+        return StoreStats(stats.entries, stats.bytes, healthy, detail)
 
     async def flush(self) -> None:
         """See Store."""
@@ -153,8 +154,8 @@ class SqliteStore:
     async def close(self) -> None:
         """See Store."""
         await asyncio.to_thread(self._writer.close)
-        with self._translated():
-            self._reader.close()
+        with opening(self._path, "for writing"):
+            self._rows.connection.close()
             self._writing.close()
             self._coordination.close()
 
@@ -166,22 +167,6 @@ class SqliteStore:
                 mark_damaged(self._path)
             raise
 
-    def _usable(self, entry: Entry | None) -> Entry | None:
-        return entry if entry is not None and entry.is_usable(self._clock()) else None
-
-    def _unpacked(self, key: str, data: bytes) -> Entry:
-        try:
-            return unpack(key, data)
-        except StoreError as error:
-            self._note_failure(error)
-            raise
-
-    def _readable(self, key: str, data: bytes) -> Entry | None:
-        try:
-            return self._usable(self._unpacked(key, data))
-        except StoreError:
-            return None
-
     def _submit(self, change: Change) -> None:
         try:
             change.key.encode()
@@ -191,29 +176,28 @@ class SqliteStore:
         if not self._writer.submit(change):
             raise StoreError("Too many entries wait to be written to the store.")
 
-    def _row(self, sql: str, values: tuple[object, ...] = ()) -> Any:
-        # Not `_translated`: a context manager would cost as much as the read.
-        try:
-            row = self._reader.execute(sql, values).fetchone()
-        except (sqlite3.Error, ValueError, OverflowError) as error:
-            raise self._note_failure(error) from error
-        self._last_failure = ""
-        return row
-
-    def _rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
-        with self._translated():
-            return self._reader.execute(sql, values).fetchall()
+    def _open_coordination(self) -> Coordination:
+        return Coordination(self._path.with_name(f"{self._path.name}.coordination"))
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _coordinating(self) -> Iterator[None]:
+        """Translate what the coordination file raises, and leave the file alone for a while after a failure."""
+        # A clock that was set back must not prolong the pause.
+        if 0.0 <= self._clock() - self._coordination_failed_at < _PAUSE:
+            raise StoreError(
+                f"The coordination file of {self._path} failed a moment ago: {self._coordination_failure}."
+            )
         try:
             yield
         except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
-            raise self._note_failure(error) from error
+            self._coordination_failure, self._coordination_failed_at = str(error), self._clock()
+            if is_damage(error):
+                self._replace_coordination()
+            raise StoreError(f"The coordination file of {self._path} failed: {error}.") from error
+        self._coordination_failure = ""
 
-    def _note_failure(self, error: Exception) -> StoreError:
-        self._failed_reads += 1
-        self._last_failure = str(error)
-        if is_damage(error):
-            mark_damaged(self._path)
-        return StoreError(f"The store {self._path} failed: {error}.")
+    def _replace_coordination(self) -> None:
+        # Under the lock: of several processes that find the damage, one starts a new file and the others open that.
+        with suppress(sqlite3.Error, OSError), alone(self._path):
+            self._coordination.close()
+            self._coordination = self._open_coordination()

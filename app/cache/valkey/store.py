@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.cache.entry import Entry
 from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
 from app.cache.valkey.scripts import BACK_OFF, RELEASE, TAKE
 from app.cache.wire import pack, unpack
-from app.errors import StoreError
+from app.errors import DamagedEntry, StoreError
 
 #: Every key of ours on the server begins so; the number is the version of the format.
 KEY_PREFIX: Final = "doi-proxy:v1:"
@@ -48,7 +50,7 @@ class ValkeyStore:
         self._clock = clock
         self._pause = pause
         self._place = urlsplit(url).hostname or "localhost"
-        self._paused_until = 0.0
+        self._failed_at = -inf
         self._last_failure = ""
         self._places = asyncio.Semaphore(_CONNECTIONS)
         pool = BlockingConnectionPool.from_url(
@@ -140,7 +142,7 @@ class ValkeyStore:
 
     async def stats(self) -> StoreStats:
         """See Store. Counts are those of the whole database and of the server's memory."""
-        if self._clock() < self._paused_until:
+        if self._is_paused():
             return self._unhealthy()
         try:
             entries = await self._asked("DBSIZE")
@@ -176,8 +178,8 @@ class ValkeyStore:
             pipeline.execute_command("XADD", _STREAM, "MAXLEN", "~", MOST_ANNOUNCEMENTS, "*", "key", key)
             return (await pipeline.execute())[0]
 
-    def _usable(self, entry: Entry) -> Entry | None:
-        return entry if entry.is_usable(self._clock()) else None
+    def _usable(self, entry: Entry | None) -> Entry | None:
+        return entry if entry is not None and entry.is_usable(self._clock()) else None
 
     def _unhealthy(self) -> StoreStats:
         return StoreStats(0, 0, False, f"Valkey server {self._place} failed: {self._last_failure}")
@@ -201,19 +203,30 @@ class ValkeyStore:
             # All others: what is missing from a list of the library's errors would be an answer's failure.
             except Exception as error:
                 self._last_failure = str(error) or type(error).__name__
+                if _is_about_one_key(error):
+                    raise DamagedEntry(f"The store {self._place} holds something else there: {error}.") from error
                 if decides or not isinstance(error, RedisTimeoutError):
-                    self._paused_until = self._clock() + self._pause
+                    self._failed_at = self._clock()
                 raise StoreError(f"The store {self._place} failed: {self._last_failure}.") from error
 
+    def _is_paused(self) -> bool:
+        # A clock that was set back must not prolong the pause.
+        return 0.0 <= self._clock() - self._failed_at < self._pause
+
     def _refuse_while_paused(self) -> None:
-        if self._clock() < self._paused_until:
+        if self._is_paused():
             raise StoreError(f"The store {self._place} failed a moment ago: {self._last_failure}")
+
+
+def _is_about_one_key(error: Exception) -> bool:
+    """Whether the server works and only this key is of another type."""
+    return isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")
 
 
 def _readable(key: str, data: bytes) -> Entry | None:
     try:
         return unpack(key, data)
-    except StoreError:
+    except DamagedEntry:
         return None
 
 

@@ -177,8 +177,11 @@ async def test_a_failed_batch_is_told_and_the_next_one_is_written(path: Path, cl
             assert "no such table" in (await store.stats()).detail
             assert not (await store.stats()).healthy
             other.execute("ALTER TABLE hidden RENAME TO entries")
-        await store.put(entry("10.1000/2"))
+        # It is written all the same.
+        with pytest.raises(StoreError, match="no such table"):
+            await store.put(entry("10.1000/2"))
         await store.flush()
+        await store.put(entry("10.1000/3"))
         assert await store.get("10.1000/1") is None
         assert await store.get("10.1000/2") is not None
         assert (await store.stats()).healthy

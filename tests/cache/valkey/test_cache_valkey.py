@@ -89,7 +89,10 @@ async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
         store = ValkeyStore(f"valkey://127.0.0.1:{silent.getsockname()[1]}/0", clock=clock, timeout=0.01)
         with pytest.raises(StoreError, match="failed: "):
             await store.get("10.1000/182")
-        assert [found async for found in TieredStore(MemoryStore(0, clock=clock), store, clock=clock).scan()] == []
+        assert [
+            found
+            async for found in TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0).scan()
+        ] == []
         await store.close()
 
 
@@ -97,7 +100,7 @@ async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: 
     server = start_valkey()
     port = server.port
     store = ValkeyStore(f"redis://127.0.0.1:{port}/0", clock=clock, timeout=PATIENCE)
-    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
     await cache.put(entry("10.1000/KEPT"))
     cache.memory.clear()
     server.terminate()

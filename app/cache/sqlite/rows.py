@@ -1,0 +1,122 @@
+"""Reads the rows of a SQLite store. A row may hold anything: what is not an entry of ours is reported as damaged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from app.cache.entry import Entry
+from app.cache.sqlite.file import counted_bytes, is_damage
+from app.cache.store import StoreStats
+from app.cache.wire import unpack
+from app.errors import DamagedEntry, StoreError
+
+#: Rows read at a time by `pages`.
+_PAGE: Final = 500
+
+_FROM: Final = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?"
+_AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
+
+
+class Rows:
+    """The rows of one file, read in the caller's thread. Every method raises StoreError."""
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        clock: Callable[[], float],
+        *,
+        report_damage: Callable[[], None],
+    ) -> None:
+        """`report_damage` is called when the file itself turns out to be damaged."""
+        self.connection = connection
+        self._path = path
+        self._clock = clock
+        self._report_damage = report_damage
+        self._failed_reads = 0
+        self._damaged_entries = 0
+        self._last_failure = ""
+
+    def find(self, key: str) -> tuple[Entry | None, float]:
+        """The usable entry of a key and when it was last used, 0 if that is not known. Raises DamagedEntry as well."""
+        row = self.row("SELECT data, last_used FROM entries WHERE key = ?", (key,))
+        if row is None:
+            return None, 0.0
+        data, last_used = row
+        return self._unpack(key, data), last_used if isinstance(last_used, float) else 0.0
+
+    def pages(self, prefix: str) -> Iterator[list[Entry]]:
+        """The usable entries whose key begins with `prefix`, in order; damaged ones are left out."""
+        select, start = _FROM, prefix
+        while True:
+            rows = self.rows(select, (start, _PAGE))
+            # Blobs come after all text.
+            texts = [(key, data) for key, data in rows if isinstance(key, str)]
+            yield [entry for key, data in texts if key.startswith(prefix) and (entry := self._readable(key, data))]
+            if len(texts) < _PAGE or not texts[-1][0].startswith(prefix):
+                return
+            select, start = _AFTER, texts[-1][0]
+
+    def stats(self) -> StoreStats:
+        """How the file is."""
+        failure = self._last_failure
+        try:
+            entries, length = self.row("SELECT entries, bytes FROM totals") or (0, 0)
+        except StoreError:
+            entries, length, failure = 0, 0, self._last_failure
+        if not isinstance(entries, int) or not isinstance(length, int):
+            entries, length, failure = 0, 0, "the totals are not numbers"
+        detail = f"SQLite file {self._path}"
+        if failure:
+            detail += f"; {self._failed_reads} reads failed, the last one: {failure}"
+        if self._damaged_entries:
+            detail += f"; {self._damaged_entries} reads of damaged entries, which count as missing"
+        return StoreStats(entries, counted_bytes(entries, length), not failure, detail)
+
+    def row(self, sql: str, values: tuple[object, ...] = ()) -> Any:
+        """The first row of a query."""
+        # Not `translated`: a context manager would cost as much as the read.
+        try:
+            row = self.connection.execute(sql, values).fetchone()
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            raise self._note_failure(error) from error
+        self._last_failure = ""
+        return row
+
+    def rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
+        """All rows of a query."""
+        with self.translated():
+            return self.connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Make a StoreError of whatever SQLite raises."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
+            raise self._note_failure(error) from error
+
+    def _unpack(self, key: str, data: object) -> Entry | None:
+        try:
+            entry = unpack(key, data)
+        except DamagedEntry:
+            self._damaged_entries += 1
+            raise
+        return entry if entry is not None and entry.is_usable(self._clock()) else None
+
+    def _readable(self, key: str, data: object) -> Entry | None:
+        try:
+            return self._unpack(key, data)
+        except DamagedEntry:
+            return None
+
+    def _note_failure(self, error: Exception) -> StoreError:
+        self._failed_reads += 1
+        self._last_failure = str(error)
+        if is_damage(error):
+            self._report_damage()
+        return StoreError(f"The store {self._path} failed: {error}.")

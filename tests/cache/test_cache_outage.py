@@ -1,0 +1,49 @@
+"""One log line when a store goes down, and one when it is up again."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.cache.outage import Outage
+from tests.clock import Clock
+
+QUIET = 5.0
+
+
+def test_an_outage_is_two_lines_with_its_duration(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(clock, QUIET)
+    outage.record_success("get")
+    for _ in range(60):
+        outage.record_failure("get", "Connection refused.")
+        outage.record_failure("put", "Connection refused.")
+        clock.advance(1)
+    outage.record_success("get")  # the last failure was a second ago
+    clock.advance(4)
+    outage.record_success("scan")  # this one never failed
+    outage.record_success("get")
+    outage.record_success("put")
+    assert [record.message for record in caplog.records] == [
+        "The store is down: get failed, this process goes on with its memory. Connection refused.",
+        "The store is up again after 64 seconds.",
+    ]
+
+
+def test_a_store_that_fails_now_and_then_is_one_outage(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(clock, QUIET)
+    for _ in range(100):
+        outage.record_failure("lease", "database is locked.")
+        clock.advance(1)
+        outage.record_success("lease")
+        clock.advance(1)
+    assert len(caplog.records) == 1
+
+
+def test_a_clock_that_was_set_back_does_not_prolong_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(clock, QUIET)
+    outage.record_failure("get", "Connection refused.")
+    clock.advance(-172_800)
+    outage.record_success("get")
+    assert len(caplog.records) == 2
