@@ -1,4 +1,4 @@
-"""The only place that puts parts together: settings in, an ASGI application out."""
+"""Settings in, an ASGI application out: the web face on top of the parts that app/assembly.py puts together."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from app.metrics.instruments import (
     UpstreamMetrics,
 )
 from app.metrics.workers import FOLDER_VARIABLE, Exposed, Exposition
+from app.program_log import begin_logging, set_log_level
 from app.readiness import describe_readiness
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
@@ -52,8 +53,6 @@ from app.web.redirect import Facts, Redirects
 
 log = logging.getLogger(__name__)
 
-#: Libraries whose lesser messages hold the names that are asked for.
-_TELL_NAMES: Final = ("httpx", "httpcore", "hpack")
 #: How often a worker tells the others how it is, in seconds.
 TELL_INTERVAL: Final = 1.0
 #: Static files by path: media type and file in app/web/static.
@@ -177,20 +176,6 @@ def create_from_environment() -> Application:
     settings = load({}, os.environ)
     begin_logging(settings)
     return create(settings)
-
-
-def begin_logging(settings: Settings) -> None:
-    """Let messages of this process go to standard error."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    for library in _TELL_NAMES:
-        logging.getLogger(library).setLevel(logging.WARNING)
-
-
-def set_log_level(settings: Settings) -> None:
-    """Log from this severity on."""
-    logging.getLogger().setLevel(settings.log_level.upper())
 
 
 def check(settings: Settings) -> None:

@@ -75,6 +75,9 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Lowest severity that is logged.", json_schema_extra=RELOADED
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Form of the program's own lines on standard error: `text`, or `json`, one object a line."
+    )
     access_log: Literal["off", "json", "text"] = Field(
         "off", description="Lines about requests on standard output: none, JSON objects, or words `name=value`."
     )

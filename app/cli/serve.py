@@ -11,8 +11,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
 from app.lifecycle import Lifecycle, merge, reread
-from app.main import begin_logging, check, create, set_log_level
+from app.main import check, create
 from app.metrics.workers import FOLDER_VARIABLE, fresh_folder
+from app.program_log import begin_logging, set_log_level
 from app.server.http_server import Events, HttpServer, ServerOptions
 from app.server.listening import check_certificate, listen
 from app.server.signals import SignalServer, ignore_hangup

@@ -35,9 +35,8 @@ class ErrorPages:
         language = request.language(self._pages.languages)
         if isinstance(error, CouldNotVerify) and name is not None:
             again = None if error.retry_after is None else max(1, round(error.retry_after))
-            body = self._pages.could_not_verify(
-                self._link, language, name=name, reason=error.message, retry_after=again
-            )
+            reason = self._pages.failure_reason(language, error.token)
+            body = self._pages.could_not_verify(self._link, language, name=name, reason=reason, retry_after=again)
             return page(error.status, body, failure_headers(error))
         if isinstance(error, AliasChainTooLong) and name is not None:
             reached = HandleName.asked(error.reached)

@@ -99,6 +99,11 @@ class Pages:
         """The tags of the languages there are, the default first."""
         return tuple(self._catalogues)
 
+    def failure_reason(self, language: str, token: str) -> str:
+        """The sentence for people about a failure, named by its token in `app.errors`."""
+        texts = (self._catalogues.get(language) or self._catalogues[DEFAULT_LANGUAGE]).texts
+        return texts.get(f"failure.{token}") or texts["failure.not-asked"]
+
     def home(self, link: Link, language: str) -> bytes:
         """The form, and what this resolver is."""
         address = link.base if "://" in link.base else self._address

@@ -38,6 +38,7 @@ from app.web.responses import (
     Header,
     Reply,
     cache_status,
+    failure_token,
     hit_status,
     http_date,
     lifetime,
@@ -237,20 +238,31 @@ class Redirects:
 
     def _values_not_found(self, request: Request, resolution: Resolution) -> Reply:
         language = request.language(self._pages.languages)
-        note = stale_note(resolution)
+        note = self._stale_note(language, resolution)
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
         return page(200, body, self._page_headers(Chain((resolution,))))
+
+    def _stale_note(self, language: str, resolution: Resolution) -> StaleNote | None:
+        """What a page says about a record past its TTL."""
+        if resolution.origin is not Origin.STALE:
+            return None
+        at = resolution.entry.fetched_at
+        fetched = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if at > 0 else ""
+        return StaleNote(
+            fetched=fetched, reason=self._pages.failure_reason(language, failure_token(resolution.failure))
+        )
 
     def _values(
         self, request: Request, resolution: Resolution, record: Record, asked: Asked, facts: ClientFact
     ) -> Reply:
         note = "not_a_web_target" if asked.action is Action.REDIRECT and resolution.name.suffix is not None else None
+        language = request.language(self._pages.languages)
         body = self._pages.values(
             self._link,
-            request.language(self._pages.languages),
+            language,
             name=resolution.name,
             values=record.values,
-            stale=stale_note(resolution),
+            stale=self._stale_note(language, resolution),
             note=note,
         )
         return page(200, body, self._page_headers(Chain((resolution,)), facts), vary(facts, is_page=True))
@@ -297,12 +309,3 @@ def _is_plain(chain: Chain, places: Places, negotiation: Negotiation) -> bool:
 
 #: The API shows an alias as data.
 ALIASES_ARE_DATA: Final = Asked(ignore_aliases=True)
-
-
-def stale_note(resolution: Resolution) -> StaleNote | None:
-    """What a page says about a record past its TTL."""
-    if resolution.origin is not Origin.STALE:
-        return None
-    at = resolution.entry.fetched_at
-    fetched = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if at > 0 else ""
-    return StaleNote(fetched=fetched, reason=resolution.failure.message if resolution.failure else "")

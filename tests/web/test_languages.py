@@ -19,7 +19,8 @@ ENGLISH = CATALOGUES[DEFAULT_LANGUAGE]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.
 JOINED = (
     "code_point.", "could_not_verify.retry_", "could_not_verify.title_", "not_found.lead_", "not_found.title_", "note.",
-    "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp", "values.data",
+    "failure.", "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp",
+    "values.data",
 )  # fmt: skip
 
 

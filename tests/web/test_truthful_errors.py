@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from app.errors import CouldNotVerify
+from app.web.languages import load_catalogues
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.upstream.faults import FAULTS
 from tests.web.proxy import Got, Proxy, running
@@ -555,3 +556,24 @@ def test_every_failure_names_an_error_type_of_the_registry() -> None:
     kinds: list[type[CouldNotVerify]] = [CouldNotVerify, *CouldNotVerify.__subclasses__()]
     assert {kind.proxy_error for kind in kinds} <= registered
     assert {kind.status for kind in kinds} <= {502, 503, 504}
+
+
+def _failures(kind: type[CouldNotVerify] = CouldNotVerify) -> list[type[CouldNotVerify]]:
+    return [kind, *(one for below in kind.__subclasses__() for one in _failures(below))]
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("token", sorted({kind.token for kind in _failures()}))
+async def test_every_failure_has_a_sentence_for_people_in_every_language(language: str, token: str) -> None:
+    texts = load_catalogues()[language].texts
+    assert texts[f"failure.{token}"].endswith(".")
+
+
+async def test_the_reason_on_a_page_is_in_its_language_and_names_no_internals() -> None:
+    # Port 9 is "discard" (RFC 863): nothing listens there.
+    async with running(upstream_url="http://user:secret@127.0.0.1:9") as proxy:
+        page = await proxy.get("/10.5555/unknown", accept_language="de")
+        assert (page.status, page["content-type"]) == (502, "text/html;charset=utf-8")
+        assert "Das Register war nicht erreichbar." in page.text
+        for internal in ("127.0.0.1", "secret", "Error", "httpx"):
+            assert internal not in page.text
