@@ -44,7 +44,7 @@ _TEX: Final = re.compile(
 )
 _TEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_"}
 _TEX_URL: Final = re.compile(r"\\(?:url|href|nolinkurl|path)\s*\{")
-_WRAPPED: Final = re.compile(r"\s*[\r\n]\s*")
+_WHITE_SPACE: Final = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +272,8 @@ def _trimmed(url: str) -> str:
 
 
 def _without_tex(text: str) -> str:
-    text = _TEX_URL.sub("{", _WRAPPED.sub("", text.strip()))
+    # A value that is wrapped over lines is one text.
+    text = _WHITE_SPACE.sub(lambda found: "" if set(found[0]) & {"\r", "\n"} else found[0], text.strip())
+    text = _TEX_URL.sub("{", text)
     plain = _TEX.sub(lambda found: found["plain"] or found["math"] or _TEX_WORDS[found["word"]], text)
     return plain.replace("{", "").replace("}", "")

@@ -12,7 +12,7 @@ import msgspec
 
 from app.doi.name import fold
 from app.errors import InvalidAnswer, UpstreamRefused
-from app.handle.record import read_values
+from app.handle.parsed import parse_record
 
 
 class ResponseCode(IntEnum):
@@ -65,7 +65,7 @@ def read_answer(body: bytes, asked: str) -> Answer:
         raise InvalidAnswer("The upstream's answer says success and holds no values.")
     # Without insignificant white space; numbers and escapes keep their spelling.
     values = msgspec.json.format(given, indent=-1)
-    if not read_values(values).values:
+    if not parse_record(values).values:
         return Answer(ResponseCode.VALUES_NOT_FOUND)
     return Answer(ResponseCode.SUCCESS, values)
 

@@ -6,15 +6,29 @@ A value is XML: a root with settings as attributes, and children `location` (or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import islice
 from typing import Final
 
 from lxml import etree
 
 #: Longer values are not read: real ones are below 10 kB.
 MAX_XML_BYTES: Final = 65_536
+#: "=" signs in one element, which has at most as many attributes: libxml2 takes 150 ms for one with 7,000 of them.
+MAX_ATTRIBUTES: Final = 500
 #: Locations of one name after this many are not looked at.
-MAX_LOCATIONS: Final = 2_000
+MAX_LOCATIONS: Final = 1_000
+#: Elements of one value after this many are not looked at.
+MAX_ELEMENTS: Final = 2_000
+#: Handles after this many in one setting or value are not looked at.
+MAX_HANDLES: Final = 100
+#: Entries in the `addresses` of one location, and of all locations of one name, after which none is looked at.
+MAX_NETWORKS: Final = 1_000
+#: Entries of one location that are not networks, which take 40 us each, after which the rest is not looked at.
+_MAX_WRONG_NETWORKS: Final = 100
+#: Filled-in templates are not longer: no target is.
+_MAX_HREF_CHARACTERS: Final = 16_384
 #: Status codes that a location may ask for; anything else is 302.
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 #: Greater weights count as this one, so that sums of weights stay finite.
@@ -31,10 +45,31 @@ class Location:
     """One location: its attributes in their order. Any attribute can be matched by `locatt`."""
 
     attributes: tuple[tuple[str, str], ...]
+    _by_name: dict[str, str] = field(init=False, compare=False, repr=False)
+    _networks: list[tuple[IPv4Network | IPv6Network, ...]] = field(
+        default_factory=list, init=False, compare=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        # 110 attributes of a request are compared with 1,000 locations. The first of several counts.
+        object.__setattr__(self, "_by_name", dict(reversed(self.attributes)))
 
     def get(self, name: str) -> str | None:
         """The value of an attribute, None where it is absent."""
-        return next((value for key, value in self.attributes if key == name), None)
+        return self._by_name.get(name)
+
+    @property
+    def network_entries(self) -> int:
+        """How many entries of `addresses` are looked at."""
+        addresses = self.get("addresses")
+        return 0 if addresses is None else min(addresses.count(",") + 1, MAX_NETWORKS)
+
+    @property
+    def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks in `addresses`, a comma list; parsed once, and without entries that are not networks."""
+        if not self._networks:
+            self._networks.append(_read_networks(self.get("addresses") or ""))
+        return self._networks[0]
 
     @property
     def weight(self) -> float:
@@ -52,7 +87,7 @@ class Location:
         if given is not None:
             return given
         template = self.get("href_template")
-        return None if template is None else template.replace("{hdl:path}", hdl_path).replace("{hdl}", hdl)
+        return None if template is None else fill_template(template, hdl, hdl_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +114,35 @@ class Locations:
         return Locations(
             (self.items + other.items)[:MAX_LOCATIONS],
             {**(other.settings or {}), **(self.settings or {})},
-            self.includes + other.includes,
-            self.namespaces + other.namespaces,
+            (self.includes + other.includes)[:MAX_HANDLES],
+            (self.namespaces + other.namespaces)[:MAX_HANDLES],
         )
 
 
 NO_LOCATIONS: Final = Locations()
+
+
+def fill_template(template: str, hdl: str, hdl_path: str) -> str:
+    """A template with {hdl} and {hdl:path} filled in; "" where that would be longer than any target.
+
+    A template of 64 kB with 13,000 places and a name of 8 kB would become 100 MB.
+    """
+    filled = len(template) + template.count("{hdl") * max(len(hdl), len(hdl_path))
+    if filled > _MAX_HREF_CHARACTERS:
+        return ""
+    return template.replace("{hdl:path}", hdl_path).replace("{hdl}", hdl)
+
+
+def _read_networks(addresses: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    found, wrong = [], 0
+    for text in addresses.split(",", MAX_NETWORKS)[:MAX_NETWORKS]:
+        try:
+            found.append(ip_network(text.strip(), strict=False))
+        except ValueError:
+            wrong += 1
+            if wrong == _MAX_WRONG_NETWORKS:
+                break
+    return tuple(found)
 
 
 def number(text: str | None, default: float) -> float:
@@ -108,6 +166,9 @@ def parse_xml(xml: str) -> etree._Element:
         raise MalformedLocations(f"longer than {MAX_XML_BYTES} bytes")
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise MalformedLocations("a DOCTYPE is not read")
+    # An attribute value holds no "<" (XML 1.0, section 2.3).
+    if max(tag.count(b"=") for tag in data.split(b"<")) > MAX_ATTRIBUTES:
+        raise MalformedLocations(f"an element with more than {MAX_ATTRIBUTES} attributes")
     # No entities, no network, no DTD, libxml2's own limits on depth and size (OWASP, XML external entities).
     parser = etree.XMLParser(
         encoding="utf-8",
@@ -131,8 +192,8 @@ def read_locations(xml: str) -> Locations:
     """Read one 10320/loc value. Raises MalformedLocations."""
     root = parse_xml(xml)
     items: list[Location] = []
-    includes, namespaces = handles(root.get("include")), handles(root.get("includeNamespace"))
-    for child in root:
+    includes, namespaces = [*handles(root.get("include"))], [*handles(root.get("includeNamespace"))]
+    for child in islice(root, MAX_ELEMENTS):
         tag = local_name(child)
         if tag in _LOCATION_TAGS and len(items) < MAX_LOCATIONS:
             items.append(Location(tuple((str(key), str(value)) for key, value in child.attrib.items())))
@@ -140,7 +201,7 @@ def read_locations(xml: str) -> Locations:
             includes += handles(child.text)
         elif tag == "includeNamespace":
             namespaces += handles(child.text)
-    return Locations(tuple(items), _settings(root), includes, namespaces)
+    return Locations(tuple(items), _settings(root), tuple(includes[:MAX_HANDLES]), tuple(namespaces[:MAX_HANDLES]))
 
 
 def _settings(root: etree._Element) -> dict[str, str]:
@@ -153,12 +214,12 @@ def _settings(root: etree._Element) -> dict[str, str]:
 
 def local_name(element: etree._Element) -> str:
     """The name of an element without its namespace; "" for what is no element."""
-    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def handles(text: str | None) -> tuple[str, ...]:
     """The handles in a setting, separated by white space."""
-    return tuple((text or "").split())
+    return tuple((text or "").split(maxsplit=MAX_HANDLES)[:MAX_HANDLES])
 
 
 def merged(several: Iterable[Locations]) -> Locations:

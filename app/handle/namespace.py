@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
 
-from app.handle.location import MalformedLocations, handles, local_name, parse_xml, says_true
+from app.handle.location import (
+    MAX_ELEMENTS,
+    MAX_HANDLES,
+    MAX_XML_BYTES,
+    MalformedLocations,
+    handles,
+    local_name,
+    parse_xml,
+    says_true,
+)
 from app.handle.record import Record
 
 
@@ -28,29 +39,42 @@ class Namespace:
         return (self.status or "").strip().lower() == "inactive"
 
 
+#: HS_NAMESPACE values of one record after this many are not looked at.
+_MAX_VALUES: Final = 10
+
+
 def read_namespace(record: Record) -> Namespace:
-    """Read a prefix record; a malformed HS_NAMESPACE value counts as if it were not there."""
-    found = Namespace()
-    for value in record.of_type("HS_NAMESPACE"):
+    """Read a prefix record, once; a malformed HS_NAMESPACE value counts as if it were not there."""
+    return record.derive(_read_record)
+
+
+def _read_record(record: Record) -> Namespace:
+    found, room = Namespace(), MAX_XML_BYTES
+    for value in record.of_type("HS_NAMESPACE")[:_MAX_VALUES]:
+        room -= len(value.text or "")
+        if room < 0:
+            break
         try:
             found = _read(value.text or "")
             break
         except MalformedLocations:
             continue
-    services = tuple(v.text.strip() for v in record.of_type("HS_SERV") if v.text and v.text.strip())
+    services = tuple(v.text.strip() for v in record.of_type("HS_SERV")[:MAX_HANDLES] if v.text and v.text.strip())
     contact = found.contact or next((v.text for v in record.of_type("EMAIL") if v.text), None)
     return replace(found, services=services, contact=contact)
 
 
 def _read(xml: str) -> Namespace:
-    locs: tuple[str, ...] = ()
+    locs: list[str] = []
     no_nslocs = False
     texts: dict[str, str] = {}
-    for child in parse_xml(xml):
+    for child in islice(parse_xml(xml), MAX_ELEMENTS):
         name, text = local_name(child), "".join(child.itertext()).strip()
         if name == "locs":
             locs += handles(text)
             no_nslocs = no_nslocs or says_true(child.get("no_nslocs"))
         elif name and text:
             texts.setdefault(name, text)
-    return Namespace(locs, (), no_nslocs, texts.get("contact"), texts.get("status"), texts.get("statusmsg"))
+    return Namespace(
+        tuple(locs[:MAX_HANDLES]), (), no_nslocs, texts.get("contact"), texts.get("status"), texts.get("statusmsg")
+    )

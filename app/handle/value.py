@@ -22,14 +22,28 @@ class _Wire(msgspec.Struct, gc=False):
 
     index: int
     type: str
-    data: Any = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
     ttl: int | float | str | None = None
     timestamp: str | int | None = None
     permissions: str | None = None
-    references: list[dict[str, Any]] | None = None
+    references: list[_Reference] | None = None
+
+
+class _Reference(msgspec.Struct, gc=False):
+    handle: str
+    index: int
+
+
+class _Text(msgspec.Struct, gc=False):
+    """Data that are a string."""
+
+    value: str
+    format: str = "string"
 
 
 _decoder: Final = msgspec.json.Decoder(_Wire)
+_text: Final = msgspec.json.Decoder(_Text)
+_string: Final = msgspec.json.Decoder(str)
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
@@ -48,7 +62,8 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
 
     index: int
     type: str
-    data: Data
+    #: The data where they are a string, else None.
+    text: str | None
     ttl: Ttl
     timestamp: str | None
     permissions: str
@@ -58,9 +73,15 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
     folded_type: str
 
     @property
-    def text(self) -> str | None:
-        """The data where they are a string, else None."""
-        return self.data.value if self.data.format == "string" else None
+    def data(self) -> Data:
+        """The data, parsed again by each call: only pages look at them, and a mebibyte of `[[],…]` takes 140 ms."""
+        if self.text is not None:
+            return Data("string", self.text)
+        try:
+            return _read_data(msgspec.json.decode(_decoder.decode(self.raw).data))
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            # Valid JSON that this program cannot hold, such as the number 1e400.
+            return Data("unknown", None)
 
     def has_type(self, wanted: str) -> bool:
         """Whether the type equals `wanted`, ASCII letters of either case; "X." also takes "X" and every "X.y"."""
@@ -78,19 +99,32 @@ def read_value(raw: bytes) -> HandleValue:
     """Read one value from its JSON object. Raises InvalidAnswer that says which member is wrong."""
     try:
         wire = _decoder.decode(raw)
+        text = _read_text(bytes(wire.data))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InvalidAnswer("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
     return HandleValue(
         index=wire.index,
         type=wire.type,
-        data=_read_data(wire.data),
+        text=text,
         ttl=DEFAULT_TTL if wire.ttl is None else read_ttl(wire.ttl),
         timestamp=None if wire.timestamp is None else str(wire.timestamp),
         permissions=wire.permissions or USUAL_PERMISSIONS,
-        references=tuple(_read_reference(item) for item in wire.references or ()),
+        references=tuple((item.handle, item.index) for item in wire.references or ()),
         raw=raw,
         folded_type=fold(wire.type),
     )
+
+
+def _read_text(data: bytes) -> str | None:
+    if data.startswith(b'"'):
+        return _string.decode(data)
+    if not data.startswith(b"{"):
+        return None
+    try:
+        found = _text.decode(data)
+    except msgspec.ValidationError:
+        return None  # JSON of another shape
+    return found.value if found.format == "string" else None
 
 
 def _read_data(data: Any) -> Data:
@@ -99,10 +133,3 @@ def _read_data(data: Any) -> Data:
         # A string that is no string (a number, a list) must not be taken for a target later.
         return Data(str(given) if given != "string" or isinstance(value, str) else "unknown", value)
     return Data("string", data) if isinstance(data, str) else Data("unknown", data)
-
-
-def _read_reference(item: dict[str, Any]) -> tuple[str, int]:
-    handle, index = item.get("handle"), item.get("index")
-    if not isinstance(handle, str) or not isinstance(index, int):
-        raise InvalidAnswer("The upstream's answer holds a reference without a handle and an index.")
-    return handle, index

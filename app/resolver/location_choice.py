@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_network
 from typing import Final
 
-from app.handle.location import Location
+from app.handle.location import MAX_NETWORKS, Location
 from app.resolver.asked import NO_FACTS, Client, ClientFact, Locatt
 
 #: The methods and their order where a record names none (technical manual, version 9).
@@ -34,13 +33,15 @@ class Choice:
 def choose(candidates: Candidates, methods: str | None, client: Client, locatts: Sequence[Locatt]) -> Choice:
     """Choose a location by `methods`, a comma list; `locatts` are those of the query, before those of the client.
 
-    Before each method a single candidate is taken, whatever its weight; what is left at the end is weighed.
+    Before each method a single candidate is taken, whatever its weight; what is left at the end is weighed. A method
+    that is named twice counts once.
     """
     left, facts = candidates, NO_FACTS
-    for name in (methods or DEFAULT_METHODS).split(",", _MOST_METHODS):
+    names = (name.strip().lower() for name in (methods or DEFAULT_METHODS).split(",", _MOST_METHODS))
+    for name in dict.fromkeys(names):
         if len(left) <= 1:
             break
-        method = _METHODS.get(name.strip().lower())
+        method = _METHODS.get(name)
         if method is not None:
             if method is _locatt:
                 # What the query names is part of the URL; only what the client's headers decide is a fact about it.
@@ -87,22 +88,19 @@ def matches(location: Location, name: str, wanted: str | None) -> bool:
 
 
 def _address(candidates: Candidates, client: Client) -> Candidates:
-    return [one for one in candidates if _holds(one.get("addresses"), client)]
-
-
-def _holds(addresses: str | None, client: Client) -> bool:
     # A server that listens on "::" sees IPv4 clients as ::ffff:192.0.2.7 (RFC 4291, section 2.5.5.2).
     address = getattr(client.address, "ipv4_mapped", None) or client.address
-    if addresses is None or address is None:
-        return False
-    for text in addresses.split(","):
-        try:
-            network = ip_network(text.strip(), strict=False)
-        except ValueError:
-            continue
-        if network.version == address.version and address in network:
-            return True
-    return False
+    found: list[Location] = []
+    left = MAX_NETWORKS
+    if address is None:
+        return found
+    for one in candidates:
+        left -= one.network_entries
+        if any(network.version == address.version and address in network for network in one.networks):
+            found.append(one)
+        if left <= 0:
+            break
+    return found
 
 
 def _country(candidates: Candidates, client: Client) -> Candidates:

@@ -6,6 +6,7 @@ All records come through the resolver, so that they are cached and asked for onc
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +21,23 @@ from app.resolver.asked import Action, Asked, Negotiation
 from app.resolver.observer import NoObserver, Observer
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import ORDINARY, Demand, Resolver
-from app.resolver.target import Places, is_settled, links_values, needs_prefix, read_own_places
+from app.resolver.target import (
+    MAX_NAME_XML_BYTES,
+    Places,
+    is_settled,
+    links_values,
+    needs_prefix,
+    own_xml_bytes,
+    read_own_places,
+)
 from app.upstream.source import Priority
 
 #: Handles that are included by one name's locations, directly or not.
 MOST_INCLUDES: Final = 20
 #: Prefixes above a sub-divided prefix that are asked: 10.1000.10.1 -> 10.1000.10 -> 10.1000.
 _MOST_PARENTS: Final = 5
+#: Other requests take their turn before a larger prefix record is parsed.
+_USUAL_BYTES: Final = 16_384
 #: Prefixes are handles below this one.
 _NA: Final = "0.NA/"
 
@@ -44,6 +55,23 @@ class PrefixRecord:
         return self.resolution.found
 
 
+class _Room:
+    """What is left of the bytes that are read for one name; other records count with all of their values."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self.left_out: list[str] = []
+
+    def admit(self, resolution: Resolution) -> bool:
+        """Whether a record fits; one that does not is left out of the answer."""
+        size = len(resolution.entry.answer.values)
+        if size > self._left:
+            self.left_out.append(f"{resolution.name.text[:100]}: more XML than is read for one name")
+            return False
+        self._left -= size
+        return True
+
+
 class PrefixChain:
     """Finds the locations that hold for a name."""
 
@@ -55,6 +83,9 @@ class PrefixChain:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
         name = HandleName.asked(prefix)
         resolution = self._resolver.peek(name) or await self._resolver.resolve(name, demand)
+        if len(resolution.entry.answer.values) > _USUAL_BYTES:
+            # Other requests take their turn: five records of 1 MiB in memory take 60 ms to parse.
+            await asyncio.sleep(0)
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
     async def places(self, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation) -> Places:
@@ -64,42 +95,48 @@ class PrefixChain:
         would send a program that wants metadata to a page for people.
         """
         places = read_own_places(record)
+        if asked.action is not Action.SHOW_VALUES:
+            places = await self._complete(places, name, record, asked, negotiation)
         if places.malformed:
             self._observer.locations_malformed(len(places.malformed))
-        if asked.action is Action.SHOW_VALUES:
-            return places
+        return places
+
+    async def _complete(
+        self, places: Places, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation
+    ) -> Places:
+        room = _Room(MAX_NAME_XML_BYTES - own_xml_bytes(record))
         try:
             if places.own.includes or places.own.namespaces:
-                places = await self._with_includes(places, name)
+                places = await self._with_includes(places, name, room)
             if needs_prefix(record, places, asked, negotiation):
-                places = await self._with_prefix(places, name)
+                places = await self._with_prefix(places, name, room)
         except CouldNotVerify:
             if not is_settled(record, places, asked, negotiation):
                 raise
-        return places
+        return replace(places, malformed=(*places.malformed, *room.left_out)) if room.left_out else places
 
     async def services(self, prefix: str) -> list[Resolution]:
         """The records of the service handles of a prefix and of the prefixes above it. Raises CouldNotVerify."""
         found: list[Resolution] = []
+        room = _Room(MAX_NAME_XML_BYTES)
         for parent in _parents(prefix):
             namespace = (await self.prefix_record(parent)).namespace
-            found += await self._resolved(namespace.locs or namespace.services)
+            found += filter(room.admit, await self._resolved(namespace.locs or namespace.services))
             if namespace.no_nslocs or namespace.locs:
                 break
         return found
 
-    async def _with_prefix(self, places: Places, name: HandleName) -> Places:
+    async def _with_prefix(self, places: Places, name: HandleName, room: _Room) -> Places:
         resolutions: list[Resolution] = []
         for parent in _parents(_overridden(places) or name.prefix):
             record = await self.prefix_record(parent)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
-            resolutions.append(record.resolution)
-            resolutions += await self._resolved(record.namespace.locs)
+            resolutions += filter(room.admit, [record.resolution, *await self._resolved(record.namespace.locs)])
             if record.namespace.no_nslocs:
                 break
         if not any(_locations(one).items for one in resolutions):
-            resolutions += await self._resolved(handles(places.own.setting("nshdl")))
+            resolutions += filter(room.admit, await self._resolved(handles(places.own.setting("nshdl"))))
         return replace(
             places,
             of_prefix=merged(_locations(one) for one in resolutions),
@@ -107,7 +144,7 @@ class PrefixChain:
             ends_at=_earliest(places.ends_at, resolutions),
         )
 
-    async def _with_includes(self, places: Places, name: HandleName) -> Places:
+    async def _with_includes(self, places: Places, name: HandleName, room: _Room) -> Places:
         """With the locations of the handles that are included, in the order in which they are named."""
         total, ends_at = replace(places.own, includes=(), namespaces=()), places.ends_at
         waiting, seen = deque(_included(places.own)), {name.key}
@@ -116,7 +153,7 @@ class PrefixChain:
             if fold(handle) in seen:
                 continue
             seen.add(fold(handle))
-            for resolution in await self._resolved([handle]):
+            for resolution in filter(room.admit, await self._resolved([handle])):
                 included = _locations(resolution)
                 total = total + replace(included, includes=(), namespaces=())
                 waiting += _included(included)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import lru_cache
 
 import msgspec
 
@@ -11,7 +10,8 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
 from app.handle.answer import ResponseCode
-from app.handle.record import Record, read_values
+from app.handle.parsed import parse_record
+from app.handle.record import Record
 
 
 class Origin(Enum):
@@ -41,13 +41,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     @property
     def record(self) -> Record:
         """The values, none where there are none."""
-        values = self.entry.answer.values
-        return _parsed(values) if len(values) <= _MOST_REMEMBERED_BYTES else read_values(values)
-
-
-#: Records asked for in a row are parsed once, and remembered if they are of a usual size: 256 take 4 MiB at most.
-_MOST_REMEMBERED_BYTES = 16_384
-_parsed = lru_cache(maxsize=256)(read_values)
+        return parse_record(self.entry.answer.values)
 
 
 class Step(Enum):

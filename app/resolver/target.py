@@ -24,6 +24,7 @@ from app.handle.location import (
     says_true,
 )
 from app.handle.record import Record
+from app.handle.value import HandleValue
 from app.resolver.asked import NO_FACTS, PLAIN, Action, Asked, Client, ClientFact, Negotiation
 from app.resolver.location_choice import choose, matches
 from app.resolver.target_url import takes_appendix, web_target
@@ -32,6 +33,12 @@ USUAL_STATUS: Final = 302
 #: `Link` headers of one answer, and the bytes of their addresses: front proxies take a few kilobytes of headers.
 MAX_LINKS: Final = 40
 MAX_LINK_BYTES: Final = 4096
+#: XML that is read for one name, in bytes: its own values, and the records of other handles that it stands on.
+MAX_NAME_XML_BYTES: Final = 262_144
+#: The part of it that 10320/links values may take.
+MAX_LINKS_XML_BYTES: Final = 65_536
+#: XML values of one type in one record.
+MAX_XML_VALUES: Final = 100
 #: Types of values that make the answer depend on more than the URL values.
 _NOT_PLAIN: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/headers.")
 #: Targets of longer URLs are made anew each time, so that those kept stay below 20 MB.
@@ -91,17 +98,43 @@ NO_PLACES: Final = Places()
 
 
 def read_own_places(record: Record) -> Places:
-    """The locations in a record's own 10320/loc values, in their order; malformed ones count as not there."""
+    """The locations in a record's own 10320/loc values, in their order, read once; malformed ones count as not there.
+
+    Values beyond MAX_XML_VALUES and the bytes for one name count as malformed.
+    """
+    return record.derive(_read_own_places)
+
+
+def _read_own_places(record: Record) -> Places:
     values = record.of_type("10320/loc.")
     if not values:
         return NO_PLACES
+    read, malformed = _read_xml(values, MAX_NAME_XML_BYTES - MAX_LINKS_XML_BYTES)
+    return Places(own=merged(read), has_own=bool(read), malformed=tuple(malformed))
+
+
+def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations], list[str]]:
+    """The locations of as many values as `room` bytes hold, and what was wrong with the others."""
     read, malformed = [], []
-    for value in values:
+    for value in values[:MAX_XML_VALUES]:
+        xml = value.text or ""
+        if len(xml) > room:
+            malformed.append(f"value {value.index}: more XML than is read for one name")
+            continue
+        room -= len(xml)
         try:
-            read.append(read_locations(value.text or ""))
+            read.append(read_locations(xml))
         except MalformedLocations as error:
             malformed.append(f"value {value.index}: {error}")
-    return Places(own=merged(read), has_own=bool(read), malformed=tuple(malformed))
+    if len(values) > MAX_XML_VALUES:
+        malformed.append(f"{len(values) - MAX_XML_VALUES} values after the first {MAX_XML_VALUES}")
+    return read, malformed
+
+
+def own_xml_bytes(record: Record) -> int:
+    """How much XML is read of a record, in characters; at most MAX_NAME_XML_BYTES."""
+    values = (*record.of_type("10320/loc."), *record.of_type("10320/links."))
+    return min(sum(len(value.text or "") for value in values), MAX_NAME_XML_BYTES)
 
 
 def needs_prefix(record: Record, places: Places, asked: Asked, negotiation: Negotiation) -> bool:
@@ -216,21 +249,25 @@ def links(record: Record, places: Places, name: HandleName) -> list[tuple[Locati
     """The locations that become `Link` headers: those with a `rel` and a safe address, each with that address."""
     found: list[tuple[Location, str]] = []
     left = MAX_LINK_BYTES
+    encoded = component(name), template_path(name)
     for location in (*links_values(record), *places.own.items, *places.links_of_prefix, *places.of_prefix.items):
-        url = web_target(href(location, name) or "") if location.get("rel") else None
+        given = location.href(*encoded) if location.get("rel") else None
+        # Encoding makes it longer.
+        url = web_target(given) if given and len(given) <= left else None
         if url is None or len(url) > left:
             continue
         left -= len(url)
         found.append((location, url))
-    return found[:MAX_LINKS]
+        if len(found) == MAX_LINKS:
+            break
+    return found
 
 
 def links_values(record: Record) -> Sequence[Location]:
-    """The entries of a record's 10320/links values; malformed ones count as not there."""
-    items: list[Location] = []
-    for value in record.of_type("10320/links."):
-        try:
-            items += read_locations(value.text or "").items
-        except MalformedLocations:
-            continue
-    return items
+    """The entries of a record's 10320/links values, read once; malformed ones count as not there."""
+    return record.derive(_read_links)
+
+
+def _read_links(record: Record) -> Sequence[Location]:
+    read, _ = _read_xml(record.of_type("10320/links."), MAX_LINKS_XML_BYTES)
+    return merged(read).items

@@ -21,6 +21,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOST: Final = re.compile(r"((?:https?|ftp)://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", re.IGNORECASE)
 #: Longer targets are refused by browsers and front proxies alike.
 MAX_TARGET_BYTES: Final = 16_384
+_MAX_HOST_CHARACTERS: Final = 253
 
 
 def web_target(url: str, append: str | None = None) -> str | None:
@@ -46,7 +47,8 @@ def takes_appendix(url: str) -> bool:
 
 def _encode(url: str) -> str | None:
     scheme = _SCHEME.match(url)
-    if scheme is None or scheme[1].lower() not in SCHEMES:
+    # Refused before it is encoded, which takes 60 ns for a byte that is not ASCII.
+    if scheme is None or scheme[1].lower() not in SCHEMES or len(url) > 2 * MAX_TARGET_BYTES:
         return None
     if not url.isascii():
         url = _HOST.sub(_punycode, url, count=1)
@@ -57,7 +59,8 @@ def _encode(url: str) -> str | None:
 
 
 def _punycode(found: re.Match[str]) -> str:
-    if found[2].isascii():
+    # A host has at most 253 characters (RFC 1123, section 2.1), and Punycode takes quadratic time (RFC 3492).
+    if found[2].isascii() or len(found[2]) > _MAX_HOST_CHARACTERS:
         return found[0]
     # A host that IDNA refuses comes back empty and is left to be percent-encoded, as a browser would show it.
     return found[1] + (ada_url.idna_to_ascii(found[2].encode()).decode() or found[2])

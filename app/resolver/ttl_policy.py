@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.cache.entry import Entry
 from app.handle.answer import Answer, ResponseCode
-from app.handle.record import read_values
+from app.handle.parsed import parse_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,6 @@ class TtlPolicy:
         if answer.code is not ResponseCode.SUCCESS:
             ends = fetched_at + self.negative
             return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends)
-        lifetime = read_values(answer.values).ends_at(fetched_at) - fetched_at
+        lifetime = parse_record(answer.values).ends_at(fetched_at) - fetched_at
         ends = fetched_at + min(max(lifetime, self.floor, 0.0), self.ceiling)
         return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends + self.grace)

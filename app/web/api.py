@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -47,6 +48,12 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-
 MAX_CALLBACK: Final = 256
 #: Bytes of the digest in an ETag.
 _TAG_BYTES: Final = 16
+#: Answers that are larger, or nested deeper, are not indented: 40 kB of JSON can become 38 MB.
+MAX_PRETTY_BYTES: Final = 262_144
+MAX_PRETTY_DEPTH: Final = 32
+#: A JSON string (RFC 8259, section 7), which never fails to match: a search takes linear time. All but brackets.
+_JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class HandleApi:
@@ -182,7 +189,7 @@ def _written(
     kind = JSON
     if parameters.pairs:
         if is_true(parameters.first("pretty")):
-            body = msgspec.json.format(body, indent=2)
+            body = _indent(body)
         callback = parameters.first("callback")
         if callback is not None:
             name = _NO_NAME.sub("_", callback[:MAX_CALLBACK])
@@ -195,6 +202,14 @@ def _written(
 def entity_tag(body: bytes) -> bytes:
     """A strong ETag (RFC 9110, section 8.8.3): two bodies have the same one only if their digests collide."""
     return b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
+
+
+def _indent(body: bytes) -> bytes:
+    if len(body) > MAX_PRETTY_BYTES:
+        return body
+    brackets = _JSON_STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    depths = accumulate(1 if bracket in b"[{" else -1 for bracket in brackets)
+    return body if any(depth > MAX_PRETTY_DEPTH for depth in depths) else msgspec.json.format(body, indent=2)
 
 
 def _is_plain(resolution: Resolution, code: ResponseCode) -> bool:

@@ -15,6 +15,7 @@ from app.doi.name import HandleName
 from app.doi.uri import to_uri, to_url, url_path
 from app.handle.value import HandleValue
 from app.web.languages import DEFAULT_LANGUAGE, load_catalogues
+from app.web.outline import Outline, rows
 from app.web.shown_values import (
     HANDLE_RESOLVER,
     MAX_CHARACTERS_SHOWN,
@@ -36,8 +37,7 @@ ERROR_TITLES: Final = (
 )  # fmt: skip
 #: Why the values page came instead of a redirect.
 NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
-#: What a page shows at most beside MAX_CHARACTERS_SHOWN; the rest is in the record's JSON, to which the page links.
-MAX_VALUES_SHOWN: Final = 500
+#: Suggestions, and questionable code points, on one page.
 MAX_ITEMS_SHOWN: Final = 10
 #: A name in a page's title, in characters.
 MAX_TITLE_CHARACTERS: Final = 60
@@ -123,7 +123,8 @@ class Pages:
         leads_on = any(value.has_type("URL.") or value.has_type("10320/loc.") for value in values)
         if note == "not_a_web_target" and not leads_on:
             note = "no_target"
-        facts: dict[str, Any] = {"values": values[:MAX_VALUES_SHOWN], "hidden": len(values) - MAX_VALUES_SHOWN}
+        shown = rows(values)
+        facts: dict[str, Any] = {"rows": shown, "hidden": len(values) - len(shown), "outline": Outline()}
         facts |= {"stale": stale, "note": note, "leads_on": leads_on and note is None}
         return self._page("values", link, language, "values.title_", name, **facts)
 

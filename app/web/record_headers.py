@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from app.doi.name import HandleName
 from app.doi.uri import component, template_path
 from app.errors import ConfigurationError
+from app.handle.location import fill_template
 from app.handle.record import Record
 from app.web.responses import EVERYWHERE, PAGE_POLICY, Header
 
@@ -59,10 +62,14 @@ def record_headers(record: Record, name: HandleName, allowed: frozenset[bytes]) 
     if not allowed:
         return []
     found: list[Header] = []
-    for value in record.of_type("10320/headers."):
-        for line in (value.text or "").splitlines()[: 10 * MOST_HEADERS]:
-            filled = line.replace("{hdl:path}", template_path(name)).replace("{hdl}", component(name))
-            match = _LINE.fullmatch(filled.strip())
-            if match is not None and (key := match[1].lower().encode()) in allowed and not _is_forbidden(key):
-                found.append((key, match[2][:MAX_VALUE].encode()))
+    encoded = component(name), template_path(name)
+    for line in islice(_lines(record), 10 * MOST_HEADERS):
+        match = _LINE.fullmatch(fill_template(line, *encoded).strip())
+        if match is not None and (key := match[1].lower().encode()) in allowed and not _is_forbidden(key):
+            found.append((key, match[2][:MAX_VALUE].encode()))
     return found[:MOST_HEADERS]
+
+
+def _lines(record: Record) -> Iterator[str]:
+    for value in record.of_type("10320/headers."):
+        yield from (value.text or "").splitlines()

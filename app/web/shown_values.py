@@ -26,7 +26,10 @@ HANDLE_RESOLVER: Final = "https://hdl.handle.net"
 _HANDLE: Final = re.compile(r"(?:hdl:)?([0-9]+(?:\.[0-9A-Za-z-]+)*/[^\s/]\S*)", re.IGNORECASE)
 _DOI: Final = re.compile(r"10(?:\.[^\s/]+)?/\S+")
 _WEB_ADDRESS: Final = re.compile(r"(?:https?|ftp)://[^\s<>\"\\]+", re.IGNORECASE)
-_EMAIL: Final = re.compile(r"[^\s@<>,;:\"]+@[^\s@<>,;:\"]+\.[^\s@<>,;:\"]+")
+#: The dot stands between labels only: a class that held it as well would take quadratic time.
+_EMAIL: Final = re.compile(r"[^\s@<>,;:\"]+@[^\s.@<>,;:\"]+(?:\.[^\s.@<>,;:\"]+)+")
+#: A mailbox is not longer (RFC 5321, section 4.5.3.1).
+_MAX_EMAIL_CHARACTERS: Final = 320
 _TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?Z")
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
 _BITS: Final = re.compile(f"[01]{{{len(PERMISSIONS)}}}")
@@ -57,7 +60,9 @@ def address_href(text: str) -> str | None:
     """Where an address leads: http, https or ftp as it is, an e-mail address as mailto, None for anything else."""
     if _WEB_ADDRESS.fullmatch(text):
         return text
-    return "mailto:" + encode(text, b"@+") if _EMAIL.fullmatch(text) and text.isprintable() else None
+    if len(text) > _MAX_EMAIL_CHARACTERS or not text.isprintable() or _EMAIL.fullmatch(text) is None:
+        return None
+    return "mailto:" + encode(text, b"@+")
 
 
 def handle_url(text: str) -> str | None:

@@ -15,9 +15,9 @@ from app.doi.name import HandleName
 from app.handle.record import read_values
 from app.handle.value import HandleValue
 from app.web.languages import load_catalogues
+from app.web.outline import MAX_VALUES_SHOWN
 from app.web.pages import (
     ERROR_TITLES,
-    MAX_VALUES_SHOWN,
     NOTES,
     Link,
     Pages,
@@ -483,7 +483,7 @@ def test_data_nested_without_end_are_shown_a_few_levels_deep() -> None:
 
 def test_long_data_are_cut_and_the_page_says_by_how_much() -> None:
     shown = cells(values_page(value(1, "X", string("x" * (MAX_CHARACTERS_SHOWN + 7)))))[3]
-    assert shown == "x" * MAX_CHARACTERS_SHOWN + " 7 more characters are not shown here."
+    assert shown == "x" * MAX_CHARACTERS_SHOWN + " 7 more characters are not shown here. This record as JSON"
 
 
 def test_many_values_are_cut_and_the_page_says_by_how_many() -> None:

@@ -1,0 +1,92 @@
+"""What a values page shows of a record: as many values as fit, and of each value's JSON as many items as fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from app.handle.value import Data, HandleValue
+
+#: Values of one page: a row takes 50 us to render.
+MAX_VALUES_SHOWN: Final = 200
+#: JSON of the values of one page, in bytes; nested lists of this size take 15 ms to parse.
+MAX_BYTES_SHOWN: Final = 131_072
+#: JSON of one value that is not a string, in bytes; larger ones are not parsed for a page.
+MAX_VALUE_BYTES_SHOWN: Final = 32_768
+#: Members and list items of one page, over all of its values.
+MAX_MEMBERS_SHOWN: Final = 1_000
+#: Levels of nesting that are shown.
+MAX_DEPTH_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Members of a JSON object, or items of a list with the key None; `omitted` of them are left out."""
+
+    shown: tuple[tuple[str | None, Any], ...]
+    omitted: int = 0
+
+    @property
+    def is_list(self) -> bool:
+        """Whether they are items of a list."""
+        return not self.shown or self.shown[0][0] is None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A value of a page with the data that the page shows; `omitted_bytes` where there is too much to show any."""
+
+    value: HandleValue
+    data: Data
+    omitted_bytes: int = 0
+
+
+def rows(values: Sequence[HandleValue]) -> list[Row]:
+    """The first values of a record, as many as one page shows."""
+    found: list[Row] = []
+    room = MAX_BYTES_SHOWN
+    for value in values[:MAX_VALUES_SHOWN]:
+        room -= min(len(value.raw), MAX_VALUE_BYTES_SHOWN)
+        if room < 0:
+            break
+        if value.text is None and len(value.raw) > MAX_VALUE_BYTES_SHOWN:
+            found.append(Row(value, Data("unknown", None), len(value.raw)))
+        else:
+            found.append(Row(value, value.data))
+    return found
+
+
+class Outline:
+    """Cuts the JSON of values to what one page shows; one object for each page, whose values share the limit."""
+
+    def __init__(self) -> None:
+        self._room = MAX_MEMBERS_SHOWN
+
+    def items(self, given: Sequence[Any]) -> Members:
+        """The items of a list, themselves as they are."""
+        shown = tuple((None, item) for item in given[: self._room])
+        self._room -= len(shown)
+        return Members(shown, len(given) - len(shown))
+
+    def members(self, content: Any, depth: int = 1) -> Any:
+        """Objects and lists as Members, of which only the first levels have any; anything else as it is."""
+        if not isinstance(content, (dict, list)) or not content:
+            return content if isinstance(content, str) else _written(content)
+        pairs = content.items() if isinstance(content, dict) else ((None, item) for item in content)
+        shown = []
+        for key, inner in islice(pairs, self._room if depth <= MAX_DEPTH_SHOWN else 0):
+            if self._room <= 0:
+                break
+            self._room -= 1
+            shown.append((key, self.members(inner, depth + 1)))
+        return Members(tuple(shown), len(content) - len(shown))
+
+
+def _written(content: Any) -> str:
+    try:
+        return json.dumps(content)
+    except ValueError:
+        return "…"  # an integer of more digits than Python converts

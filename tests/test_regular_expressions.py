@@ -1,0 +1,97 @@
+"""Every regular expression of the program takes linear time: each is tried on hostile text of the greatest length.
+
+Each is tried in the way in which the program uses it: a search begins at every character, a match at the first alone.
+A quadratic expression takes minutes here and is ended by an alarm.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import signal
+from collections.abc import Iterator
+from itertools import product
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+import app
+
+#: Seconds of processor time after which an expression counts as hung; linear ones take below 5 for all texts.
+PATIENCE: Final = 15.0
+#: The longest request target and page text, in characters. Longer texts, JSON and XML, meet no expression but these.
+LENGTH: Final = 32_768
+#: Expressions that are searched for, or replaced, anywhere in a text; all others begin at its first character.
+SEARCHED: Final = frozenset(
+    {
+        "app.cli.name_lists._DOI_FIELD", "app.cli.name_lists._DOI_URL", "app.cli.name_lists._TEX",
+        "app.cli.name_lists._TEX_URL", "app.cli.name_lists._WHITE_SPACE", "app.doi.name._FORBIDDEN",
+        "app.doi.percent._MALFORMED", "app.doi.presentation._QUERY_OR_FRAGMENT",
+        "app.doi.repair._BLANK_AFTER_PUNCTUATION", "app.doi.repair._DASHES", "app.doi.repair._LATEX_ESCAPE",
+        "app.doi.repair._NAME_INSIDE", "app.doi.repair._PAGE_PART", "app.doi.repair._QUERY_OR_FRAGMENT",
+        "app.doi.repair._REPETITION", "app.doi.repair._THREE_DIGITS", "app.doi.uri._DOT_SEGMENT",
+        "app.doi.uri._LAST_DOT_SEGMENT", "app.doi.uri._NOT_IN_A_PATH", "app.resolver.target_url._HOST",
+        "app.web.api._JSON_STRING", "app.web.api._NO_NAME", "app.web.link_header._DROPPED",
+        "app.web.link_header._ESCAPED", "app.web.locations_xml._NO_XML", "app.web.request_path._SEPARATOR",
+    }
+)  # fmt: skip
+#: Expressions for an operator's own settings, with the longest text.
+SETTINGS: Final = {"app.cli.show._PASSWORD": 500}
+#: What is repeated: pieces that an expression of this program begins with, goes on with or nearly ends with.
+PIECES: Final = (
+    "a", "0", ".", ".a", "a.", "/", "//", "-", " ", "\t", "\r\n", "\n", ",", ";", ":", "@", "a@", "a@.", "=", "?", "#a",
+    "&", "%", "%2", "\\", "\\\\", '"', '\\"', "[", "]", "{", "}", "<", "$", "é", "\u00ad", "\u2010", "\u00ad\u2010-",
+    "http:", "http://", "http://a@", "doi:", "doi.org/", "doi", "doi =", "10.", "10.1", "10.1000", "10.1/", "urn:doi:",
+    "0-", "a: b\r\n", "GET", "q=0.", "a;q=1,", "a-a", "\\url ", "\\textless ", "/..", "/.", "//:", "2020-01-01T",
+)  # fmt: skip
+STARTS: Final = ("", "10.1000/", "a@a", "http://a")
+ENDS: Final = ("", "\x00", "@")
+
+
+def expressions() -> Iterator[tuple[str, re.Pattern[Any]]]:
+    for module in pkgutil.walk_packages(app.__path__, "app."):
+        if module.name.endswith("__main__"):
+            continue
+        for name, found in vars(importlib.import_module(module.name)).items():
+            if isinstance(found, re.Pattern):
+                yield f"{module.name}.{name}", found
+
+
+EXPRESSIONS: Final = dict(expressions())
+
+
+def test_every_expression_is_a_constant_of_its_module() -> None:
+    assert "app.web.shown_values._EMAIL" in EXPRESSIONS and len(EXPRESSIONS) > 45
+
+
+@pytest.fixture(autouse=True)
+def alarm() -> Iterator[None]:
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("an expression takes more than linear time")
+
+    before = signal.signal(signal.SIGVTALRM, ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
+
+
+def test_the_table_names_expressions() -> None:
+    assert EXPRESSIONS.keys() >= SEARCHED
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_it_takes_linear_time(name: str) -> None:
+    pattern = EXPRESSIONS[name]
+    length = SETTINGS.get(name, LENGTH)
+    for piece in PIECES:
+        for start, end in product(STARTS, ENDS):
+            text: Any = start + piece * (length // len(piece)) + end
+            given = text.encode() if isinstance(pattern.pattern, bytes) else text
+            pattern.fullmatch(given)
+            if name in SEARCHED or name in SETTINGS:
+                pattern.sub(given[:0], given)
+            else:
+                pattern.match(given)

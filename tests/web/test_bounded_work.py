@@ -1,0 +1,209 @@
+"""What one record can cost is bounded: the sizes of pages and answers, what is parsed, and that it is parsed once.
+
+`python -m bench.hostile` measures the same records in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_address, ip_network
+from typing import Any, Final
+
+import pytest
+
+from app.doi.name import HandleName
+from app.handle.location import MAX_NETWORKS, Location, Locations
+from app.handle.parsed import MAX_BYTES, MAX_RECORDS, ParsedRecords
+from app.handle.record import MAX_VALUES, read_values
+from app.resolver.asked import Client
+from app.resolver.location_choice import choose
+from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, candidates, read_own_places
+from app.web.api import MAX_PRETTY_BYTES, MAX_PRETTY_DEPTH
+from app.web.locations_xml import MAX_CHARACTERS, write_locations
+from app.web.outline import MAX_BYTES_SHOWN, MAX_MEMBERS_SHOWN, MAX_VALUE_BYTES_SHOWN
+from tests.web.proxy import Proxy, running
+
+NAME: Final = "10.5555/hostile"
+JSON_LINK: Final = f'<a href="/api/handles/{NAME}">'
+#: The largest page: every byte of the shown JSON as an entity in a link and in its text, and the rows themselves.
+MAX_PAGE_BYTES: Final = 20 * MAX_BYTES_SHOWN
+
+
+def value(index: int, type_: str, text: object) -> dict[str, Any]:
+    return {"index": index, "type": type_, "data": {"format": "string", "value": text}}
+
+
+def data(content: object) -> dict[str, Any]:
+    return {"index": 1, "type": "X", "data": {"format": "odd", "value": content}}
+
+
+def loc(index: int, xml: str) -> dict[str, Any]:
+    return value(index, "10320/loc", xml)
+
+
+async def page_of(values: list[dict[str, Any]]) -> str:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, values)
+        got = await proxy.get(f"/{NAME}?noredirect", accept="text/html")
+    assert got.status == 200
+    assert len(got.body) <= MAX_PAGE_BYTES
+    return got.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([data([0] * 5_000)], f"{5_000 - MAX_MEMBERS_SHOWN} more items"),
+        ([data({str(n): 0 for n in range(2_000)})], f"{2_000 - MAX_MEMBERS_SHOWN} more items"),
+        ([data([[0, 1]] * 900)], "more items"),
+        ([data([[[[[[[[0]] * 9]]]]]] * 90)], "…"),
+        ([data([0] * MAX_VALUE_BYTES_SHOWN)], "These data are not shown here"),
+        ([data([0] * 500_000)], "These data are not shown here"),
+        ([data(["'"] * 8_000)], "more items"),
+        ([{"index": 1, "type": "X", "data": {"format": "vlist", "value": [{"handle": "a", "index": 1}] * 1_001}}],
+         "1 more items"),
+        ([value(n, "EMAIL", "a@" + "." * 9_990 + "@") for n in range(20)], "7 more values"),
+        ([value(n, "X", "") for n in range(MAX_VALUES)], f"{MAX_VALUES - 200} more values"),
+        ([value(n, "URL", "https://x/" + "'" * 9_000) for n in range(100)], "more values"),
+        ([value(n, "10.1/" + "\u00e9" * 4_000, "10.1/" + "\u00e9" * 4_000) for n in range(60)], "more values"),
+    ],
+)  # fmt: skip
+async def test_a_page_is_bounded_and_links_to_the_json_for_the_rest(values: list[dict[str, Any]], said: str) -> None:
+    text = await page_of(values)
+    assert said in text
+    assert JSON_LINK in text
+
+
+def test_a_record_of_more_values_than_are_read_is_not_an_answer() -> None:
+    record = json.dumps([value(n, "URL", "http://a/") for n in range(MAX_VALUES)]).encode()
+    assert len(read_values(record).values) == MAX_VALUES
+    with pytest.raises(Exception, match=f"reads at most {MAX_VALUES}"):
+        read_values(record[:-1] + b"," + record[1:])
+
+
+def test_xml_beyond_the_limit_of_one_name_is_left_out_and_the_answer_says_so() -> None:
+    xml = "<l><location href='http://a/'/>" + " " * 60_000 + "</l>"
+    record = read_values(json.dumps([loc(n, xml) for n in range(5)]).encode())
+    places = read_own_places(record)
+    assert len(places.own.items) == MAX_NAME_XML_BYTES // len(xml) - 1  # 64 KiB are reserved for 10320/links
+    assert places.malformed == tuple(f"value {n}: more XML than is read for one name" for n in (3, 4))
+    assert b"not read: value 4: more XML" in write_locations(HandleName(NAME), record, places)
+
+
+def test_xml_values_after_so_many_are_left_out() -> None:
+    record = read_values(json.dumps([loc(n, "<l/>") for n in range(MAX_XML_VALUES + 2)]).encode())
+    assert read_own_places(record).malformed == (f"2 values after the first {MAX_XML_VALUES}",)
+
+
+def test_networks_of_one_name_are_bounded_and_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def count(text: str, strict: bool) -> object:
+        parsed.append(text)
+        return ip_network(text, strict)
+
+    monkeypatch.setattr("app.handle.location.ip_network", count)
+
+    many = [Location((("addresses", ",".join(["192.0.2.0/24"] * 300)),)) for _ in range(50)]
+    client = Client(address=ip_address("203.0.113.7"))
+    for _ in range(3):
+        assert choose(many, "address", client, ()).location in many
+    assert MAX_NETWORKS <= len(parsed) < MAX_NETWORKS + 300
+
+
+def test_entries_that_are_no_networks_end_the_list_early() -> None:
+    bad, good = ["x"] * 100, ["192.0.2.0/24"]
+    assert len(Location((("addresses", ",".join(bad[:99] + good)),)).networks) == 1
+    assert Location((("addresses", ",".join(bad + good)),)).networks == ()
+
+
+def test_a_template_is_never_filled_in_beyond_the_length_of_a_target() -> None:
+    template = Location((("href_template", "http://a/" + "{hdl}" * 10_000),))
+    assert template.href("x" * 8_000, "x" * 8_000) == ""
+    assert template.href("x", "x") == ""
+    assert Location((("href_template", "http://a/{hdl}?{hdl:path}"),)).href("x", "y") == "http://a/x?y"
+
+
+def test_showurls_is_bounded_and_names_the_json_for_the_rest() -> None:
+    record = read_values(json.dumps([value(n, "URL", "http://a/" + "'" * 900) for n in range(1_100)]).encode())
+    body = write_locations(HandleName(NAME), record, read_own_places(record))
+    assert len(body) < MAX_CHARACTERS + 1_000
+    shown = body.count(b"<location ")
+    left = len(candidates(record, read_own_places(record))) - shown
+    assert f"<!-- {left} more locations are not shown here; all values: /api/handles/{NAME} -->".encode() in body
+
+
+def test_includes_of_one_value_are_bounded() -> None:
+    several = Locations(includes=("10.1/a",) * 90) + Locations(includes=("10.1/b",) * 90)
+    assert len(several.includes) == 100
+
+
+@pytest.mark.anyio
+async def test_records_beyond_the_limit_of_one_name_are_left_out_and_the_answer_says_so() -> None:
+    async with running() as proxy:
+        names = [f"10.5555/part-{n}" for n in range(8)]
+        for n, name in enumerate(names):
+            proxy.upstream.put(name, [loc(1, f"<l><location href='http://{n}/'/>{' ' * 60_000}</l>")])
+        proxy.upstream.put(NAME, [loc(1, f"<l include='{' '.join(names)}'/>")])
+        got = await proxy.get(f"/{NAME}?action=showurls")
+    assert got.text.count("<location ") == 4
+    assert got.text.count("more XML than is read for one name") == 4
+
+
+@pytest.mark.anyio
+async def test_the_second_request_parses_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, [loc(1, "<l><location href='http://a/' addresses='192.0.2.0/24'/></l>")])
+        assert (await proxy.get(f"/{NAME}")).status == 302
+        _refuse(monkeypatch, "app.handle.record.read_value", "app.handle.location.etree.fromstring")
+        assert (await proxy.get(f"/{NAME}")).status == 302
+
+
+def _refuse(monkeypatch: pytest.MonkeyPatch, *functions: str) -> None:
+    def parse(*_: object, **__: object) -> None:
+        raise AssertionError("parsed again")
+
+    for function in functions:
+        monkeypatch.setattr(function, parse)
+
+
+@pytest.mark.parametrize(("records", "size"), [(3, 10**6), (100, 120)])
+def test_parsed_records_are_bounded_in_number_and_bytes(records: int, size: int) -> None:
+    memory = ParsedRecords(records, size)
+    several = [b'[{"index":%d,"type":"URL","data":"http://a/"}]' % n for n in range(10, 20)]
+    for one in several:
+        memory.read(one)
+    last = memory.read(several[-1])
+    assert memory.read(several[-1]) is last
+    assert memory.bytes <= size and 0 < len(memory) <= records
+    assert MAX_BYTES == 2 * 2**20 and MAX_RECORDS == 1_024
+
+
+async def pretty(proxy: Proxy, content: object) -> int:
+    proxy.upstream.put(NAME, [data(content)])
+    plain, indented = [(await proxy.get(f"/api/handles/{NAME}{query}")).body for query in ("?auth", "?pretty")]
+    assert json.loads(plain) == json.loads(indented)
+    return len(indented) - len(plain)
+
+
+@pytest.mark.anyio
+async def test_large_and_deep_answers_are_not_indented() -> None:
+    async with running() as proxy:
+        nested: object = ["]" * 50, '"']
+        for _ in range(MAX_PRETTY_DEPTH - 5):
+            nested = [nested]
+        assert await pretty(proxy, nested) > 0
+        for _ in range(10):
+            nested = [nested]
+        assert await pretty(proxy, nested) == 0
+        assert await pretty(proxy, "x" * MAX_PRETTY_BYTES) == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("query", ["", "type=X." + "&type=URL." * 150, "index=7" + "&index=3" * 150])
+async def test_filters_of_any_number_answer(query: str) -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, [value(n, "URL", "x") for n in range(10)])
+        got = json.loads((await proxy.get(f"/api/handles/{NAME}?{query}")).body)
+    assert len(got["values"]) == (2 if "index" in query else 10)
