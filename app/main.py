@@ -23,6 +23,7 @@ from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.lifecycle import Lifecycle
+from app.metrics.event_loop import delay_histogram, sample_delay
 from app.metrics.instruments import (
     AnswerMetrics,
     HttpMetrics,
@@ -197,6 +198,8 @@ async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -
     if parts.settings.seed is not None:
         await _load_seed(parts.settings.seed, parts.cache, parts.settings.cache_grace)
     tasks = [asyncio.create_task(parts.cache.watch())]
+    delay = sample_delay(delay_histogram(exposition.registry), time.perf_counter, asyncio.sleep)
+    tasks.append(asyncio.create_task(delay))
     if exposition.is_shared:
         tasks.append(asyncio.create_task(_keep_telling(parts, state, exposition)))
     try:

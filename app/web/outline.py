@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from app.handle.value import Data, HandleValue
 
-#: Values of one page: a row takes 50 us to render.
-MAX_VALUES_SHOWN: Final = 200
-#: JSON of the values of one page, in bytes; nested lists of this size take 15 ms to parse.
-MAX_BYTES_SHOWN: Final = 131_072
+#: Values of one page: a row takes 50 to 200 us to render.
+MAX_VALUES_SHOWN: Final = 100
+#: JSON of the values of one page, in bytes; nested lists of this size take 10 ms to parse.
+MAX_BYTES_SHOWN: Final = 65_536
 #: JSON of one value that is not a string, in bytes; larger ones are not parsed for a page.
-MAX_VALUE_BYTES_SHOWN: Final = 32_768
+MAX_VALUE_BYTES_SHOWN: Final = 16_384
 #: Members and list items of one page, over all of its values.
-MAX_MEMBERS_SHOWN: Final = 1_000
+MAX_MEMBERS_SHOWN: Final = 500
 #: Levels of nesting that are shown.
 MAX_DEPTH_SHOWN: Final = 6
 
