@@ -57,8 +57,9 @@ def test_a_prefix_may_be_echoed_as_its_handle() -> None:
 
 @pytest.mark.parametrize("code", [0, 2, 3, 5, 301, 402, 999, -1])
 def test_another_response_code_is_a_refusal(code: int) -> None:
-    with pytest.raises(UpstreamRefused, match=f"response code {code}: no room"):
+    with pytest.raises(UpstreamRefused, match=f"response code {code}\\.") as caught:
         read_answer(json.dumps({"responseCode": code, "message": "no room"}).encode(), NAME)
+    assert (caught.value.response_code, caught.value.detail) == (code, "no room")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ class Ended(Exception):
 
 
 async def test_a_sample_is_the_time_by_which_the_loop_woke_too_late() -> None:
-    now, late, observed = 100.0, [0.0, 0.45, 2.0, -0.01], []
+    now, late = 100.0, [0.0, 0.45, 2.0, -0.01]
+    observed: list[float] = []
 
     async def pause(seconds: float) -> None:
         nonlocal now
