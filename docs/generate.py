@@ -53,7 +53,9 @@ exit status 2 and one line that names the setting, where it was given, and why i
 doi-proxy: DOI_PROXY_CACHE_TTL: there is no such setting (it is '60')
 ```
 
-`doi-proxy config` prints the settings in force as environment variables, passwords in URLs masked. In
+`doi-proxy config` prints the settings in force as environment variables. Users, passwords and secret parameters of URLs
+are masked, and so is every value that came from a `..._FILE` variable. A setting without a value is a comment. What is
+not masked can be read back. In
 [config/doi-proxy.toml](../config/doi-proxy.toml) every setting stands with its default, commented out.
 
 Durations are in seconds and may have a fraction; sizes are in bytes. Flags that are yes or no take `true` or `false`.

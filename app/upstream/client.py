@@ -1,4 +1,4 @@
-"""The handle API of one upstream, asked with httpx; the only module that knows httpx.
+"""The handle API of one upstream, asked with httpx.
 
 Every failure leaves here as a CouldNotVerify. httpx reads HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, and
 SSL_CERT_FILE or SSL_CERT_DIR, which replace the certificate authorities that are trusted otherwise.

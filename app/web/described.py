@@ -104,8 +104,8 @@ def agencies(
 ) -> None:
     """The registration agency of each name, in the order of the names; also at `/doiRA/{names}`.
 
-    A name without an agency has a `status` instead: "Invalid DOI", "DOI does not exist", or "Unknown" where that
-    could not be verified.
+    A name without an agency has a `status` instead: "Invalid DOI", "DOI does not exist", "Unknown" where it is
+    registered and no record tells the agency, or "Could not verify" where the upstream could not be asked.
     """
 
 

@@ -1,4 +1,4 @@
-"""The one shape of an answer and the one place that sends it."""
+"""The shape of an answer, headers that several kinds of answers share, and two ways to write one: ASGI and bytes."""
 
 from __future__ import annotations
 
