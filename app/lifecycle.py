@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from app.errors import ConfigurationError
 from app.settings import Settings, reloadable
 
 log = logging.getLogger(__name__)
+
+#: Seconds after which a task that is still running is cancelled once more, and how often.
+_CANCEL_EVERY: Final = 0.1
+_MOST_CANCELS: Final = 50
 
 #: Puts the settings of one part into force. Raises ConfigurationError, and then has changed nothing.
 Apply = Callable[[Settings], None]
@@ -56,6 +62,21 @@ class Lifecycle:
                 log.error("not reloaded, the former settings stay in force: %s", error.message)
                 kept |= part.names
         self.settings = after.model_copy(update={name: getattr(before, name) for name in kept})
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended.
+
+    One cancellation is not enough for a task that uses the store for ever: in Python 3.11 `asyncio.wait_for`, which
+    redis-py sends by, loses a cancellation that arrives together with its result (python/cpython#86296).
+    """
+    pending = set(tasks)
+    for _ in range(_MOST_CANCELS):
+        if not pending:
+            return
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_EVERY)
 
 
 def merge(in_force: Settings, fresh: Settings) -> Settings:

@@ -22,7 +22,7 @@ from app.assembly import Observers, Parts, assemble
 from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
-from app.lifecycle import Lifecycle
+from app.lifecycle import Lifecycle, end_tasks
 from app.metrics.event_loop import delay_histogram, sample_delay
 from app.metrics.instruments import (
     AnswerMetrics,
@@ -205,9 +205,7 @@ async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
         exposition.tell()
         await parts.resolver.close()
         await parts.upstream.source.aclose()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 
 import pytest
 
 from app.cli.serve import register, server_options
 from app.errors import ConfigurationError
-from app.lifecycle import Lifecycle, merge, reread
+from app.lifecycle import Lifecycle, end_tasks, merge, reread
 from app.main import create
 from app.server.http_server import Events, HttpServer
 from app.settings import Settings, reloadable
@@ -69,3 +71,19 @@ def test_every_setting_that_is_marked_as_reloaded_is_reloaded_by_a_part() -> Non
     events = Events(ready=lambda: None, draining=lifecycle.start_draining)
     register(HttpServer(application, server_options(BEFORE), events), lifecycle)
     assert lifecycle.reloaded == reloadable()
+
+
+@pytest.mark.anyio
+async def test_a_task_that_loses_a_cancellation_is_ended_all_the_same() -> None:
+    begun, for_ever = asyncio.Event(), asyncio.Event()
+
+    async def watch() -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await for_ever.wait()
+        await for_ever.wait()
+
+    task = asyncio.create_task(watch())
+    await begun.wait()
+    await end_tasks([task])
+    assert task.cancelled()
