@@ -13,7 +13,7 @@ RUN python3 -m venv --without-pip /opt/doi-proxy \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --require-hashes -r requirements/runtime.lock
 RUN python3 -m venv --without-pip /opt/build \
  && python3 -m pip --python /opt/build/bin/python install --no-deps --require-hashes -r requirements/build.lock
-COPY pyproject.toml LICENSE ./
+COPY pyproject.toml LICENSE README.md ./
 COPY app app
 RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy

@@ -5,6 +5,10 @@
 #   make check   set up, then lint, type check, import rule, dead code, dependency declarations
 #   make bench   set up, then run the benchmarks
 #   make fuzz    set up, then fuzz what reads the bytes of strangers (FUZZ_SECONDS=60)
+#   make pythons set up, then run all tests with every Python from 3.11 to 3.13 that is installed
+#   make cov     set up, then run all tests and report the lines that none of them runs
+#   make docs    set up, then write the generated pages and build docs/ as a site in build/docs
+#   make dist    set up, then build the wheel and the source archive in dist/
 #   make lock    rebuild requirements/*.lock (LOCK_FLAGS=--upgrade takes newer versions)
 #   make setup   set up only
 #   make clean   remove what set-up and checks made (not var/)
@@ -41,7 +45,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check bench fuzz lock clean
+.PHONY: help setup run test pythons check bench fuzz cov docs dist lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,6 +71,33 @@ run: setup
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)
 
+# The versions of Python beside the one of the set-up that are installed here; each gets an environment of its own.
+pythons: setup
+	@for version in 3.11 3.12 3.13; do \
+		python=$$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python /usr/local/bin/python$$version /usr/bin/python$$version 2>/dev/null | head -n 1); \
+		[ -n "$$python" ] || { echo "Python $$version is not installed: left out"; continue; }; \
+		environment=".venv-$$version"; \
+		$(UV) venv --quiet --clear --python "$$python" "$$environment" && \
+		{ $(USE_PIP_INDEX); $(UV) pip sync --quiet --python "$$environment/bin/python" --require-hashes requirements/dev.lock; } && \
+		$(UV) pip install --quiet --python "$$environment/bin/python" --no-deps --no-build-isolation --editable . && \
+		"$$environment/bin/python" --version && "$$environment/bin/python" -m pytest -q $(TEST_FLAGS) $(ARGS) || exit 1; \
+	done
+
+cov: setup
+	@$(BIN)/coverage erase; status=0; $(BIN)/coverage run -m pytest -q $(TEST_FLAGS) $(ARGS) || status=$$?; \
+	$(BIN)/coverage combine --quiet && $(BIN)/coverage report && $(BIN)/coverage html --quiet && exit $$status
+
+docs: setup
+	@$(BIN)/python docs/generate.py
+	@rm -rf build/docs
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs -b dirhtml . build/docs
+	@echo 'The site is in build/docs; look at it with: $(PYTHON) -m http.server --directory build/docs --bind 127.0.0.1'
+
+dist: setup
+	@rm -rf dist
+	@$(UV) build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@ls dist
+
 check: setup
 	$(call step,lint,$(BIN)/ruff check --quiet --output-format concise .)
 	$(call step,format,$(BIN)/ruff format --check --quiet .)
@@ -90,4 +121,4 @@ lock: .tools/.locked
 	$(COMPILE) --group dev --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-3.* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -48,13 +48,15 @@ def _is_worker(child: psutil.Process) -> bool:
 class Process:
     """One process in a session of its own, so that its children end with it."""
 
-    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, arguments: list[str], log: Path, environment: dict[str, str] | None = None, *, folder: Path = ROOT
+    ) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 arguments,
-                cwd=ROOT,
+                cwd=folder,
                 env={**inherited, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

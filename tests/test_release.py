@@ -1,0 +1,137 @@
+"""What a release promises: one version everywhere, a changelog in order, a package that serves by itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import urllib.request
+from datetime import date
+from email.message import Message
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError
+
+import pytest
+
+from app import __version__
+from tests.cache.valkey_server import free_port
+from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
+
+UV: Final = ROOT / ".tools/bin/uv"
+#: For one command that installs packages, in seconds.
+INSTALL_DEADLINE: Final = 300
+#: A heading of the changelog: a version and the day of its release (ISO 8601).
+RELEASE: Final = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+#: The sections that Keep a Changelog 1.1.0 names.
+SECTIONS: Final = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def changelog() -> str:
+    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def test_the_newest_release_of_the_changelog_is_the_version_of_the_program() -> None:
+    assert RELEASE.findall(changelog())[0][0] == __version__
+
+
+def test_the_releases_of_the_changelog_are_dated_and_the_newest_stands_first() -> None:
+    releases = [(numbers(version), date.fromisoformat(day)) for version, day in RELEASE.findall(changelog())]
+    assert releases == sorted(releases, reverse=True)
+    headings = re.findall(r"^## (.*)$", changelog(), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert len(headings) == len(releases) + 1
+
+
+def test_the_changelog_sorts_changes_into_the_sections_of_keep_a_changelog() -> None:
+    for release in re.split(r"^## ", changelog(), flags=re.MULTILINE)[1:]:
+        sections = re.findall(r"^### (.*)$", release, re.MULTILINE)
+        assert set(sections) <= SECTIONS
+        assert len(set(sections)) == len(sections)
+
+
+def test_the_pages_that_a_released_project_needs_are_in_the_repository() -> None:
+    expected = ("SECURITY.md", ".github/pull_request_template.md", ".github/ISSUE_TEMPLATE/bug.yml", "docs/releases.md")
+    assert [name for name in expected if not (ROOT / name).is_file()] == []
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run(
+        [str(word) for word in command], cwd=ROOT, capture_output=True, text=True, timeout=INSTALL_DEADLINE, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source archive of this checkout."""
+    if not UV.is_file():
+        pytest.skip("there is no .tools/bin/uv: run the tests by make test")
+    folder = tmp_path_factory.mktemp("dist")
+    run(UV, "build", "--quiet", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_source_archive_holds_what_a_build_from_it_needs(distribution: Path) -> None:
+    with tarfile.open(next(distribution.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "app/web/templates/home.html"}
+    assert wanted <= names
+
+
+class Unfollowed(urllib.request.HTTPRedirectHandler):
+    """Gives a redirect back as it is."""
+
+    def redirect_request(self, *args: object) -> None:
+        """Follow nothing."""
+
+
+def get(url: str) -> tuple[int, Message, bytes]:
+    try:
+        with urllib.request.build_opener(Unfollowed).open(url, timeout=START_DEADLINE) as reply:
+            return reply.status, reply.headers, reply.read()
+    except HTTPError as reply:
+        return reply.code, reply.headers, reply.read()
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    run(UV, "venv", "--quiet", "--python", sys.executable, environment)
+    python = environment / "bin/python"
+    locked = ROOT / "requirements/runtime.lock"
+    run(UV, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", locked)
+    run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", next(distribution.glob("*.whl")))
+    program, port = environment / "bin/doi-proxy", free_port()
+    assert run(program, "--version").strip().endswith(__version__)
+    seed = environment / "share/doi-proxy/seed.ndjson"
+    settings = {
+        "DOI_PROXY_UPSTREAM_URL": "http://127.0.0.1:9",
+        "DOI_PROXY_STORE_URL": f"sqlite:///{tmp_path}/store.sqlite3",
+    }
+    process = Process(
+        [str(program), "serve", "--port", str(port), "--seed", str(seed)], tmp_path / "log", settings, folder=tmp_path
+    )
+    try:
+        await until(lambda: answers(port), START_DEADLINE, "the installed program answers")
+        status, headers, _ = get(f"http://127.0.0.1:{port}/10.1000/182")
+        assert (status, headers["Location"]) == (302, "http://www.doi.org/hb.html")
+        assert b"<form" in get(f"http://127.0.0.1:{port}/")[2]
+        assert get(f"http://127.0.0.1:{port}/static/style.css")[0] == 200
+    finally:
+        process.terminate()
+
+
+async def answers(port: int) -> bool:
+    try:
+        return get(f"http://127.0.0.1:{port}/healthz")[0] == 200
+    except OSError:
+        return False
