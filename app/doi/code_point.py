@@ -1,4 +1,4 @@
-"""Unicode code points as names hold them (The Unicode Standard, section 2.4, table 2-3, types of code points)."""
+"""The Unicode code points of names (The Unicode Standard, section 2.4, table 2-3, types of code points)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _KINDS: Final = {
     "Co": "a private-use character",
     "Cn": "an unassigned code point",
 }
-#: Neither graphic nor forbidden in a request: formatting, private use, unassigned.
+#: Allowed in a request, although not graphic: formatting, private use, unassigned.
 _QUESTIONABLE: Final = frozenset({"Cf", "Zl", "Zp", "Co", "Cn"})
 
 
 @dataclass(frozen=True, slots=True)
 class CodePoint:
-    """One character of a name; `place` is its position counted in characters from 1."""
+    """One character of a name; `place` is its position in characters, counted from 1."""
 
     character: str
     place: int
@@ -33,7 +33,7 @@ class CodePoint:
 
     @property
     def name(self) -> str | None:
-        """The Unicode name, where the code point has one."""
+        """The Unicode name; None if the code point has none."""
         return unicodedata.name(self.character, None)
 
     @property
@@ -43,7 +43,7 @@ class CodePoint:
 
     @property
     def kind(self) -> str:
-        """What it is, in words, with an article."""
+        """The kind of code point in words, with an article: "a control character"."""
         return _KINDS.get(self.category, "a graphic character")
 
     def __str__(self) -> str:
@@ -52,15 +52,15 @@ class CodePoint:
 
 
 def first_not_graphic(text: str) -> CodePoint | None:
-    """The first code point that is not graphic: general categories L, M, N, P, S and Zs are (ISO 26324, DOI syntax)."""
-    # str.isprintable: nothing of the categories C and Z but the ASCII space.
+    """The first code point that is not graphic. L, M, N, P, S and Zs are graphic (ISO 26324, DOI syntax)."""
+    # str.isprintable is false for every code point of the categories C and Z except the ASCII space.
     if text.isprintable():
         return None
     return next((CodePoint(c, place) for place, c in enumerate(text, 1) if unicodedata.category(c) in _KINDS), None)
 
 
 def questionable(text: str) -> tuple[CodePoint, ...]:
-    """The formatting, private-use and unassigned code points of `text`, as this Python's Unicode tables know them."""
+    """The formatting, private-use and unassigned code points of `text`, by the Unicode tables of this Python."""
     if text.isprintable():
         return ()
     return tuple(CodePoint(c, place) for place, c in enumerate(text, 1) if unicodedata.category(c) in _QUESTIONABLE)

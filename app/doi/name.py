@@ -1,4 +1,4 @@
-"""DOI names and handles: what a name is, when two are the same, and what none may hold."""
+"""DOI names and handles: their syntax, how they are compared, and which characters they must not contain."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ MAX_NAME_BYTES: Final = 8192
 
 _FOLD: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
 _MAX_UTF8_BYTES_A_CHARACTER: Final = 4
-#: "10", then at least one element of the registrant code after its dot (DOI Handbook, section 2.2.2).
+#: "10", then one or more elements of the registrant code, each after a dot (DOI Handbook, section 2.2.2).
 _DOI_PREFIX: Final = re.compile(r"10(?:\.[^\s./]+)+")
-#: A prefix alone is told from any other word by its registrant code, which holds letters, digits and hyphens.
+#: A prefix without a suffix is recognised by its registrant code, which consists of letters, digits and hyphens.
 _PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
 _DOI: Final = re.compile(_DOI_PREFIX.pattern + "/.", re.DOTALL)
-#: What a shortDOI may look like without its "10/"; those in use have three to eight letters and digits.
+#: A shortDOI without its "10/". Those in use have three to eight letters and digits.
 _BARE_SHORT_DOI: Final = re.compile(r"[0-9A-Za-z]{3,12}")
 _SHORT_DOI: Final = re.compile(r"10/[0-9A-Za-z]+")
-#: General categories Cc and Cs, whose ranges are fixed for ever (Unicode stability policy).
+#: General categories Cc and Cs. Their ranges never change (Unicode stability policy).
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def fold(text: str) -> str:
-    """`text` with the letters a-z in upper case and all else untouched, ASCII only (DOI Handbook, section 2.4)."""
+    """`text` with the ASCII letters a-z in upper case and everything else unchanged (DOI Handbook, section 2.4)."""
     return text.upper() if text.isascii() else text.translate(_FOLD)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandleName:
-    """A name that can be asked for: a DOI name, a shortDOI, a prefix or another handle.
+    """A name that can be resolved: a DOI name, a shortDOI, a prefix or another handle.
 
-    `text` is the caller's spelling; `key` is what names are compared, hashed and cached by. Nothing is normalised.
-    A registered name may be ill-formed, so that only controls and surrogates are refused.
+    `text` is the spelling of the caller and is never normalised. `key` is used for comparison, hashing and caching.
+    Ill-formed names are registered too, so only control characters and surrogates are refused.
 
     Raises EmptyName, NameTooLong, and ForbiddenCodePoint with the code point and its place.
     """
@@ -48,7 +48,7 @@ class HandleName:
     def __post_init__(self) -> None:
         _check_length(self.text)
         if not self.text.isprintable() and (found := _FORBIDDEN.search(self.text)):
-            raise _forbidden(CodePoint(found[0], found.start() + 1))
+            raise _forbidden_code_point(CodePoint(found[0], found.start() + 1))
         object.__setattr__(self, "key", fold(self.text))
 
     @classmethod
@@ -67,18 +67,18 @@ class HandleName:
 
     @property
     def prefix(self) -> str:
-        """What stands before the first slash; the whole name where there is none."""
+        """The part before the first slash; the whole name if it has no slash."""
         return self.text.partition("/")[0]
 
     @property
     def suffix(self) -> str | None:
-        """What stands behind the first slash, None where there is none."""
+        """The part after the first slash; None if the name has no slash."""
         _, slash, suffix = self.text.partition("/")
         return suffix if slash else None
 
     @property
     def is_doi(self) -> bool:
-        """Whether it has the form of a DOI name: "10.", a registrant code, a slash, a suffix that is not empty."""
+        """Whether it has the form of a DOI name: "10.", a registrant code, a slash and a suffix that is not empty."""
         return _DOI.match(self.text) is not None
 
     @property
@@ -87,12 +87,12 @@ class HandleName:
         return _SHORT_DOI.fullmatch(self.text) is not None
 
     def expanded_short_doi(self) -> HandleName | None:
-        """The shortDOI that this may be the bare form of: abcde is 10/abcde; None where it cannot be one."""
+        """The shortDOI 10/abcde if this name is its short form abcde; None if it cannot be one."""
         return HandleName("10/" + self.text) if _BARE_SHORT_DOI.fullmatch(self.text) else None
 
     @property
     def is_prefix(self) -> bool:
-        """Whether it is a DOI prefix alone, such as 10.1000."""
+        """Whether it is a DOI prefix without a suffix, such as 10.1000."""
         return _PREFIX_ALONE.fullmatch(self.text) is not None
 
     @property
@@ -102,11 +102,11 @@ class HandleName:
         return suffix is not None and suffix[1:2] == "/"
 
     def questionable(self) -> tuple[CodePoint, ...]:
-        """The formatting, private-use and unassigned code points: asked for as typed, likely a copying error."""
+        """The formatting, private-use and unassigned code points. Allowed, but likely copying errors."""
         return questionable(self.text)
 
     def cleaned(self) -> HandleName:
-        """The name without its questionable code points. Raises EmptyName where nothing is left."""
+        """The name without its questionable code points. Raises EmptyName if nothing is left."""
         dropped = {point.character for point in self.questionable()}
         return HandleName("".join(c for c in self.text if c not in dropped)) if dropped else self
 
@@ -115,20 +115,20 @@ class HandleName:
 class DOIName(HandleName):
     """A DOI name in the strict sense of ISO 26324; equal to a HandleName with the same key.
 
-    Raises EmptyName, NameTooLong, NotADOI, and ForbiddenCodePoint for anything that is no graphic code point.
+    Raises EmptyName, NameTooLong, NotADOI, and ForbiddenCodePoint for a code point that is not graphic.
     """
 
     def __post_init__(self) -> None:
         _check_length(self.text)
         if found := first_not_graphic(self.text):
-            raise _forbidden(found)
+            raise _forbidden_code_point(found)
         if not self.is_doi:
-            raise NotADOI(_why_no_doi(self.text))
+            raise NotADOI(_explain(self.text))
         object.__setattr__(self, "key", fold(self.text))
 
     @classmethod
     def parse(cls, text: str) -> DOIName:
-        """The DOI name that `text` is, with nothing trimmed, stripped or decoded; see the class for the errors."""
+        """Read `text` as a DOI name. Nothing is trimmed or decoded. See the class for the errors."""
         return cls(text)
 
     @property
@@ -147,18 +147,18 @@ def _check_length(text: str) -> None:
         raise NameTooLong(f"The name is longer than {MAX_NAME_BYTES} bytes of UTF-8.")
 
 
-def _forbidden(point: CodePoint) -> ForbiddenCodePoint:
-    return ForbiddenCodePoint(f"The name holds {point}, {point.kind}, which no DOI name may hold.")
+def _forbidden_code_point(point: CodePoint) -> ForbiddenCodePoint:
+    return ForbiddenCodePoint(f"The name contains {point}, {point.kind}, which a DOI name must not contain.")
 
 
-def _why_no_doi(text: str) -> str:
+def _explain(text: str) -> str:
     prefix, slash, _ = text.partition("/")
     if blank := re.search(r"\s", prefix):
-        return f"A DOI prefix holds no white space: {CodePoint(blank[0], blank.start() + 1)}."
+        return f"A DOI prefix must not contain white space: {CodePoint(blank[0], blank.start() + 1)}."
     if not prefix.startswith("10."):
         return 'A DOI name begins with "10." at character 1.'
     if empty := re.search(r"\.(?=\.|\Z)", prefix):
-        return f"The DOI prefix holds an empty element after the dot at character {empty.start() + 1}."
+        return f"The DOI prefix has an empty element after the dot at character {empty.start() + 1}."
     if not slash:
         return f"A DOI name has a slash after its prefix, at character {len(prefix) + 1}."
     return f"A DOI name has a suffix after its slash, from character {len(prefix) + 2}."

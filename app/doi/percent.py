@@ -1,4 +1,4 @@
-"""Percent-encoding over UTF-8 (RFC 3986, section 2.1): decoded once and strictly, encoded with upper-case digits."""
+"""Percent-encoding over UTF-8 (RFC 3986, section 2.1): strict decoding, and upper-case encoding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MALFORMED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 def decode(raw: bytes | str) -> str:
     """Decode every escape once; "+" stays "+". Raises MalformedEscape and NotUTF8, each with the character's place."""
-    # A lone surrogate becomes bytes that are not UTF-8 and is refused below.
+    # A lone surrogate becomes bytes that are not UTF-8, which are refused below.
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
     if b"%" in data:
         if broken := _MALFORMED.search(data):
@@ -28,7 +28,7 @@ def decode(raw: bytes | str) -> str:
 
 
 def encode(text: str, literal: Iterable[int] = b"") -> str:
-    """Encode the UTF-8 bytes of `text` but for the unreserved characters (RFC 3986, section 2.3) and `literal`.
+    """Encode the UTF-8 bytes of `text` except the unreserved characters (RFC 3986, section 2.3) and `literal`.
 
     `literal` holds ASCII bytes. Raises NotUTF8 for a lone surrogate.
     """

@@ -1,4 +1,4 @@
-"""The forms in which people write DOI names: labels, URNs, URLs, mangled URLs; and what they may have meant."""
+"""The forms in which people write DOI names: labels, URNs, URLs and URLs rewritten by proxies. Also suggestions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.doi.percent import decode
 from app.doi.repair import REPAIRS
 from app.errors import InvalidName
 
-#: What is trimmed at both ends; among it blanks that Python's strip() leaves, such as ZWSP and the byte order mark.
+#: Trimmed at both ends. It includes blanks that str.strip() keeps, such as ZWSP and the byte order mark.
 BLANKS: Final = "".join(
     chr(code)
     for first, last in (
@@ -20,18 +20,18 @@ BLANKS: Final = "".join(
     )
     for code in range(first, last + 1)
 )  # fmt: skip
-#: Longer paths are read anew each time.
-_MOST_KEPT_BYTES: Final = 256
-#: How many suggestions are made at most.
+#: Longer paths are not remembered.
+_MOST_REMEMBERED_BYTES: Final = 256
+#: The most suggestions for one name.
 MOST_SUGGESTIONS: Final = 5
-#: Longer names get no suggestions: hardly a name is longer, and 14 repairs of 8 kB, twice, take 15 ms.
+#: Longer names get no suggestions. They are rare, and applying 14 repairs twice to 8 kB takes 15 ms.
 _MOST_REPAIRED_CHARACTERS: Final = 2_048
-#: How many repairs one suggestion may need.
+#: The most repairs that lead to one suggestion.
 _MOST_REPAIRS: Final = 2
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _LABEL: Final = re.compile(r"(?:doi|hdl):|info:(?:doi|hdl)/|(urn:(?:doi|hdl|eidr):)", _CASELESS)
-#: A resolver's own host, or the same behind a library's rewriting proxy, with dots or hyphens:
+#: The host of a resolver, also as a library's proxy rewrites it, with dots or hyphens:
 #: doi.org, doi-org.ezproxy.x.edu, 0-dx.doi.org.lib.y.edu.
 _URL: Final = re.compile(
     r"""(?:https?:/+)?
@@ -43,12 +43,12 @@ _URL: Final = re.compile(
     _CASELESS | re.VERBOSE,
 )
 _QUERY_OR_FRAGMENT: Final = re.compile(r"[?#].*", re.DOTALL)
-#: A path that is a DOI name already: printable ASCII, no escape, no blank.
+#: A path that is already a DOI name: printable ASCII without escapes or blanks.
 _PLAIN_PATH: Final = re.compile(rb"/(10\.[!-$&-~]+)")
 
 
 def read(text: str) -> HandleName:
-    """The name in `text`, which is percent-decoded: blanks, one URL form and one label are taken off, each once.
+    """The name in percent-decoded `text`, without surrounding blanks, one URL form and one label.
 
     Raises EmptyName, NameTooLong and ForbiddenCodePoint.
     """
@@ -66,12 +66,12 @@ def read_path(raw: bytes) -> HandleName:
 
     Raises MalformedEscape and NotUTF8 besides the errors of read.
     """
-    return _kept(raw) if len(raw) <= _MOST_KEPT_BYTES else _read_path(raw)
+    return _remembered_path(raw) if len(raw) <= _MOST_REMEMBERED_BYTES else _read_path(raw)
 
 
 def read_exact(raw: bytes) -> HandleName:
-    """The name that percent-encoded bytes spell: decoded once, nothing taken off. Raises as read_path."""
-    return _kept_exact(raw) if len(raw) <= _MOST_KEPT_BYTES else _read_exact(raw)
+    """The name in percent-encoded bytes: decoded once and otherwise unchanged. Raises as read_path."""
+    return _remembered_exact(raw) if len(raw) <= _MOST_REMEMBERED_BYTES else _read_exact(raw)
 
 
 def _read_exact(raw: bytes) -> HandleName:
@@ -84,15 +84,15 @@ def _read_path(raw: bytes) -> HandleName:
     return read(decode(raw).lstrip("/"))
 
 
-#: The most popular names are asked for again and again: what their paths say is remembered.
-_kept = lru_cache(maxsize=512)(_read_path)
-_kept_exact = lru_cache(maxsize=512)(_read_exact)
+#: The names of popular paths. Most requests are for few names.
+_remembered_path = lru_cache(maxsize=512)(_read_path)
+_remembered_exact = lru_cache(maxsize=512)(_read_exact)
 
 
 def read_typed(text: str) -> HandleName:
     """The name in what a person typed or pasted, raw or percent-encoded; "%" always begins an escape.
 
-    The query or fragment of a pasted URL is no part of the name; in a bare name "?" and "#" are. Raises as read_path.
+    The query or fragment of a pasted URL is not part of the name. In a bare name, "?" and "#" are. Raises as read_path.
     """
     typed = text.strip(BLANKS)
     if _URL.match(typed) or _URL.match(_without_label(typed)):
@@ -101,7 +101,7 @@ def read_typed(text: str) -> HandleName:
 
 
 def suggestions(name: HandleName) -> tuple[DOIName, ...]:
-    """The DOI names that may have been meant by a name that does not exist: at most five, the likeliest first."""
+    """The DOI names that a caller may have meant by a name that does not exist: at most five, the likeliest first."""
     if len(name.text) > _MOST_REPAIRED_CHARACTERS:
         return ()
     found: dict[str, DOIName] = {}

@@ -1,4 +1,4 @@
-"""Repairs of names that do not exist: each undoes one defect of copied names, or returns the text unchanged."""
+"""Repairs for names that do not exist. Each function undoes one copying error, or returns the text unchanged."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from app.doi.code_point import questionable
 from app.doi.percent import decode
 from app.errors import InvalidName
 
-# All repetitions are bounded: a search that backs off from an unbounded one takes quadratic time.
-#: A bound for what is cut from the end, in characters.
+# All repetitions are bounded: a search that backtracks over an unbounded one takes quadratic time.
+#: The most characters that are cut from the end.
 _MOST_ENDINGS: Final = 16
 _ENDINGS: Final = frozenset(".,;:\"'")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
@@ -33,7 +33,7 @@ def without_trailing_slash(text: str) -> str:
 
 
 def without_trailing_punctuation(text: str) -> str:
-    """10.1000/182). -> 10.1000/182; a closing bracket goes only where its opening one is missing."""
+    """10.1000/182). -> 10.1000/182; a closing bracket is cut only if its opening bracket is missing."""
     for _ in range(_MOST_ENDINGS):
         last = text[-1:]
         opener = _OPENERS.get(last)
@@ -44,7 +44,7 @@ def without_trailing_punctuation(text: str) -> str:
 
 
 def without_page_part(text: str) -> str:
-    """10.1000/182/abstract -> 10.1000/182: what a publisher's URL adds behind the name."""
+    """10.1000/182/abstract -> 10.1000/182: the part that a publisher's URL adds after the name."""
     return _PAGE_PART.sub("", text)
 
 
@@ -55,15 +55,15 @@ def without_questionable(text: str) -> str:
 
 
 def decoded_again(text: str) -> str:
-    """10.1000%2F182 -> 10.1000/182: encoded twice, decoded once."""
+    """10.1000%2F182 -> 10.1000/182: a name that was encoded twice."""
     try:
         return decode(text)
     except InvalidName:
         return text
 
 
-def with_eaten_zero(text: str) -> str:
-    """10.231/x -> 10.2310/x: a spreadsheet took the prefix for a decimal number."""
+def with_lost_zero(text: str) -> str:
+    """10.231/x -> 10.2310/x: a spreadsheet read the prefix as a decimal number."""
     return _THREE_DIGITS.sub(r"10.\g<1>0/", text)
 
 
@@ -74,12 +74,12 @@ def before_repetition(text: str) -> str:
 
 
 def with_hyphens(text: str) -> str:
-    """Typographic dashes, alone or beside soft hyphens, as one HYPHEN-MINUS."""
+    """Replace typographic dashes, with or without soft hyphens beside them, by one HYPHEN-MINUS."""
     return _DASHES.sub("-", text)
 
 
 def without_blanks(text: str) -> str:
-    """10.1000/ 182 -> 10.1000/182: a line break fell after punctuation."""
+    """10.1000/ 182 -> 10.1000/182: a line was broken after punctuation."""
     return _BLANK_AFTER_PUNCTUATION.sub("", text)
 
 
@@ -104,7 +104,7 @@ def without_latex_escapes(text: str) -> str:
 
 
 def name_inside(text: str) -> str:
-    """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name that begins later in the text."""
+    """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name inside a longer text."""
     found = _NAME_INSIDE.search(text, 1)
     return found[0] if found else text
 
@@ -117,7 +117,7 @@ REPAIRS: Final[tuple[Callable[[str], str], ...]] = (
     with_hyphens,
     without_questionable,
     decoded_again,
-    with_eaten_zero,
+    with_lost_zero,
     before_repetition,
     first_word,
     without_blanks,

@@ -9,9 +9,9 @@ from app.doi.name import DOIName, HandleName
 from app.doi.percent import decode, encode
 from app.errors import NotADOI
 
-#: RFC 3986, appendix A: what a path segment may hold literally besides the unreserved characters.
+#: RFC 3986, appendix A: the characters that a path segment may contain besides the unreserved ones.
 _SEGMENT: Final = b"!$&'()*+,;=:@"
-#: What the handbook neither demands nor recommends to encode in a URL; "+" is among the recommended.
+#: The bytes that the handbook leaves unencoded in a URL. It recommends to encode "+".
 _URL_PATH: Final = b"/!$&'()*,;=:@"
 _WHICH_RA: Final = _URL_PATH.replace(b",", b"")
 _TEMPLATE_PATH: Final = b"/:@!$()*,;="
@@ -23,16 +23,16 @@ _LAST_DOT_SEGMENT: Final = re.compile(r"/(\.\.?)\Z")
 
 
 def to_uri(name: HandleName) -> str:
-    """The "doi" URI of a DOI name ("doi" URI scheme, Syntax). Raises NotADOI for a name without the form of one."""
+    """The "doi" URI of a DOI name ("doi" URI scheme, Syntax). Raises NotADOI for any other name."""
     if not name.is_doi:
-        raise NotADOI(f"Only a DOI name has a doi URI, and this is none: {name.text[:100]}")
+        raise NotADOI(f"Only a DOI name has a doi URI; this is not a DOI name: {name.text[:100]}")
     return "doi:" + scheme_path(name)
 
 
 def from_uri(text: str) -> DOIName:
-    """The DOI name of a "doi" URI; escapes beyond need and literal slashes in the suffix decode to the same name.
+    """The DOI name of a "doi" URI. Needless escapes and literal slashes in the suffix are accepted.
 
-    Raises NotADOI where `text` is no such URI or has a query or fragment, and InvalidName for what it decodes to.
+    Raises NotADOI if `text` is not such a URI or has a query or fragment, and InvalidName if the name is invalid.
     """
     if not (scheme := _SCHEME.match(text)):
         raise NotADOI('A doi URI begins with "doi:".')
@@ -41,10 +41,10 @@ def from_uri(text: str) -> DOIName:
         place = scheme.end() + wrong.start() + 1
         if wrong[0] in "?#":
             raise NotADOI(
-                f'A doi URI has neither query nor fragment: write the "{wrong[0]}" at character {place} '
+                f'A doi URI has no query and no fragment: write the "{wrong[0]}" at character {place} '
                 f"as {encode(wrong[0])}."
             )
-        raise NotADOI(f"A doi URI holds U+{ord(wrong[0]):04X} at character {place} percent-encoded only.")
+        raise NotADOI(f"A doi URI must encode U+{ord(wrong[0]):04X}, at character {place}, with percent signs.")
     return DOIName.parse(decode(path))
 
 
@@ -54,18 +54,18 @@ def equivalent(one: str, other: str) -> bool:
 
 
 def scheme_path(name: HandleName | str) -> str:
-    """A name as the "doi" URI scheme writes it behind "doi:": every slash but the first is %2F.
+    """The part of a "doi" URI after "doi:": every slash except the first is %2F.
 
-    The handle API takes this form too ("doi" URI scheme, DOI Name Resolution). A suffix of one or two dots stays.
+    The handle API accepts this form too ("doi" URI scheme, DOI Name Resolution). A suffix of one or two dots is kept.
     """
     prefix, slash, suffix = str(name).partition("/")
     return encode(prefix, _SEGMENT) + slash + encode(suffix, _SEGMENT)
 
 
 def url_path(name: HandleName | str) -> str:
-    """A name as the path of a URL, without a leading slash; one slash beside a dot segment is %2F, so that it survives.
+    """A name as the path of a URL, without a leading slash. A slash next to a dot segment becomes %2F to protect it.
 
-    All mandatory and recommended encodings (DOI Handbook, DOI Name Encoding Rules for URL Presentation) are applied.
+    Applies all mandatory and recommended encodings (DOI Handbook, DOI Name Encoding Rules for URL Presentation).
     """
     return _keep_dot_segments(encode(str(name), _URL_PATH))
 
@@ -76,17 +76,17 @@ def to_url(name: HandleName | str, base: str = "https://doi.org/") -> str:
 
 
 def which_ra_path(name: HandleName | str) -> str:
-    """As url_path, with "," encoded too, because Which RA separates names by commas (DOI Handbook, ibid.)."""
+    """Like url_path, but "," is encoded too, because Which RA separates names by commas (DOI Handbook, ibid.)."""
     return _keep_dot_segments(encode(str(name), _WHICH_RA))
 
 
 def component(name: HandleName | str) -> str:
-    """A name as one URL component: all but the unreserved is encoded; {hdl} in a 10320/loc template."""
+    """A name as one URL component, with only the unreserved characters unencoded: {hdl} in a 10320/loc template."""
     return encode(str(name))
 
 
 def template_path(name: HandleName | str) -> str:
-    """A name as {hdl:path} in a 10320/loc template: "/ : @ ! $ ( ) * , ; =" stay as well."""
+    """A name as {hdl:path} in a 10320/loc template: "/ : @ ! $ ( ) * , ; =" are unencoded too."""
     return encode(str(name), _TEMPLATE_PATH)
 
 

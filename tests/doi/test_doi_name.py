@@ -51,8 +51,8 @@ NO_DOI_NAMES = [
     ("10./182", "empty element after the dot at character 3"),
     ("10.1000./182", "empty element after the dot at character 8"),
     ("10.1000..10/182", "empty element after the dot at character 8"),
-    ("10.10 00/182", "no white space: U+0020 SPACE at character 6"),
-    ("10.1000\u00a0/182", "no white space: U+00A0 NO-BREAK SPACE at character 8"),
+    ("10.10 00/182", "contain white space: U+0020 SPACE at character 6"),
+    ("10.1000\u00a0/182", "contain white space: U+00A0 NO-BREAK SPACE at character 8"),
     ("10.1000", "slash after its prefix, at character 8"),
     ("10.1000/", "suffix after its slash, from character 9"),
     ("10.1000:182", "slash after its prefix, at character 12"),
@@ -60,7 +60,7 @@ NO_DOI_NAMES = [
 
 
 @pytest.mark.parametrize(("text", "says"), NO_DOI_NAMES)
-def test_what_is_no_doi_name_is_refused_with_its_place(text: str, says: str) -> None:
+def test_text_that_is_not_a_doi_name_is_refused_with_its_place(text: str, says: str) -> None:
     with pytest.raises(NotADOI) as caught:
         DOIName.parse(text)
     assert says in caught.value.message

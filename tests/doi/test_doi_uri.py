@@ -59,11 +59,11 @@ def test_only_a_doi_name_has_a_doi_uri(name: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "error", "says"),
     [
-        ("doi:10.1000/182?x", NotADOI, 'neither query nor fragment: write the "?" at character 16 as %3F'),
-        ("doi:10.1000/182#x", NotADOI, 'neither query nor fragment: write the "#" at character 16 as %23'),
-        ("doi:10.1000/1 2", NotADOI, "U+0020 at character 14 percent-encoded only"),
-        ("doi:10.1000/ä", NotADOI, "U+00E4 at character 13 percent-encoded only"),
-        ("doi:10.1000/<", NotADOI, "U+003C at character 13 percent-encoded only"),
+        ("doi:10.1000/182?x", NotADOI, 'no query and no fragment: write the "?" at character 16 as %3F'),
+        ("doi:10.1000/182#x", NotADOI, 'no query and no fragment: write the "#" at character 16 as %23'),
+        ("doi:10.1000/1 2", NotADOI, "U+0020, at character 14, with percent signs"),
+        ("doi:10.1000/ä", NotADOI, "U+00E4, at character 13, with percent signs"),
+        ("doi:10.1000/<", NotADOI, "U+003C, at character 13, with percent signs"),
         ("10.1000/182", NotADOI, 'begins with "doi:"'),
         ("urn:doi:10.1000/182", NotADOI, 'begins with "doi:"'),
         ("dO\u0131:10.1000/182", NotADOI, 'begins with "doi:"'),
@@ -75,7 +75,7 @@ def test_only_a_doi_name_has_a_doi_uri(name: str) -> None:
         ("doi:10.1000/%C2%AD", ForbiddenCodePoint, "U+00AD SOFT HYPHEN"),
     ],
 )
-def test_what_is_no_doi_uri_is_refused(uri: str, error: type[InvalidName], says: str) -> None:
+def test_text_that_is_not_a_doi_uri_is_refused(uri: str, error: type[InvalidName], says: str) -> None:
     with pytest.raises(error) as caught:
         from_uri(uri)
     assert says in caught.value.message
