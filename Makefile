@@ -65,8 +65,9 @@ setup: .venv/.locked
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Ctrl-C reaches the program too, which then ends with status 130: to make, that is not an error.
 run: setup
-	@exec $(BIN)/doi-proxy serve --host $(HOST) --port $(PORT) --seed config/seed.ndjson
+	@trap : INT; $(BIN)/doi-proxy serve --host $(HOST) --port $(PORT) --seed config/seed.ndjson || [ $$? -eq 130 ]
 
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)

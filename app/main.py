@@ -213,16 +213,24 @@ async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -
 
 
 async def _load_seed(path: Path, cache: TieredStore, grace: float) -> None:
-    """Put the seed's records where nothing newer is known: already expired, so that the upstream is asked first."""
-    kept = 0
+    """Put the records of the seed into the cache, except names that it knows.
+
+    They expire at once: the upstream is queried first, and they are served only while it cannot be reached.
+    """
+    loaded = known = 0
     with path.open("rb") as file:
         for item in read_bundle(file):
-            if isinstance(item, Entry):
-                expired = replace(item, fetched_at=0.0, fresh_until=0.0, stale_until=time.time() + grace)
-                kept += await cache.put_newer(expired)
-            elif isinstance(item, Refused):
+            now = time.time()
+            if isinstance(item, Refused):
                 log.warning("%s, line %s is left out: %s", path, item.number, item.reason)
-    log.info("%s: %s records loaded as expired", path, kept)
+            elif isinstance(item, Entry):
+                entry = await cache.reread(item.key)
+                if entry is not None and entry.is_usable(now):
+                    known += 1
+                else:
+                    await cache.put(replace(item, fetched_at=now, fresh_until=now, stale_until=now + grace))
+                    loaded += 1
+    log.info("%s: %s records loaded, %s were in the cache already", path, loaded, known)
 
 
 async def _keep_telling(parts: Parts, state: StateMetrics, exposition: Exposition) -> None:

@@ -59,7 +59,7 @@ def _serve_alone(
         notifier.stopping("draining")
         lifecycle.start_draining()
 
-    events = Events(ready=lambda: notifier.ready(status), draining=drain)
+    events = Events(ready=lambda: _report_ready(notifier, status), draining=drain)
     server = SignalServer(application, server_options(settings), events, reload)
     register(server, lifecycle)
     server.run(sockets=[listening])
@@ -88,7 +88,7 @@ def _supervise(settings: Settings, load: Callable[[], Settings], listening: sock
             start,
             settings.workers,
             listening,
-            Events(ready=lambda: notifier.ready(status), draining=lambda: notifier.stopping("draining")),
+            Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
             reload=reload,
             seconds_to_end=lambda: in_force.drain_seconds + in_force.grace_seconds,
         ).run()
@@ -123,6 +123,12 @@ def server_options(settings: Settings) -> ServerOptions:
         drain_seconds=settings.drain_seconds,
         grace_seconds=settings.grace_seconds,
     )
+
+
+def _report_ready(notifier: Notifier, status: str) -> None:
+    """Report that requests are answered now: to systemd, and as the last line of the start."""
+    log.info("%s (Ctrl-C stops it)", status)
+    notifier.ready(status)
 
 
 def _announce(settings: Settings, listening: socket.socket) -> str:
