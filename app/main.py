@@ -102,7 +102,7 @@ def create(
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
     documented = create_documented(
         version=__version__,
-        lifespan=lambda app: _lifespan(parts, state, exposition),
+        lifespan=lambda app: _lifespan(parts, clock, state, exposition),
         readiness=lambda: describe_readiness(parts, lifecycle),
         exposed=lambda accept: _exposed(parts, state, exposition, accept),
         docs_page=lambda schema: pages.docs(link, schema),
@@ -193,10 +193,12 @@ def check(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -> AsyncIterator[None]:
+async def _lifespan(
+    parts: Parts, clock: Callable[[], float], state: StateMetrics, exposition: Exposition
+) -> AsyncIterator[None]:
     """Start and end; numbers are kept up to date where another process may be asked for them."""
     if parts.settings.seed is not None:
-        await _load_seed(parts.settings.seed, parts.cache, parts.settings.cache_grace)
+        await _load_seed(parts.settings.seed, parts.cache, clock, parts.settings.cache_grace)
     tasks = [asyncio.create_task(parts.cache.watch())]
     delay = sample_delay(delay_histogram(exposition.registry), time.perf_counter, asyncio.sleep)
     tasks.append(asyncio.create_task(delay))
@@ -212,7 +214,7 @@ async def _lifespan(parts: Parts, state: StateMetrics, exposition: Exposition) -
         await parts.cache.close()
 
 
-async def _load_seed(path: Path, cache: TieredStore, grace: float) -> None:
+async def _load_seed(path: Path, cache: TieredStore, clock: Callable[[], float], grace: float) -> None:
     """Put the records of the seed into the cache, except names that it knows.
 
     They expire at once: the upstream is queried first, and they are served only while it cannot be reached.
@@ -220,7 +222,7 @@ async def _load_seed(path: Path, cache: TieredStore, grace: float) -> None:
     loaded = known = 0
     with path.open("rb") as file:
         for item in read_bundle(file):
-            now = time.time()
+            now = clock()
             if isinstance(item, Refused):
                 log.warning("%s, line %s is left out: %s", path, item.number, item.reason)
             elif isinstance(item, Entry):
