@@ -200,7 +200,7 @@ async def test_no_damaged_value_is_served_from_valkey(clock: Clock, valkey_url: 
     async with Redis.from_url(valkey_url.replace("valkey", "redis", 1)) as server:
         await server.flushdb()
         for _ in range(10):
-            damaged: dict[str | bytes, Any] = {}
+            damaged: dict[str, Any] = {}
             for key, wanted in right.items():
                 data = mutate(dice, pack(wanted), pack(right[dice.choice(list(right))]))
                 damaged[f"{KEY_PREFIX}entry:{key}"] = data

@@ -94,12 +94,13 @@ def _make_room(connection: sqlite3.Connection, now: float, max_bytes: int) -> No
 
 
 def _count_size(connection: sqlite3.Connection) -> int:
-    entries, length = connection.execute("SELECT entries, bytes FROM totals").fetchone() or (None, None)
+    entries, length = connection.execute("SELECT entries, bytes FROM totals").fetchone() or ("", "")
     ((pages,), (page_size,)) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
-    size = counted_bytes(entries, length) if isinstance(entries, int) and isinstance(length, int) else -1
-    # What the rows take is in the file; ROW_OVERHEAD is an average, so the bound on all is not tight.
-    if size >= 0 and length >= 0 and entries >= 0 and size <= 4 * pages * page_size:
-        return size
+    if isinstance(entries, int) and isinstance(length, int) and entries >= 0 and length >= 0:
+        size = counted_bytes(entries, length)
+        # What the rows take is in the file. ROW_OVERHEAD is an average, so this bound is not tight.
+        if size <= 4 * pages * page_size:
+            return size
     # Damaged totals would stop every write, or empty the store.
     entries, length = connection.execute(
         "SELECT count(*), coalesce(sum(length(key) + length(data)), 0) FROM entries"
