@@ -131,11 +131,13 @@ def assemble(
     clock: Callable[[], float] = time.time,
     observers: Observers = UNOBSERVED,
     through: Callable[[Source], Source] | None = None,
+    *,
+    read_only: bool = False,
 ) -> Parts:
     """The parts without a face; `through` puts a source before the upstream. Raises ConfigurationError."""
     if settings.seed is not None and not settings.seed.is_file():
         raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
-    cache = open_cache(settings, clock, observers.store)
+    cache = open_cache(settings, clock, observers.store, read_only=read_only)
     shared = _is_shared(settings)
     # Whoever opens the same store, a command beside a running proxy among them, is the same guest upstream.
     kept = settings.store_url.partition(":")[0] != "memory"
@@ -169,7 +171,11 @@ def assemble(
 
 
 def open_cache(
-    settings: Settings, clock: Callable[[], float] = time.time, observer: TierObserver | None = None
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observer: TierObserver | None = None,
+    *,
+    read_only: bool = False,
 ) -> TieredStore:
     """The cache. Raises ConfigurationError for a URL or a file that cannot be used."""
     try:
@@ -181,6 +187,7 @@ def open_cache(
             timeout=settings.store_timeout,
             ceiling=settings.cache_ttl_ceiling,
             observer=observer,
+            read_only=read_only,
         )
     except StoreError as error:
         raise ConfigurationError(f"the store cannot be opened: {error.message}") from error

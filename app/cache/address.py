@@ -32,27 +32,34 @@ def open_store(
     timeout: float = STORE_TIMEOUT,
     ceiling: float = CEILING,
     observer: TierObserver | None = None,
+    read_only: bool = False,
 ) -> TieredStore:
     """The memory tier in front of the store at `url`.
 
     `memory:` has no store; `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
     absolute one; redis, rediss, valkey and valkeys name a server. `store_bytes` bounds a file, `timeout` a server,
     `ceiling` how long a record is fresh, in seconds.
-    Raises ConfigurationError for any other URL, StoreError where a file cannot be written.
+    `read_only` opens a file without changing anything. Raises ConfigurationError for any other URL, StoreError for a
+    file that cannot be used.
     """
-    store = _second_tier(url, clock, store_bytes, timeout)
+    store = _second_tier(url, clock, store_bytes, timeout, read_only=read_only)
     memory = MemoryStore(memory_bytes, clock=clock)
     return TieredStore(memory, store, clock=clock, ceiling=ceiling, observer=observer)
 
 
-def _second_tier(url: str, clock: Callable[[], float], store_bytes: int, timeout: float) -> Store | None:
+def _second_tier(
+    url: str, clock: Callable[[], float], store_bytes: int, timeout: float, *, read_only: bool
+) -> Store | None:
     scheme, colon, rest = url.partition(":")
     if scheme + colon == "memory:" and rest in ("", "//"):
         return None
     if scheme == "sqlite":
         # Imported where it is wanted: the libraries take tens of milliseconds each.
+        from app.cache.sqlite.read_only import ReadOnlySqliteStore  # noqa: PLC0415
         from app.cache.sqlite.store import SqliteStore  # noqa: PLC0415
 
+        if read_only:
+            return ReadOnlySqliteStore(_file_path(rest), clock=clock)
         return SqliteStore(_file_path(rest), clock=clock, max_bytes=store_bytes)
     if scheme in _SERVER_SCHEMES:
         return _server(url, clock, timeout)

@@ -144,7 +144,7 @@ async def _export_prefix(parts: Parts, prefix: HandleName, bundle: _Once) -> Non
 
 
 async def _export_all(settings: Settings, writer: BundleWriter) -> None:
-    async with opened(settings) as cache:
+    async with opened(settings, read_only=True) as cache:
         stats = await cache.stats()
         with progress("exporting", None if stats.store is None else stats.store.entries) as bar:
             steps = _Steps(bar)
@@ -180,12 +180,19 @@ class Output:
         self.file: BinaryIO = sys.stdout.buffer
         try:
             if path != STANDARD_OUTPUT:
-                self.file = self._open.enter_context(self._partial.open("wb"))
+                self.file = self._open.enter_context(self._create())
         except OSError as error:
             raise ConfigurationError(f"--output {path}: cannot be written: {error.strerror or error}") from error
         if path.endswith(".gz"):
             packed = gzip.GzipFile("", "wb", _COMPRESSION, self.file, mtime=0)
             self.file = cast(BinaryIO, self._open.enter_context(packed))
+
+    def _create(self) -> BinaryIO:
+        if not self._is_plain:
+            return self._path.open("wb")
+        # For its owner alone, and through no link that another user left.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.fdopen(os.open(self._partial, flags, 0o600), "wb")
 
     def keep(self) -> None:
         """The content is whole."""

@@ -24,7 +24,7 @@ async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) ->
     Exit status 1 where it does not. Raises ConfigurationError, StoreError.
     """
     require_store(settings)
-    async with opened(settings) as cache:
+    async with opened(settings, read_only=True) as cache:
         told = await cache.stats()
         store = told.store or StoreStats(told.memory_entries, told.memory_bytes, True, "memory")
         facts: dict[str, Any] = {"entries": store.entries, "bytes": store.bytes}

@@ -61,10 +61,10 @@ class BulkSource:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[TieredStore]:
+async def opened(settings: Settings, *, read_only: bool = False) -> AsyncIterator[TieredStore]:
     """The cache while the body runs; written out at the end. Raises ConfigurationError, StoreError for what failed."""
     with _named(settings):
-        cache = open_cache(for_command(settings))
+        cache = open_cache(for_command(settings), read_only=read_only)
     try:
         yield cache
         await cache.flush()
@@ -88,11 +88,11 @@ async def asking(settings: Settings, observers: Observers = UNOBSERVED) -> Async
 
 @asynccontextmanager
 async def sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
-    """A resolver that knows what the store knows, while the body runs. Raises as `opened`."""
+    """A resolver that knows what the store knows, while the body runs; nothing is written. Raises as `opened`."""
     # Nothing is asked, so that there is no failure to remember.
     quiet = {"mode": "sealed", "upstream_recheck": 0.0}
     with _named(settings):
-        parts = assemble(for_command(settings).model_copy(update=quiet), time.time, observers)
+        parts = assemble(for_command(settings).model_copy(update=quiet), time.time, observers, read_only=True)
     async with _closing(parts):
         yield parts
 

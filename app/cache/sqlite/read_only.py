@@ -1,0 +1,86 @@
+"""A SQLite store for commands that only read: it creates no file and changes none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from app.cache.entry import Entry
+from app.cache.sqlite.file import has_log, open_to_read
+from app.cache.sqlite.rows import Rows
+from app.cache.store import Changes, StoreStats
+from app.errors import StoreError
+
+
+class ReadOnlySqliteStore:
+    """A Store whose entries stay as they are. What would write raises StoreError; a lease is always free."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds since the epoch. Raises StoreError, also for a damaged file."""
+        self._path = path
+        self._follows_log = has_log(path)
+        self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda: None)
+
+    async def get(self, key: str) -> Entry | None:
+        """See Store."""
+        self._follow_log()
+        return self._rows.find(key)[0]
+
+    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+        """Raises StoreError."""
+        raise self._refusal()
+
+    async def delete(self, key: str) -> bool:
+        """Raises StoreError."""
+        raise self._refusal()
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """See Store."""
+        self._follow_log()
+        for page in self._rows.pages(prefix):
+            for entry in page:
+                yield entry
+            await asyncio.sleep(0)  # other tasks run between the pages
+            self._follow_log()
+
+    async def changes(self, cursor: str | None) -> Changes:
+        """None: a command ends before they matter."""
+        return Changes(cursor or "0")
+
+    async def lease(self, key: str, owner: str, seconds: float) -> bool:
+        """Always free: a command that only reads asks no upstream."""
+        return True
+
+    async def release(self, key: str, owner: str) -> None:
+        """Nothing."""
+
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
+        """Raises StoreError."""
+        raise self._refusal()
+
+    async def back_off(self, bucket: str, seconds: float) -> None:
+        """Raises StoreError."""
+        raise self._refusal()
+
+    async def stats(self) -> StoreStats:
+        """See Store."""
+        self._follow_log()
+        return self._rows.stats()
+
+    async def flush(self) -> None:
+        """Nothing: there is nothing to write."""
+
+    async def close(self) -> None:
+        """See Store."""
+        self._rows.connection.close()
+
+    def _follow_log(self) -> None:
+        """Open the file again if a proxy has begun to write it: without the log it counted as unchangeable."""
+        if not self._follows_log and has_log(self._path):
+            self._rows.connection.close()
+            self._rows.connection = open_to_read(self._path)
+            self._follows_log = True
+
+    def _refusal(self) -> StoreError:
+        return StoreError(f"The store {self._path} is open for reading alone.")
