@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.attacks.connections import ATTACKER, OTHER
 from bench.attacks.world import Checkout, Probe, Row, get, proxy, upstream
-from tests.hostile.records import PREFIX, RECORDS
+from tests.hostile.records import ASKED_FOR, PREFIX
 from tests.hostile.upstream import ORDINARY
 
 _HOT: Final = "/10.1000/182"
@@ -20,9 +20,8 @@ _PATHS: Final = ("/{0}", "/{0}?noredirect", "/{0}?action=showurls", "/{0}?locatt
 def records(checkout: Checkout) -> Iterator[Row]:
     """Each record as a redirect, a page, a list of its locations, and over the REST API; an ordinary one first."""
     yield _row(checkout, f"{ORDINARY}/ordinary", "an ordinary record")
-    for name in RECORDS:
-        if not name.startswith("included-"):
-            yield _row(checkout, f"{PREFIX}/{name}", f"`{name}`")
+    for name in ASKED_FOR:
+        yield _row(checkout, f"{PREFIX}/{name}", f"`{name}`")
 
 
 def _row(checkout: Checkout, name: str, label: str) -> Row:

@@ -1,7 +1,6 @@
 """Records that a registrant can write to hurt a resolver: the values of each by its name, built when they are needed.
 
-Each function returns the values of one handle as the handle API sends them. `INCLUDED` are handles that a record
-of this module includes.
+Each function returns the values of one handle as the handle API sends them.
 """
 
 from __future__ import annotations
@@ -33,58 +32,56 @@ def _dotted_addresses() -> Values:
     return [_TARGET, *(value(index, "EMAIL", "a@" + "." * 9_990 + "@") for index in range(2, 22))]
 
 
-def _list_of_zeros() -> Values:
-    """One value that is a list of 1.9 million numbers: 4 MB of JSON."""
-    return [_TARGET, value(2, "DESC", [0] * 1_900_000)]
+def _list_of_zeros(count: int) -> Values:
+    """One value that is a list of numbers, two bytes of JSON each."""
+    return [_TARGET, value(2, "DESC", [0] * count)]
 
 
-def _many_values() -> Values:
-    """As many values as fit into 3.9 MB."""
-    return [_TARGET, *(value(index, "DESC", "x") for index in range(2, 42_000))]
+def _many_values(count: int) -> Values:
+    """Short values, some 95 bytes of JSON each."""
+    return [_TARGET, *(value(index, "DESC", "x") for index in range(2, count))]
 
 
-def _long_value() -> Values:
-    """One text of 3.9 MB."""
-    return [_TARGET, value(2, "DESC", "<&\"'" * 975_000)]
+def _long_value(count: int) -> Values:
+    """One text of characters that HTML escapes, five bytes of JSON for four of them."""
+    return [_TARGET, value(2, "DESC", "<&\"'" * count)]
 
 
 def _networks(count: int, second: int = 0) -> str:
     return ", ".join(f"10.{second}.{number >> 8 & 255}.{number & 255}/32" for number in range(count))
 
 
-def networks_of(second: int) -> Values:
-    """60 values of 64 kB, each a location that is chosen by some 4,000 networks."""
+def networks_of(second: int, values: int) -> Values:
+    """Values of 64 kB, each a location that is chosen by 3,600 networks."""
     locations = (
         '<locations chooseby="address,weighted"><location href="https://example.org/" addresses="{}"/></locations>'
     )
     text = locations.format(_networks(3_600, second))
-    return [value(index, "10320/loc", text) for index in range(1, 61)]
+    return [value(index, "10320/loc", text) for index in range(1, values + 1)]
 
 
-def _many_includes() -> Values:
+def _many_includes(kind: str) -> Values:
     """A short record that includes the locations of other handles, all of them long."""
-    handles = " ".join(f"{PREFIX}/included-{number}" for number in range(INCLUDED))
+    handles = " ".join(f"{PREFIX}/{kind}-{number}" for number in range(INCLUDED))
     return [_TARGET, value(2, "10320/loc", f'<locations include="{handles}"/>')]
 
 
-def _many_locations() -> Values:
-    """60,000 locations in one value."""
-    locations = '<location href="https://example.org/" weight="1"/>' * 60_000
+def _many_locations(count: int) -> Values:
+    """Locations in one value, 50 bytes each."""
+    locations = '<location href="https://example.org/" weight="1"/>' * count
     return [_TARGET, value(2, "10320/loc", f"<locations>{locations}</locations>")]
 
 
-def _deep_xml() -> Values:
-    """Elements within elements, 200,000 of them."""
-    return [_TARGET, value(2, "10320/loc", "<a>" * 200_000 + "</a>" * 200_000)]
+def _deep_xml(depth: int) -> Values:
+    """Elements within elements, seven bytes each."""
+    return [_TARGET, value(2, "10320/loc", "<a>" * depth + "</a>" * depth)]
 
 
-def _many_attributes() -> Values:
-    """100,000 attributes of one element."""
-    attributes = " ".join(f'a{number}="x"' for number in range(100_000))
-    return [
-        _TARGET,
-        value(2, "10320/loc", f'<locations><location href="https://example.org/" {attributes}/></locations>'),
-    ]
+def _many_attributes(count: int) -> Values:
+    """Attributes of one element, some ten bytes each."""
+    attributes = " ".join(f'a{number}="x"' for number in range(count))
+    location = f'<location href="https://example.org/" {attributes}/>'
+    return [_TARGET, value(2, "10320/loc", f"<locations>{location}</locations>")]
 
 
 def _deep_json() -> Values:
@@ -92,7 +89,7 @@ def _deep_json() -> Values:
     data: Any = "end"
     for _ in range(200):
         data = [data]
-    return [_TARGET, *(value(index, "DESC", data) for index in range(2, 2_000))]
+    return [_TARGET, *(value(index, "DESC", data) for index in range(2, 1_800))]
 
 
 def _long_ttl() -> Values:
@@ -100,19 +97,31 @@ def _long_ttl() -> Values:
     return [{**_TARGET, "ttl": int("9" * 400)}]
 
 
+#: Each is just below a limit that a resolver may have: 4 MiB or 1 MiB for an answer, 256 KiB for its XML.
 RECORDS: Final[dict[str, Callable[[], Values]]] = {
     "dotted-addresses": _dotted_addresses,
-    "list-of-zeros": _list_of_zeros,
-    "many-values": _many_values,
-    "long-value": _long_value,
-    "many-includes": _many_includes,
-    "many-locations": _many_locations,
-    "many-attributes": _many_attributes,
-    "deep-xml": _deep_xml,
+    "list-of-zeros": partial(_list_of_zeros, 1_900_000),
+    "list-of-zeros-1m": partial(_list_of_zeros, 500_000),
+    "many-values": partial(_many_values, 42_000),
+    "many-values-1m": partial(_many_values, 10_000),
+    "many-values-5000": partial(_many_values, 4_999),
+    "long-value": partial(_long_value, 780_000),
+    "long-value-1m": partial(_long_value, 200_000),
+    "many-includes": partial(_many_includes, "included"),
+    "many-includes-256k": partial(_many_includes, "included-256k"),
+    "many-locations": partial(_many_locations, 60_000),
+    "many-locations-256k": partial(_many_locations, 5_000),
+    "many-attributes": partial(_many_attributes, 100_000),
+    "many-attributes-256k": partial(_many_attributes, 20_000),
+    "deep-xml": partial(_deep_xml, 200_000),
+    "deep-xml-256k": partial(_deep_xml, 36_000),
     "deep-json": _deep_json,
     "long-ttl": _long_ttl,
-    **{f"included-{number}": partial(networks_of, number) for number in range(INCLUDED)},
+    **{f"included-{number}": partial(networks_of, number, 60) for number in range(INCLUDED)},
+    **{f"included-256k-{number}": partial(networks_of, number, 3) for number in range(INCLUDED)},
 }
+#: The records that a client asks for, without those that they include.
+ASKED_FOR: Final = tuple(name for name in RECORDS if not name.startswith("included-"))
 
 
 def by_address(network: str, inside: str, outside: str) -> Values:

@@ -33,6 +33,8 @@ from tests.upstream.faults import encoded
 
 ORDINARY: Final = "10.1000"
 BY_ADDRESS: Final = "10.6207"
+#: The one prefix whose failure is about the upstream, not about a name.
+TOO_MANY: Final = "10.6429"
 #: The one client that a record of `BY_ADDRESS` sends inside.
 CAMPUS: Final = "127.0.0.2"
 INSIDE: Final = "https://inside.example/licensed"
@@ -40,7 +42,7 @@ OUTSIDE: Final = "https://outside.example/"
 FAULT_PREFIXES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "10.6403": ("status", {"status": 403}),
     "10.6404": ("status", {"status": 403, "retry_after": 3600}),
-    "10.6429": ("status", {"status": 429, "retry_after": 1}),
+    TOO_MANY: ("status", {"status": 429, "retry_after": 1}),
     "10.6500": ("status", {"status": 500}),
     "10.6200": ("garbage", {}),
     "10.6201": ("truncate", {}),
