@@ -16,6 +16,7 @@ from app.doi.presentation import read_exact
 from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, TooManyBypasses
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
+from app.handle.value import JSON_STRING
 from app.resolver.asked import Asked
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import ORDINARY, Demand, Resolver
@@ -51,8 +52,7 @@ _TAG_BYTES: Final = 16
 #: Answers that are larger, or nested deeper, are not indented: 40 kB of JSON can become 38 MB.
 MAX_PRETTY_BYTES: Final = 262_144
 MAX_PRETTY_DEPTH: Final = 32
-#: A JSON string (RFC 8259, section 7), which never fails to match: a search takes linear time. All but brackets.
-_JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+#: All bytes but brackets.
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -207,7 +207,7 @@ def entity_tag(body: bytes) -> bytes:
 def _indent(body: bytes) -> bytes:
     if len(body) > MAX_PRETTY_BYTES:
         return body
-    brackets = _JSON_STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    brackets = JSON_STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     depths = accumulate(1 if bracket in b"[{" else -1 for bracket in brackets)
     return body if any(depth > MAX_PRETTY_DEPTH for depth in depths) else msgspec.json.format(body, indent=2)
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app.errors import InvalidAnswer
 from app.handle.record import read_values
 from app.handle.value import Data, HandleValue, read_value
 
@@ -83,3 +84,10 @@ def test_select_is_a_union_in_record_order() -> None:
     assert [v.index for v in record.select(["url."], [100]).values] == [100, 1, 2]
     assert [v.index for v in record.select([], []).values] == [100, 1, 2, 3]
     assert record.select(["NOPE"]).values == ()
+
+
+def test_a_number_of_more_digits_than_json_readers_take_is_refused_and_such_a_text_is_not() -> None:
+    with pytest.raises(InvalidAnswer, match="number"):
+        read_value(b'{"index":1,"type":"X","data":[' + b"9" * 4301 + b"]}")
+    for data in (b"[" + b"9" * 4300 + b"]", b'["' + b"9" * 5000 + b'"]', b'"' + b"9" * 5000 + b'"'):
+        assert read_value(b'{"index":1,"type":"X","data":' + data + b"}").raw.endswith(data + b"}")
