@@ -35,7 +35,9 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
         "redaction settings server web metrics resolver cache upstream handle doi errors token_bucket".split()
     ),
 }
-PARTS_OF_MAIN: Final = frozenset({"main", "assembly", "lifecycle", "program_log", "readiness", "__main__", "cli"})
+PARTS_OF_MAIN: Final = frozenset(
+    {"main", "assembly", "lifecycle", "program_log", "readiness", "__main__", "cli", "bulk"}
+)
 
 #: The parts a library may be imported in.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {

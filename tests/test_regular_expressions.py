@@ -26,8 +26,8 @@ LENGTH: Final = 32_768
 #: Expressions that are searched for, or replaced, anywhere in a text; all others begin at its first character.
 SEARCHED: Final = frozenset(
     {
-        "app.cli.name_lists._DOI_FIELD", "app.cli.name_lists._DOI_URL", "app.cli.name_lists._TEX",
-        "app.cli.name_lists._TEX_URL", "app.cli.name_lists._WHITE_SPACE", "app.doi.name._FORBIDDEN",
+        "app.bulk.lists._DOI_FIELD", "app.bulk.lists._DOI_URL", "app.bulk.lists._TEX",
+        "app.bulk.lists._TEX_URL", "app.bulk.lists._WHITE_SPACE", "app.doi.name._FORBIDDEN",
         "app.doi.percent._MALFORMED", "app.doi.presentation._QUERY_OR_FRAGMENT",
         "app.doi.repair._BLANK_AFTER_PUNCTUATION", "app.doi.repair._DASHES", "app.doi.repair._LATEX_ESCAPE",
         "app.doi.repair._NAME_INSIDE", "app.doi.repair._PAGE_PART", "app.doi.repair._QUERY_OR_FRAGMENT",

@@ -87,7 +87,7 @@ def run_cache(chosen: argparse.Namespace, settings: Settings) -> int:
 
 
 def _export(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.cli.cache_export import Choice, export
+    from app.bulk.export import Choice, export
 
     if chosen.names_from and chosen.prefix:
         raise ConfigurationError("--from and --prefix: give one of them")
@@ -98,25 +98,25 @@ def _export(chosen: argparse.Namespace, settings: Settings) -> int:
 
 
 def _import(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.cli.cache_import import import_bundle
+    from app.bulk.import_bundle import import_bundle
 
     return asyncio.run(import_bundle(settings, chosen.bundle, accept_no_checksum=chosen.no_checksum))
 
 
 def _warm(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.cli.cache_warm import warm
+    from app.bulk.warm import warm
 
     return asyncio.run(warm(settings, chosen.lists, column=chosen.column, limit=chosen.limit))
 
 
 def _stats(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.cli.cache_stats import show_stats
+    from app.bulk.stats import show_stats
 
     return asyncio.run(show_stats(settings, as_json=chosen.as_json, every_entry=chosen.every_entry))
 
 
 def _purge(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.cli.cache_purge import Choice, purge
+    from app.bulk.purge import Choice, purge
 
     given = [bool(chosen.names), bool(chosen.prefix), chosen.negative, chosen.everything]
     if sum(given) != 1:

@@ -22,14 +22,14 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from app.bulk.export import Choice, export
+from app.bulk.import_bundle import adopted
+from app.bulk.warm import warm
 from app.cache.address import open_store
 from app.cache.bundle import BundleWriter
 from app.cache.entry import Entry
 from app.cache.wire import FOREVER
-from app.cli.cache_export import Choice, export
-from app.cli.cache_import import adopted
 from app.cli.cache_store import BulkSource
-from app.cli.cache_warm import warm
 from app.cli.main import main
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, NotInBundle

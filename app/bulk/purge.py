@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.bulk.lists import read_name
 from app.cache.tiered import TieredStore
 from app.cli.cache_store import check, opened, require_store
-from app.cli.name_lists import read_name
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, InvalidName
 from app.handle.answer import ResponseCode

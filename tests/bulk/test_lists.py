@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.name_lists import LONGEST_LINE, Distinct, Item, NotRead, read_lists, read_name
+from app.bulk.lists import LONGEST_LINE, Distinct, Item, NotRead, read_lists, read_name
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, InvalidName, NotADOI
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self, TextIO, cast
 
 from app.assembly import Observers, Parts
+from app.bulk.lists import MOST_REMEMBERED, Distinct, read_lists
+from app.bulk.progress import Bar, progress
+from app.bulk.visit import Verdict, Visit, ask_what_it_needs
+from app.bulk.warm import INTERRUPTED, count_names, report, stopped_by_signals, was_interrupted
 from app.cache.bundle import BundleWriter
 from app.cache.entry import Entry
 from app.cli.cache_store import asking, opened, require_store, sealed
-from app.cli.cache_visit import Verdict, Visit, ask_what_it_needs
-from app.cli.cache_warm import INTERRUPTED, count_names, report, stopped_by_signals, was_interrupted
-from app.cli.name_lists import MOST_REMEMBERED, Distinct, read_lists
-from app.cli.progress import Bar, progress
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, DoiProxyError
 from app.resolver.observer import NoObserver

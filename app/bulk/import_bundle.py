@@ -14,13 +14,13 @@ from typing import BinaryIO, Final, cast
 
 from msgspec.structs import replace
 
+from app.bulk.lists import STANDARD_INPUT
+from app.bulk.progress import progress
 from app.cache.bundle import BundleEnd, Checksum, Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.cache.wire import FOREVER
 from app.cli.cache_store import check, opened
-from app.cli.name_lists import STANDARD_INPUT
-from app.cli.progress import progress
 from app.errors import ConfigurationError
 from app.handle.answer import ResponseCode
 from app.settings import Settings

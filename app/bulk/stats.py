@@ -6,10 +6,10 @@ import json
 import time
 from typing import Any, Final
 
+from app.bulk.progress import progress
 from app.cache.store import StoreStats
 from app.cache.tiered import TieredStore
 from app.cli.cache_store import opened, require_store
-from app.cli.progress import progress
 from app.handle.answer import ResponseCode
 from app.settings import Settings
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TextIO
 
+from app.bulk.lists import STANDARD_INPUT, Distinct, read_lists
+from app.bulk.progress import progress, shows_progress
+from app.bulk.visit import Tally, Verdict, Visit
 from app.cli.cache_store import asking
-from app.cli.cache_visit import Tally, Verdict, Visit
-from app.cli.name_lists import STANDARD_INPUT, Distinct, read_lists
-from app.cli.progress import progress, shows_progress
 from app.settings import Settings
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

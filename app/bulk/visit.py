@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from app.bulk.lists import Item, NotRead
+from app.bulk.progress import Bar
 from app.cache.tiered import TieredStore
-from app.cli.name_lists import Item, NotRead
-from app.cli.progress import Bar
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, UpstreamPaused
 from app.handle.answer import ResponseCode
