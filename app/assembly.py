@@ -18,7 +18,7 @@ from app.cache.tiered import TieredStore, TierObserver
 from app.errors import ConfigurationError, StoreError
 from app.resolver import observer as resolving
 from app.resolver.failure_memory import FailureMemory
-from app.resolver.resolver import BypassLimit, Patience, Resolver
+from app.resolver.resolver import Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
 from app.upstream.breaker import Breaker
@@ -163,7 +163,6 @@ def assemble(
             recheck=settings.upstream_recheck,
             lease=settings.upstream_timeout + settings.upstream_queue_patience,
         ),
-        bypass_limit=BypassLimit(settings.bypass_rate, settings.bypass_burst),
         owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
         observer=observers.resolver,
     )
@@ -206,6 +205,7 @@ def open_upstream(
         # Each worker has its part, so that together they keep to the cap.
         max_concurrency=max(1, settings.upstream_max_concurrency // settings.workers),
         reserved_for_people=settings.upstream_reserved_share,
+        most_of_client=settings.client_most_waiting,
         clock=time.monotonic,
         bucket=bucket,
     )

@@ -11,7 +11,10 @@
     │   │   └── NotADOI                    a handle, or nothing like one
     │   ├── InvalidParameter             a query parameter that the REST API refuses
     │   ├── RequestTooLarge
-    │   └── TooManyBypasses              one client asked past the cache too often
+    │   ├── ClientDenied                 the client's network is on the deny list
+    │   └── TooManyRequests              a client is over one of its limits
+    │       ├── TooManyBypasses            it asked past the cache too often
+    │       └── RateExceeded               it sent requests too often
     ├── NotAnswerable                  the answer is known and is "no"
     │   ├── AliasChainTooLong
     │   └── PrefixInactive
@@ -23,6 +26,7 @@
     │   ├── BreakerOpen
     │   ├── UpstreamPaused               429 or 503 with Retry-After, a moment ago
     │   ├── BudgetSpent
+    │   │   └── ShareSpent               one client has its share of waiting questions
     │   └── NotInBundle                  sealed mode: never asked
     ├── StoreError                     the store failed; always a miss, never an answer
     │   └── DamagedEntry                 one entry is damaged; the store works
@@ -34,6 +38,7 @@ the HTTP face: nothing below `web` knows HTTP exceptions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 _TOO_MANY_REQUESTS: Final = 429
@@ -101,15 +106,40 @@ class RequestTooLarge(InvalidRequest):
     status = 413
 
 
-class TooManyBypasses(InvalidRequest):
-    """This client asked past the cache (auth, cert) too often; without these parameters it is answered at once."""
+class ClientDenied(InvalidRequest):
+    """This resolver does not serve the network of this client."""
+
+    status = 403
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What one client may do: `amount` requests or questions in a window of so many seconds."""
+
+    #: A word for the limit: in RateLimit headers, and in metrics as the reason of a refusal.
+    name: str
+    amount: int
+    window: int
+
+
+class TooManyRequests(InvalidRequest):
+    """This client sent too many requests; try again later."""
 
     status = 429
 
-    def __init__(self, message: str | None = None, *, retry_after: float) -> None:
+    def __init__(self, message: str | None = None, *, quota: Quota, retry_after: float) -> None:
         super().__init__(message)
+        self.quota = quota
         #: Seconds after which asking again makes sense.
         self.retry_after = retry_after
+
+
+class TooManyBypasses(TooManyRequests):
+    """This client asked past the cache (auth, cert) too often; without these parameters it is answered at once."""
+
+
+class RateExceeded(TooManyRequests):
+    """This client sent requests faster than this resolver allows; send them at a lower rate."""
 
 
 class NotAnswerable(DoiProxyError):
@@ -245,6 +275,18 @@ class BudgetSpent(CouldNotVerify):
     status = 503
     proxy_error = "connection_limit_reached"
     token = "budget-spent"
+
+
+class ShareSpent(BudgetSpent):
+    """This client has as many upstream questions waiting as one client may have; try again later."""
+
+    status = 429
+    token = "share-spent"
+
+    def __init__(self, message: str | None = None, *, quota: Quota, retry_after: float) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.quota = quota
+        self.retry_after: float = retry_after
 
 
 class NotInBundle(CouldNotVerify):

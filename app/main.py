@@ -26,6 +26,7 @@ from app.lifecycle import Lifecycle, end_tasks
 from app.metrics.event_loop import delay_histogram, sample_delay
 from app.metrics.instruments import (
     AnswerMetrics,
+    ClientMetrics,
     HttpMetrics,
     ProcessState,
     SharedState,
@@ -44,10 +45,12 @@ from app.upstream.guarded import NOT_ASKED, OUTCOMES
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.api import HandleApi
 from app.web.application import Application, Face
+from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
 from app.web.documented import create_documented, other_paths
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
+from app.web.limits import ClientLimits, Rate
 from app.web.pages import Link, Pages
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
@@ -77,7 +80,8 @@ def create(
     exposition = Exposition(_folder_of_counts(settings))
     http_metrics = HttpMetrics(exposition.registry, time.perf_counter)
     state = StateMetrics(exposition.registry, __version__)
-    observers = _observers(exposition)
+    client_metrics = ClientMetrics(exposition.registry)
+    observers = _observers(exposition, client_metrics)
     exposition.tallies.append(http_metrics.tell)
     parts = assemble(settings, clock, observers)
     sub_path = urlsplit(settings.public_url or "").path.rstrip("/")
@@ -85,11 +89,14 @@ def create(
     link = Link(base=sub_path)
     errors = ErrorPages(pages=pages, link=link)
     access_log = _access_log(settings, clock)
-    express = _express_lane(parts, clock, http_metrics, access_log, sub_path)
-    api = HandleApi(resolver=parts.resolver, clock=clock, max_age=settings.web_max_age, express=express)
-    prefixes = PrefixChain(parts.resolver, observers.resolver)
+    limits = _limits(settings, clock, client_metrics)
+    lifecycle.on_reload(lambda _: limits.reload())
+    express = None if limits.is_active else _express_lane(parts, clock, http_metrics, access_log, sub_path)
+    api = HandleApi(resolver=parts.resolver, limits=limits, clock=clock, max_age=settings.web_max_age, express=express)
+    prefixes = PrefixChain(observers.resolver)
     redirects = Redirects(
         resolver=parts.resolver,
+        limits=limits,
         prefixes=prefixes,
         api=api,
         pages=pages,
@@ -113,11 +120,24 @@ def create(
         Face(redirects=redirects, which_ra=which_ra, api=api, errors=errors, pages=pages, link=link),
         documented=documented,
         other_paths=other_paths(documented),
+        limits=limits,
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
         sub_path=sub_path.encode(),
         express=express,
         http_metrics=http_metrics,
         access_log=access_log,
+    )
+
+
+def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetrics) -> ClientLimits:
+    return ClientLimits(
+        networks=ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix),
+        requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
+        bypasses=Rate(settings.bypass_rate, settings.bypass_burst),
+        allow_file=settings.client_allow_file,
+        deny_file=settings.client_deny_file,
+        clock=clock,
+        refused=counts.refused,
     )
 
 
@@ -136,8 +156,8 @@ def _folder_of_counts(settings: Settings) -> Path | None:
     return Path(named) if named and settings.workers > 1 else None
 
 
-def _observers(exposition: Exposition) -> Observers:
-    answers = AnswerMetrics(exposition.registry)
+def _observers(exposition: Exposition, clients: ClientMetrics) -> Observers:
+    answers = AnswerMetrics(exposition.registry, clients.refused)
     exposition.tallies.append(answers.tell)
     upstream = UpstreamMetrics(exposition.registry, OUTCOMES, NOT_ASKED)
     return Observers(answers, upstream.observer, StoreMetrics(exposition.registry))
@@ -258,6 +278,7 @@ def _process_state(parts: Parts) -> ProcessState:
     return ProcessState(
         in_flight=parts.upstream.budget.in_flight,
         waiting=parts.upstream.budget.waiting,
+        clients_waiting=parts.upstream.budget.clients_waiting,
         upstreams=tuple(
             UpstreamGauges(guard.breaker.state.value, guard.pause_seconds, guard.log.down_seconds)
             for guard in parts.upstream.guards.values()

@@ -96,6 +96,24 @@ class Settings(BaseModel):
         64, ge=16, le=128, description="Length of the IPv6 prefix that counts as one client: a household has a /64."
     )
 
+    client_rate: float = Field(
+        0.0, ge=0, description="Requests a second of one client, answers from memory among them; `0` for any number."
+    )
+    client_burst: float = Field(
+        100.0, ge=1, description="Requests of one client in one second after a quiet time, where they are counted."
+    )
+    client_allow_file: Path | None = Field(
+        None,
+        description="File of networks that `client_rate` and `bypass_rate` do not limit, one a line; read again at "
+        "SIGHUP.",
+    )
+    client_deny_file: Path | None = Field(
+        None, description="File of networks that are answered 403, one a line; read again at SIGHUP."
+    )
+    client_most_waiting: int = Field(
+        100, ge=1, description="Upstream questions of one client that may wait; a further one is answered 429."
+    )
+
     public_url: str | None = Field(
         None,
         pattern=r"^https?://[^?#\s]+$",

@@ -131,7 +131,7 @@ def _report(visit: Visit, told: TextIO, *, asked: bool) -> None:
 
 
 async def _export_prefix(parts: Parts, prefix: HandleName, bundle: _Once) -> None:
-    prefixes = PrefixChain(parts.resolver)
+    prefixes = PrefixChain()
     with progress("exporting", None) as bar:
         steps = _Steps(bar)
         async for entry in parts.cache.scan(f"{prefix.key}/"):

@@ -17,6 +17,7 @@ from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, 
 from app.handle.answer import ResponseCode
 from app.resolver.alias import Chain, next_name
 from app.resolver.asked import PLAIN, Negotiation
+from app.resolver.lookup import Lookup
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Resolver
@@ -101,7 +102,7 @@ class Visit:
         """
         self._cache = cache
         self._resolver = resolver
-        self._prefixes = PrefixChain(resolver)
+        self._prefixes = PrefixChain()
         self._clock = clock
         self._at_once = at_once
         self._left = limit
@@ -203,12 +204,12 @@ class Visit:
 
 async def ask_what_it_needs(resolver: Resolver, prefixes: PrefixChain, resolution: Resolution) -> CouldNotVerify | None:
     """Ask for what a redirect of a name depends on: aliases, included locations, its prefix; what failed of it."""
-    chain = Chain((resolution,))
+    chain, lookup = Chain((resolution,)), Lookup(resolver, None, Priority.BULK)
     try:
         while (alias := next_name(chain, PLAIN)) is not None:
             chain = chain.then(await resolver.resolve(alias, _BULK))
         if chain.last.found:
-            await prefixes.places(chain.last.name, chain.last.record, PLAIN, _METADATA)
+            await prefixes.places(chain.last.name, chain.last.record, PLAIN, _METADATA, lookup)
     except CouldNotVerify as error:
         return error
     except DoiProxyError:

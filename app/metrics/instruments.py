@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from app.errors import CouldNotVerify
+from app.errors import CouldNotVerify, ShareSpent
 from app.resolver.resolution import Origin, Resolution
 
 #: The routes that requests are counted under, beside the express lane's.
@@ -42,6 +42,9 @@ KINDS: Final = {
     Origin.BYPASSED: "bypassed",
 }
 NEGATIVE: Final = "negative"
+#: Why a client is refused: its share of upstream questions, its requests a second, the deny list, `auth` and `cert`.
+SHARE_REFUSED: Final = "share"
+REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass")
 #: What is asked of a store.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "scan", "changes", "lease", "release", "take", "back_off", "stats", "flush", "close",
@@ -113,10 +116,29 @@ class _Durations:
         self.sum = 0.0
 
 
+class ClientMetrics:
+    """Requests refused because of the client that sent them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        refusals = Counter(
+            "doi_proxy_client_refusals",
+            "Answers refused because their client is over a limit or on the deny list.",
+            ["reason"],
+            registry=registry,
+        )
+        self._refused = {reason: refusals.labels(reason).inc for reason in REFUSALS}
+
+    def refused(self, reason: str) -> None:
+        """Count a refusal; `reason` is one of REFUSALS."""
+        self._refused[reason]()
+
+
 class AnswerMetrics:
     """What a resolver did: an Observer of app.resolver.observer."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
+        """`refused` counts names that were not answered because their client had its share of the upstream."""
+        self._refused = refused
         answers = Counter(
             "doi_proxy_cache_answers",
             "Names answered, by where the answer came from.",
@@ -164,6 +186,8 @@ class AnswerMetrics:
 
     def failed(self, kind: str) -> None:
         """See Observer."""
+        if kind == ShareSpent.__name__:
+            self._refused(SHARE_REFUSED)
         self._failed[kind if kind in self._failed else CouldNotVerify.__name__]()
 
     def not_found_confirmed(self, confirmed: bool) -> None:
@@ -251,6 +275,7 @@ class ProcessState:
 
     in_flight: int
     waiting: int
+    clients_waiting: int
     upstreams: tuple[UpstreamGauges, ...]
     memory_entries: int
     memory_bytes: int
@@ -282,6 +307,9 @@ class StateMetrics:
 
         self._in_flight = gauge("upstream_in_flight", "Upstream questions under way.")
         self._waiting = gauge("upstream_waiting", "Upstream questions that wait for the budget.")
+        self._clients_waiting = gauge(
+            "upstream_clients_waiting", "Clients with a question of a person that waits for the budget."
+        )
 
         def worst(name: str, about: str) -> Gauge:
             return Gauge(
@@ -313,6 +341,7 @@ class StateMetrics:
         """Show how this process is."""
         self._in_flight.set(state.in_flight)
         self._waiting.set(state.waiting)
+        self._clients_waiting.set(state.clients_waiting)
         for number, upstream in enumerate(state.upstreams, 1):
             self._breaker.labels(str(number)).set(upstream.breaker)
             self._retry_after.labels(str(number)).set(upstream.retry_after)
@@ -345,4 +374,6 @@ class _Rising:
 
 def _failure_classes() -> Iterator[type[CouldNotVerify]]:
     yield CouldNotVerify
-    yield from CouldNotVerify.__subclasses__()
+    for cls in CouldNotVerify.__subclasses__():
+        yield cls
+        yield from cls.__subclasses__()

@@ -18,9 +18,9 @@ from app.handle.location import Locations, handles, merged
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record
 from app.resolver.asked import Action, Asked, Negotiation
+from app.resolver.lookup import Lookup
 from app.resolver.observer import NoObserver, Observer
 from app.resolver.resolution import Resolution
-from app.resolver.resolver import ORDINARY, Demand, Resolver
 from app.resolver.target import (
     MAX_NAME_XML_BYTES,
     Places,
@@ -30,7 +30,6 @@ from app.resolver.target import (
     own_xml_bytes,
     read_own_places,
 )
-from app.upstream.source import Priority
 
 #: Handles that are included by one name's locations, directly or not.
 MOST_INCLUDES: Final = 20
@@ -75,20 +74,20 @@ class _Room:
 class PrefixChain:
     """Finds the locations that hold for a name."""
 
-    def __init__(self, resolver: Resolver, observer: Observer | None = None) -> None:
-        self._resolver = resolver
+    def __init__(self, observer: Observer | None = None) -> None:
         self._observer = observer or NoObserver()
 
-    async def prefix_record(self, prefix: str, demand: Demand = ORDINARY) -> PrefixRecord:
+    async def prefix_record(self, prefix: str, lookup: Lookup) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
-        name = HandleName.asked(prefix)
-        resolution = self._resolver.peek(name) or await self._resolver.resolve(name, demand)
+        resolution = await lookup.resolve(HandleName.asked(prefix))
         if len(resolution.entry.answer.values) > _USUAL_BYTES:
             # Other requests take their turn: five records of 1 MiB in memory take 60 ms to parse.
             await asyncio.sleep(0)
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
-    async def places(self, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation) -> Places:
+    async def places(
+        self, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation, lookup: Lookup
+    ) -> Places:
         """The locations of a name: its own, those it includes and, where the answer depends on them, its prefix's.
 
         Raises CouldNotVerify where others than its own are needed and cannot be asked for: to answer without them
@@ -96,47 +95,53 @@ class PrefixChain:
         """
         places = read_own_places(record)
         if asked.action is not Action.SHOW_VALUES:
-            places = await self._complete(places, name, record, asked, negotiation)
+            places = await self._complete(places, name, record, asked, negotiation, lookup)
         if places.malformed:
             self._observer.locations_malformed(len(places.malformed))
         return places
 
     async def _complete(
-        self, places: Places, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation
+        self,
+        places: Places,
+        name: HandleName,
+        record: Record,
+        asked: Asked,
+        negotiation: Negotiation,
+        lookup: Lookup,
     ) -> Places:
         room = _Room(MAX_NAME_XML_BYTES - own_xml_bytes(record))
         try:
             if places.own.includes or places.own.namespaces:
-                places = await self._with_includes(places, name, room)
+                places = await self._with_includes(places, name, room, lookup)
             if needs_prefix(record, places, asked, negotiation):
-                places = await self._with_prefix(places, name, room)
+                places = await self._with_prefix(places, name, room, lookup)
         except CouldNotVerify:
             if not is_settled(record, places, asked, negotiation):
                 raise
         return replace(places, malformed=(*places.malformed, *room.left_out)) if room.left_out else places
 
-    async def services(self, prefix: str) -> list[Resolution]:
+    async def services(self, prefix: str, lookup: Lookup) -> list[Resolution]:
         """The records of the service handles of a prefix and of the prefixes above it. Raises CouldNotVerify."""
         found: list[Resolution] = []
         room = _Room(MAX_NAME_XML_BYTES)
         for parent in _parents(prefix):
-            namespace = (await self.prefix_record(parent)).namespace
-            found += filter(room.admit, await self._resolved(namespace.locs or namespace.services))
+            namespace = (await self.prefix_record(parent, lookup)).namespace
+            found += filter(room.admit, await self._resolved(namespace.locs or namespace.services, lookup))
             if namespace.no_nslocs or namespace.locs:
                 break
         return found
 
-    async def _with_prefix(self, places: Places, name: HandleName, room: _Room) -> Places:
+    async def _with_prefix(self, places: Places, name: HandleName, room: _Room, lookup: Lookup) -> Places:
         resolutions: list[Resolution] = []
         for parent in _parents(_overridden(places) or name.prefix):
-            record = await self.prefix_record(parent)
+            record = await self.prefix_record(parent, lookup)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
-            resolutions += filter(room.admit, [record.resolution, *await self._resolved(record.namespace.locs)])
+            resolutions += filter(room.admit, [record.resolution, *await self._resolved(record.namespace.locs, lookup)])
             if record.namespace.no_nslocs:
                 break
         if not any(_locations(one).items for one in resolutions):
-            resolutions += filter(room.admit, await self._resolved(handles(places.own.setting("nshdl"))))
+            resolutions += filter(room.admit, await self._resolved(handles(places.own.setting("nshdl")), lookup))
         return replace(
             places,
             of_prefix=merged(_locations(one) for one in resolutions),
@@ -144,7 +149,7 @@ class PrefixChain:
             ends_at=_earliest(places.ends_at, resolutions),
         )
 
-    async def _with_includes(self, places: Places, name: HandleName, room: _Room) -> Places:
+    async def _with_includes(self, places: Places, name: HandleName, room: _Room, lookup: Lookup) -> Places:
         """With the locations of the handles that are included, in the order in which they are named."""
         total, ends_at = replace(places.own, includes=(), namespaces=()), places.ends_at
         waiting, seen = deque(_included(places.own)), {name.key}
@@ -153,7 +158,7 @@ class PrefixChain:
             if fold(handle) in seen:
                 continue
             seen.add(fold(handle))
-            for resolution in filter(room.admit, await self._resolved([handle])):
+            for resolution in filter(room.admit, await self._resolved([handle], lookup)):
                 included = _locations(resolution)
                 total = total + replace(included, includes=(), namespaces=())
                 waiting += _included(included)
@@ -162,24 +167,23 @@ class PrefixChain:
                 ends_at = _earliest(ends_at, [resolution])
         return replace(places, own=total, ends_at=ends_at)
 
-    async def _resolved(self, named: Sequence[str]) -> list[Resolution]:
+    async def _resolved(self, named: Sequence[str], lookup: Lookup) -> list[Resolution]:
         found: list[Resolution] = []
         for handle in named[:MOST_INCLUDES]:
             try:
                 name = HandleName.asked(handle)
             except InvalidName:
                 continue
-            resolution = self._resolver.peek(name) or await self._resolver.resolve(name)
+            resolution = await lookup.resolve(name)
             if resolution.found:
                 found.append(resolution)
         return found
 
-    async def contact(self, name: HandleName) -> str | None:
+    async def contact(self, name: HandleName, lookup: Lookup) -> str | None:
         """The contact that the prefix of a name gives, None where there is none or it cannot be asked for."""
         try:
-            # A courtesy: nobody's question waits for it.
-            courtesy = Demand(priority=Priority.BACKGROUND)
-            return (await self.prefix_record(name.prefix, courtesy)).namespace.contact
+            # A courtesy, before which the questions of people go.
+            return (await self.prefix_record(name.prefix, lookup.in_background())).namespace.contact
         except (CouldNotVerify, InvalidName):
             return None
 

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, TooManyBypasses, UpstreamTimeout
+from app.errors import CouldNotVerify, ShareSpent, UpstreamTimeout
 from app.resolver.alias import Chain, next_name
 from app.resolver.asked import Asked
 from app.resolver.failure_memory import FailureMemory
@@ -21,7 +21,7 @@ from app.resolver.observer import NoObserver, Observer
 from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step, refresh_from
 from app.resolver.single_flight import Overtaken, SingleFlight, shielded
 from app.resolver.ttl_policy import TtlPolicy
-from app.upstream.source import Priority, Question, Source
+from app.upstream.source import ClientNetwork, Priority, Question, Source, Waiters
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,8 @@ class Demand:
     authoritative: bool = False
     certified: bool = False
     priority: Priority = Priority.PERSON
+    #: The client that upstream questions are charged to.
+    client: ClientNetwork = None
 
     @property
     def bypasses(self) -> bool:
@@ -60,14 +62,6 @@ class Demand:
 
 
 ORDINARY: Final = Demand()
-
-
-@dataclass(frozen=True, slots=True)
-class BypassLimit:
-    """How often one client may ask past the cache: questions a second, and at once after a quiet time."""
-
-    rate: float = 1.0
-    burst: float = 60.0
 
 
 class Resolver:
@@ -82,7 +76,6 @@ class Resolver:
         clock: Callable[[], float],
         failures: FailureMemory,
         patience: Patience = Patience(),
-        bypass_limit: BypassLimit = BypassLimit(),
         owner: str | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -93,7 +86,6 @@ class Resolver:
         self._policy = policy
         self._clock = clock
         self._patience = patience
-        self._bypass_limit = bypass_limit
         self._owner = owner
         self._observer = observer or NoObserver()
         self._flights: SingleFlight[Entry] = SingleFlight()
@@ -131,14 +123,6 @@ class Resolver:
             self._observer.failed(type(failure).__name__)
             raise
 
-    async def admit_bypass(self, client: str) -> None:
-        """Count a question past the cache by a client, named by its address. Raises TooManyBypasses."""
-        limit = self._bypass_limit
-        # In this process's memory alone: no address is written anywhere.
-        seconds = await self._cache.memory.take(f"bypass {client}", limit.rate, limit.burst)
-        if seconds:
-            raise TooManyBypasses(retry_after=seconds)
-
     async def follow(self, name: HandleName, asked: Asked, demand: Demand = ORDINARY) -> Chain:
         """Answer a name and, while it is an alias, the name that it stands for. Raises AliasChainTooLong as well."""
         first = None if demand.bypasses else self.peek(name)
@@ -168,7 +152,9 @@ class Resolver:
                 raise refusal
             return Resolution(name, entry, Origin.STALE, refusal)
         urgent = demand.priority is Priority.PERSON
-        task, begun = self._flights.join(name.key, lambda: self._ask(name, demand, entry), urgent=urgent)
+        task, begun = self._flights.join(
+            name.key, lambda waiters: self._ask(name, demand, entry, waiters), urgent=urgent, client=demand.client
+        )
         if entry is None or step is Step.ASK:
             return Resolution(name, await shielded(task), Origin.ASKED if begun else Origin.JOINED)
         return await self._ask_with_fallback(name, entry, task, begun)
@@ -189,7 +175,7 @@ class Resolver:
 
     async def _bypass(self, name: HandleName, demand: Demand) -> Resolution:
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
-        task, _ = self._flights.join(kind, lambda: self._question(name, demand))
+        task, _ = self._flights.join(kind, lambda waiters: self._question(name, demand, waiters), client=demand.client)
         try:
             return Resolution(name, await shielded(task), Origin.BYPASSED)
         except CouldNotVerify as failure:
@@ -200,15 +186,17 @@ class Resolver:
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
         background = Demand(priority=Priority.BACKGROUND)
-        _, begun = self._flights.join(name.key, lambda: self._ask(name, background, entry), urgent=False)
+        _, begun = self._flights.join(
+            name.key, lambda waiters: self._ask(name, background, entry, waiters), urgent=False
+        )
         if begun:
             self._hits.pop(name.key, None)
             self._observer.refreshed_ahead()
 
-    async def _ask(self, name: HandleName, demand: Demand, seen: Entry | None) -> Entry:
+    async def _ask(self, name: HandleName, demand: Demand, seen: Entry | None, waiters: Waiters) -> Entry:
         """Ask the upstream, unless another process that shares the store is asking: then take its answer."""
         if self._owner is None:
-            return await self._question(name, demand)
+            return await self._question(name, demand, waiters)
         gives_up = self._clock() + self._patience.lease
         while not await self._cache.lease(name.key, self._owner, self._patience.lease):
             entry = await self._cache.reread(name.key)
@@ -222,17 +210,20 @@ class Resolver:
             entry = await self._cache.reread(name.key)
             if entry is not None and _is_news(entry, seen) and entry.is_fresh(self._clock()):
                 return entry
-            return await self._question(name, demand)
+            return await self._question(name, demand, waiters)
         finally:
             await self._cache.release(name.key, self._owner)
 
-    async def _question(self, name: HandleName, demand: Demand) -> Entry:
+    async def _question(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
         known = await self._cache.get(name.key)
         try:
-            entry = await self._asked(name, demand)
+            entry = await self._asked(name, demand, waiters)
             if must_confirm(known, entry, self._clock()) and not demand.authoritative:
-                entry = await self._asked(name, Demand(authoritative=True, priority=demand.priority))
+                entry = await self._asked(name, replace(demand, authoritative=True, certified=False), waiters)
                 self._observer.not_found_confirmed(entry.answer.code == 100)
+        except ShareSpent:
+            # Of the client, not of the name: another client may ask.
+            raise
         except CouldNotVerify as failure:
             self._remember_failure(name.key, failure)
             raise
@@ -241,9 +232,11 @@ class Resolver:
         await self._cache.put(entry, announce=changed)
         return entry
 
-    async def _asked(self, name: HandleName, demand: Demand) -> Entry:
+    async def _asked(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
         leaves = partial(self._flights.asking, name.key)
-        answer = await self._source.ask(Question(name, demand.authoritative, demand.certified, demand.priority, leaves))
+        answer = await self._source.ask(
+            Question(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
+        )
         return self._policy.entry(name.key, answer, self._clock())
 
     def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from app.upstream.source import ClientNetwork, Waiters
+
 Result = TypeVar("Result")
 
 
@@ -18,6 +20,7 @@ class Overtaken(Exception):
 class _Flight(Generic[Result]):
     task: asyncio.Task[Result]
     urgent: bool
+    waiters: Waiters
     #: Whether the question has left; before that, it only waits for its turn.
     asking: bool = False
 
@@ -33,21 +36,31 @@ class SingleFlight(Generic[Result]):
         return len(self._flights)
 
     def join(
-        self, key: str, work: Callable[[], Awaitable[Result]], *, urgent: bool = True
+        self,
+        key: str,
+        work: Callable[[Waiters], Awaitable[Result]],
+        *,
+        urgent: bool = True,
+        client: ClientNetwork = None,
     ) -> tuple[asyncio.Task[Result], bool]:
         """The task that does the work of this key, and whether it was begun just now. Await it by `shielded`.
 
-        Urgent work takes the place of other work that only waits for its turn (see `asking`).
+        Urgent work takes the place of other work that only waits for its turn (see `asking`). A `client` that joins
+        such work waits with it in its own line. Work that was refused for the clients before is begun anew.
         """
         if self._closed:
             raise asyncio.CancelledError
         flight = self._flights.get(key)
         if flight is not None and (flight.asking or flight.urgent or not urgent):
-            return flight.task, False
-        if flight is not None:
+            if client is not None and not flight.asking:
+                flight.waiters.join(client)
+            if not flight.waiters.refused:
+                return flight.task, False
+        elif flight is not None:
             flight.task.cancel()
-        task = asyncio.ensure_future(_run(work))
-        self._flights[key] = flight = _Flight(task, urgent)
+        waiters = Waiters(client)
+        task = asyncio.ensure_future(_run(work, waiters))
+        self._flights[key] = flight = _Flight(task, urgent, waiters)
         task.add_done_callback(lambda done: self._land(key, flight))
         return task, True
 
@@ -72,8 +85,8 @@ class SingleFlight(Generic[Result]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(work: Callable[[], Awaitable[Result]]) -> Result:
-    return await work()
+async def _run(work: Callable[[Waiters], Awaitable[Result]], waiters: Waiters) -> Result:
+    return await work(waiters)
 
 
 async def shielded(task: asyncio.Task[Result], seconds: float | None = None) -> Result:

@@ -1,4 +1,4 @@
-"""The driver of Which RA: for each DOI name or prefix, the agency that registered it, or why none is told."""
+"""Which RA: for each DOI name or prefix, the agency that registered it, or why none is known."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Final
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
+from app.resolver.lookup import Lookup
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN, agency_name
 from app.resolver.resolver import Resolver
-from app.upstream.source import AgencySource
+from app.upstream.source import AgencySource, ClientNetwork
 
-#: Names of one request that are looked up at the same time.
-_AT_ONCE: Final = 8
+#: Upstream questions of one request that wait or are under way at the same time.
+CONCURRENCY: Final = 8
 
 
 class WhichRa:
@@ -25,34 +26,36 @@ class WhichRa:
         self._resolver = resolver
         self._prefixes = prefixes
         self._agencies = agencies
-        self._places = asyncio.Semaphore(_AT_ONCE)
 
-    async def rows(self, asked: Sequence[tuple[str, HandleName | None]]) -> list[dict[str, str]]:
+    async def rows(self, asked: Sequence[tuple[str, HandleName | None]], client: ClientNetwork) -> list[dict[str, str]]:
         """A row for each name in its order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`, spelled as asked.
 
-        A name of None is none. Never raises: what could not be verified says so.
+        A name of None is not a name. Never raises: a row says that its name could not be verified. `client` is charged
+        for every question.
         """
-        return list(await asyncio.gather(*(self._row(text, name) for text, name in asked)))
+        # Slots of its own: the names of one request must not keep another request waiting.
+        lookup = Lookup(self._resolver, client, concurrency=CONCURRENCY)
+        return list(await asyncio.gather(*(self._row(text, name, lookup) for text, name in asked)))
 
-    async def _row(self, text: str, name: HandleName | None) -> dict[str, str]:
+    async def _row(self, text: str, name: HandleName | None, lookup: Lookup) -> dict[str, str]:
         if name is None or not (name.is_doi or name.is_prefix):
             return {"DOI": text, "status": INVALID}
         try:
-            async with self._places:
-                return {"DOI": text} | await self._agency(name)
+            return {"DOI": text} | await self._agency(name, lookup)
         except CouldNotVerify:
             return {"DOI": text, "status": COULD_NOT_VERIFY}
 
-    async def _agency(self, name: HandleName) -> dict[str, str]:
-        resolution = self._resolver.peek(name) or await self._resolver.resolve(name)
+    async def _agency(self, name: HandleName, lookup: Lookup) -> dict[str, str]:
+        resolution = await lookup.resolve(name)
         if not resolution.found:
             return {"status": DOES_NOT_EXIST}
-        services = await self._prefixes.services(name.prefix)
+        services = await self._prefixes.services(name.prefix, lookup)
         found = agency_name([(one.name, one.record) for one in services])
         if found is None and self._agencies is not None:
-            found = await self._from_upstream(name, self._agencies)
+            found = await self._from_upstream(name, self._agencies, lookup)
         return {"status": UNKNOWN} if found is None else {"RA": found}
 
-    async def _from_upstream(self, name: HandleName, agencies: AgencySource) -> str | None:
-        rows = await agencies.registration_agencies([name.prefix])
+    async def _from_upstream(self, name: HandleName, agencies: AgencySource, lookup: Lookup) -> str | None:
+        async with lookup.slots:
+            rows = await agencies.registration_agencies([name.prefix], lookup.client)
         return rows[0].get("RA") if rows else None

@@ -1,23 +1,31 @@
-"""The budget of upstream questions: one token bucket, one cap on questions under way, people first.
+"""The budget of upstream questions: one token bucket, one cap on questions under way, people first, clients in turn.
 
-Questions of people form one line, those of bulk jobs and background refreshes another. The second line moves only
-while the first is empty, uses at most its share of the places, and leaves people's share of tokens in the bucket.
+Questions of people form one queue, those of bulk jobs and background refreshes another. In each queue, the clients
+that wait take turns. The second queue moves only while the first is empty, uses at most its share of the places, and
+leaves people's share of tokens in the bucket.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from math import ceil
 from typing import Final, Protocol
 
-from app.errors import BudgetSpent
+from app.errors import BudgetSpent, Quota, ShareSpent
 from app.token_bucket import Bucket, back_off, count_tokens, take_token
-from app.upstream.source import Priority
+from app.upstream.fair_lines import FairLines
+from app.upstream.source import ClientNetwork, Priority, Waiters
 
-#: Questions that wait in one line; more are refused at once.
+#: Questions that wait in one queue, of all clients together.
 MOST_WAITING: Final = 10_000
+#: The name of a client's share in RateLimit headers and metrics.
+SHARE: Final = "share"
+#: One place of so many goes only to clients that have no question under way: names whose answers are slow must not
+#: let one client hold every place.
+_PLACES_PER_SPARE: Final = 8
 #: What a refused caller is told to wait where nothing more exact is known, in seconds.
 _USUAL_RETRY: Final = 1.0
 
@@ -60,32 +68,48 @@ class LocalBucket:
         return count_tokens(self._bucket, self._clock(), self._rate, self._burst)
 
 
-class _Line:
-    """Those who wait their turn, first come first served."""
+@dataclass(slots=True, eq=False)
+class _Ticket:
+    """A question that waits, or that is under way."""
 
-    def __init__(self, most_in_flight: int, leaving: float) -> None:
-        self.most_in_flight = most_in_flight
-        self.leaving = leaving
-        self.in_flight = 0
-        self.queue: deque[asyncio.Future[None]] = deque()
-        #: Set when the first in line should look again whether there is a place for it.
-        self.look = asyncio.Event()
+    #: Seconds that it waits after the last client joined, and when that ends on the budget's clock.
+    patience: float
+    deadline: float
+    timeout: asyncio.Timeout
+    #: Done when the question is admitted, or refused for a reason.
+    turn: asyncio.Future[BudgetSpent | None]
+    admitted: bool = False
+    #: The client whose turn admitted it.
+    client: ClientNetwork = None
 
-    def join(self) -> asyncio.Future[None]:
-        """A place at the end; the future is done when it is the first."""
-        turn = asyncio.get_running_loop().create_future()
-        self.queue.append(turn)
-        self._call_first()
-        return turn
 
-    def leave(self, turn: asyncio.Future[None]) -> None:
-        """Give the place up."""
-        self.queue.remove(turn)
-        self._call_first()
+@dataclass(slots=True, eq=False)
+class _Queue:
+    """The questions of one class: those that wait, and how many are under way."""
 
-    def _call_first(self) -> None:
-        if self.queue and not self.queue[0].done():
-            self.queue[0].set_result(None)
+    lines: FairLines[_Ticket]
+    most_in_flight: int
+    #: Tokens that this class leaves in the bucket.
+    leaving: float
+    in_flight: int = 0
+    in_flight_of: dict[str, int] = field(default_factory=dict)
+    #: Set when there may be a place.
+    look: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Admits those who wait; ends when nothing waits.
+    server: asyncio.Task[None] | None = None
+
+    def enter(self, client: ClientNetwork) -> None:
+        """Count a question under way."""
+        if client is not None:
+            self.in_flight_of[client] = self.in_flight_of.get(client, 0) + 1
+
+    def end(self, client: ClientNetwork) -> None:
+        """A question under way has ended."""
+        self.in_flight -= 1
+        if client is not None:
+            self.in_flight_of[client] -= 1
+            if not self.in_flight_of[client]:
+                del self.in_flight_of[client]
 
 
 class Budget:
@@ -93,8 +117,9 @@ class Budget:
 
     `rate` is in questions a second, `burst` how many may go at once after a quiet time, `max_concurrency` how many
     may be under way, `reserved_for_people` (0 to below 1) the share of places and tokens that bulk jobs and
-    background refreshes never use. `clock` is monotonic, in seconds. `bucket` replaces the one made of `rate` and
-    `burst`, which then only says how many tokens a share of it is.
+    background refreshes never use, `most_of_client` how many questions of one client may wait. `clock` is monotonic,
+    in seconds. `bucket` replaces the one made of `rate` and `burst`, which then only says how many tokens a share of
+    it is.
     """
 
     def __init__(
@@ -104,14 +129,18 @@ class Budget:
         burst: float,
         max_concurrency: int,
         reserved_for_people: float,
+        most_of_client: int,
         clock: Callable[[], float],
         bucket: TokenBucket | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         others = max(1, int(max_concurrency * (1.0 - reserved_for_people)))
+        spare = -(-max_concurrency // _PLACES_PER_SPARE) if max_concurrency > 1 else 0
+        self._rate = rate
         self._most_in_flight = max_concurrency
-        self._people = _Line(max_concurrency, 0.0)
-        self._others = _Line(others, reserved_for_people * burst)
+        self._most_of_one = max_concurrency - spare
+        self._people = _Queue(FairLines(MOST_WAITING, most_of_client), max_concurrency, 0.0)
+        self._others = _Queue(FairLines(MOST_WAITING, most_of_client), others, reserved_for_people * burst)
         self._bucket = bucket or LocalBucket(rate, burst, clock)
         self._clock = clock
         self._sleep = sleep
@@ -124,7 +153,12 @@ class Budget:
     @property
     def waiting(self) -> int:
         """Questions that wait to be admitted."""
-        return len(self._people.queue) + len(self._others.queue)
+        return len(self._people.lines) + len(self._others.lines)
+
+    @property
+    def clients_waiting(self) -> int:
+        """Clients that have a question of a person waiting."""
+        return self._people.lines.clients
 
     @property
     def tokens(self) -> float:
@@ -132,20 +166,26 @@ class Budget:
         return self._bucket.tokens
 
     @asynccontextmanager
-    async def admit(self, priority: Priority, patience: float) -> AsyncIterator[None]:
-        """Hold one place and spend one token; waits at most `patience` seconds. Raises BudgetSpent."""
-        line = self._people if priority is Priority.PERSON else self._others
-        if len(line.queue) >= MOST_WAITING:
-            raise BudgetSpent(retry_after=_USUAL_RETRY)
+    async def admit(self, priority: Priority, patience: float, waiters: Waiters | None = None) -> AsyncIterator[None]:
+        """Hold one place and spend one token; waits at most `patience` seconds after the last client joined.
+
+        Raises BudgetSpent, and ShareSpent where each of the clients that wait has its share of waiting questions.
+        """
+        queue = self._people if priority is Priority.PERSON else self._others
+        waiters = waiters or Waiters()
+        now, loop = self._clock(), asyncio.get_running_loop()
+        ticket = _Ticket(patience, now + patience, asyncio.timeout(patience), loop.create_future())
         try:
-            async with asyncio.timeout(patience):
-                await self._enter(line, self._clock() + patience)
-        except TimeoutError as error:
-            raise BudgetSpent(retry_after=_USUAL_RETRY) from error
-        try:
+            await self._wait(queue, ticket, waiters)
             yield
         finally:
-            line.in_flight -= 1
+            if ticket.admitted:
+                queue.end(ticket.client)
+            else:
+                queue.lines.leave(ticket)
+            if queue.server is not None and not len(queue.lines):
+                queue.server.cancel()
+                queue.server = None
             self._wake()
 
     async def one_more(self) -> bool:
@@ -156,40 +196,116 @@ class Budget:
         """Drop the tokens at hand; the bucket fills at its rate."""
         await self._bucket.back_off(0.0)
 
-    async def _enter(self, line: _Line, deadline: float) -> None:
-        turn = line.join()
+    async def _wait(self, queue: _Queue, ticket: _Ticket, waiters: Waiters) -> None:
         try:
-            await turn
-            while True:
-                while not self._has_place(line):
-                    line.look.clear()
-                    await line.look.wait()
-                seconds = await self._take(line)
-                if not seconds:
-                    return
-                if self._clock() + seconds > deadline:
-                    raise BudgetSpent(retry_after=seconds)
-                await self._sleep(seconds)
+            async with ticket.timeout:
+                self._line_up(queue, ticket, waiters)
+                waiters.notify(lambda client: self._also_wait(queue, ticket, waiters, client))
+                refusal = await ticket.turn
+                if refusal is not None:
+                    raise refusal
+        except (BudgetSpent, TimeoutError) as error:
+            waiters.refused = True
+            if isinstance(error, BudgetSpent):
+                raise
+            raise BudgetSpent(retry_after=_USUAL_RETRY) from error
         finally:
-            line.leave(turn)
-            self._wake()
+            waiters.notify(None)
 
-    def _has_place(self, line: _Line) -> bool:
-        if self.in_flight >= self._most_in_flight or line.in_flight >= line.most_in_flight:
-            return False
-        return line is self._people or not self._people.queue
+    def _line_up(self, queue: _Queue, ticket: _Ticket, waiters: Waiters) -> None:
+        lines = queue.lines
+        clients = [client for client in waiters.clients if lines.has_room(client)]
+        if not clients:
+            if any(lines.is_full(client) for client in waiters.clients):
+                raise self._share_spent(queue, ticket)
+            raise BudgetSpent(retry_after=_USUAL_RETRY)
+        for client in clients:
+            self._join(queue, ticket, client)
+        if queue.server is None or queue.server.done():
+            queue.server = asyncio.create_task(self._serve(queue))
 
-    async def _take(self, line: _Line) -> float:
-        """Hold a place while a token is taken; it is kept only if there was one, so that sleepers block nobody."""
-        line.in_flight += 1
-        seconds = -1.0
-        try:
-            seconds = await self._bucket.take(line.leaving)
-        finally:
+    def _also_wait(self, queue: _Queue, ticket: _Ticket, waiters: Waiters, client: ClientNetwork) -> None:
+        if ticket.turn.done() or ticket.timeout.expired():
+            waiters.refused = not ticket.admitted
+        elif queue.lines.has_room(client):
+            self._join(queue, ticket, client)
+            # A client that has just come must not be refused because the one before it has waited long.
+            ticket.deadline = self._clock() + ticket.patience
+            ticket.timeout.reschedule(asyncio.get_running_loop().time() + ticket.patience)
+
+    def _join(self, queue: _Queue, ticket: _Ticket, client: ClientNetwork) -> None:
+        evicted = queue.lines.join(client, ticket)
+        if evicted is not None and not evicted.turn.done():
+            evicted.turn.set_result(self._share_spent(queue, evicted))
+        # There may be a place that the clients before were not to have.
+        queue.look.set()
+
+    def _share_spent(self, queue: _Queue, ticket: _Ticket) -> ShareSpent:
+        quota = Quota(SHARE, queue.lines.most_of_client, max(1, ceil(ticket.patience)))
+        # A client's line is one shorter after a turn of each client.
+        return ShareSpent(quota=quota, retry_after=max(_USUAL_RETRY, queue.lines.clients / self._rate))
+
+    async def _serve(self, queue: _Queue) -> None:
+        """Admit questions as places and tokens come free, until nothing waits."""
+        while len(queue.lines):
+            if self._next(queue) is None:
+                queue.look.clear()
+                await queue.look.wait()
+                continue
+            seconds = await self._take(queue)
             if seconds:
-                line.in_flight -= 1
+                self._refuse_late(queue, seconds)
+                if len(queue.lines):
+                    await self._sleep(seconds)
+
+    async def _take(self, queue: _Queue) -> float:
+        """Take a token for the question whose turn it is by then; 0.0, or the seconds until there is one.
+
+        The place is held meanwhile, and it is free again while this waits for a token.
+        """
+        queue.in_flight += 1
+        admitted, seconds = False, 0.0
+        try:
+            seconds = await self._bucket.take(queue.leaving)
+            turn = None if seconds else self._next(queue, held=1)
+            if turn is not None:
+                self._admit(queue, *turn)
+                admitted = True
+        finally:
+            if not admitted:
+                queue.in_flight -= 1
                 self._wake()
         return seconds
+
+    def _admit(self, queue: _Queue, client: ClientNetwork, ticket: _Ticket) -> None:
+        queue.lines.serve(client, ticket)
+        queue.enter(client)
+        ticket.admitted, ticket.client = True, client
+        ticket.turn.set_result(None)
+
+    def _refuse_late(self, queue: _Queue, seconds: float) -> None:
+        """Refuse those whose turn it is, as long as the next token comes after their patience has ended."""
+        while len(queue.lines):
+            _, ticket = next(queue.lines.turns())
+            if self._clock() + seconds <= ticket.deadline:
+                return
+            queue.lines.leave(ticket)
+            if not ticket.turn.done():
+                ticket.turn.set_result(BudgetSpent(retry_after=seconds))
+
+    def _next(self, queue: _Queue, held: int = 0) -> tuple[ClientNetwork, _Ticket] | None:
+        """The client whose turn it is, and its ticket; None without a place. `held` places are free for it."""
+        in_flight = self.in_flight - held
+        if in_flight >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
+            return None
+        if queue is self._others and len(self._people.lines):
+            return None
+        for client, ticket in queue.lines.turns():
+            # Skips clients with a question under way, of which there are no more than places, and those who have
+            # given up in this very moment.
+            if not ticket.turn.done() and (in_flight < self._most_of_one or client not in queue.in_flight_of):
+                return client, ticket
+        return None
 
     def _wake(self) -> None:
         self._people.look.set()

@@ -31,7 +31,7 @@ from app.upstream.address import agency_url, handle_url
 from app.upstream.agencies import read_agencies
 from app.upstream.body import ACCEPT_ENCODING, BoundedBody
 from app.upstream.retry_after import read_retry_after
-from app.upstream.source import Question
+from app.upstream.source import ClientNetwork, Question
 
 #: Redirects on the upstream's own origin that are followed for one question.
 MOST_REDIRECTS: Final = 3
@@ -147,7 +147,7 @@ class HandleApi:
             message = f"{error.message} The HTTP status was {reply.status}."
             raise InvalidAnswer(message, detail=error.detail) from error
 
-    async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:
+    async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
         """The upstream's Which RA service (at most MOST_AGENCY_NAMES names, else RequestTooLarge).
 
         Raises CouldNotVerify.

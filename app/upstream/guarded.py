@@ -19,6 +19,7 @@ from app.errors import (
     CouldNotVerify,
     InvalidAnswer,
     NotInBundle,
+    ShareSpent,
     UpstreamPaused,
     UpstreamRefused,
     UpstreamTimeout,
@@ -28,7 +29,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
 from app.upstream.pause import Pause
-from app.upstream.source import AgencySource, Priority, Question, Source
+from app.upstream.source import AgencySource, ClientNetwork, Priority, Question, Source, Waiters
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ _FAILURES: Final[dict[type[CouldNotVerify], str]] = {
     BreakerOpen: "breaker_open",
     UpstreamPaused: "paused",
     BudgetSpent: "budget_spent",
+    ShareSpent: "share_spent",
     NotInBundle: "sealed",
 }
 _AGENCIES: Final = "agencies"
@@ -68,7 +70,7 @@ UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 #: Every outcome an observer may be told of.
 OUTCOMES: Final = frozenset({*_ANSWERS.values(), *_FAILURES.values(), _AGENCIES, _CANCELLED, _OTHER_FAILURE})
 #: Those of them after which the upstream was not asked.
-NOT_ASKED: Final = frozenset({"breaker_open", "paused", "budget_spent", "sealed"})
+NOT_ASKED: Final = frozenset({"breaker_open", "paused", "budget_spent", "share_spent", "sealed"})
 
 
 class Observer(Protocol):
@@ -131,7 +133,12 @@ class Guard:
         return self.pause.left(self._clock())
 
     async def run(
-        self, name: str, priority: Priority, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]
+        self,
+        name: str,
+        priority: Priority,
+        ask: Callable[[], Awaitable[T]],
+        outcome: Callable[[T], str],
+        waiters: Waiters,
     ) -> T:
         """Ask about `name`, when breaker, pause and budget let it.
 
@@ -140,7 +147,7 @@ class Guard:
         began, admitted = self._clock(), False
         try:
             await self._refuse_early()
-            async with self.budget.admit(priority, self._patience[priority]):
+            async with self.budget.admit(priority, self._patience[priority], waiters):
                 # The breaker may have opened, or a pause begun, while this question waited for its place.
                 await self.pause.look(self._clock())
                 await self._refuse_early()
@@ -151,7 +158,8 @@ class Guard:
         except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
                 self._observer.asked(_FAILURES[type(error)], self._clock() - began)
-            if isinstance(error, BudgetSpent):
+            # The share of one client says nothing about the budget.
+            if isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
                 self._log_budget(priority, admitted=False)
             raise
 
@@ -253,7 +261,11 @@ class GuardedSource:
     async def ask(self, question: Question) -> Answer:
         """The source's answer. Raises CouldNotVerify: see Guard.run."""
         return await self.guard.run(
-            question.name.key, question.priority, lambda: self._source.ask(question), answer_outcome
+            question.name.key,
+            question.priority,
+            lambda: self._source.ask(question),
+            answer_outcome,
+            question.waiters,
         )
 
     async def aclose(self) -> None:
@@ -268,11 +280,12 @@ class GuardedAgencies:
         self._source = source
         self._guard = guard
 
-    async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:
+    async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
         """See AgencySource."""
         return await self._guard.run(
             _AGENCIES_OF + ",".join(names),
             Priority.PERSON,
-            lambda: self._source.registration_agencies(names),
+            lambda: self._source.registration_agencies(names, client),
             lambda rows: _AGENCIES,
+            Waiters(client),
         )

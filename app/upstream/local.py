@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.errors import NotInBundle
 from app.handle.answer import Answer
-from app.upstream.source import Question
+from app.upstream.source import ClientNetwork, Question
 
 
 class SealedSource:
@@ -18,7 +18,7 @@ class SealedSource:
             raise NotInBundle("This resolver runs sealed: it asks no upstream, whatever the request wants.")
         raise NotInBundle
 
-    async def registration_agencies(self, names: Sequence[str]) -> list[dict[str, str]]:
+    async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
         """Raises NotInBundle."""
         raise NotInBundle
 

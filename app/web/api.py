@@ -13,14 +13,15 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_exact
-from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, TooManyBypasses
+from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, TooManyRequests
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
 from app.handle.value import JSON_STRING
 from app.resolver.asked import Asked
 from app.resolver.resolution import Origin, Resolution
-from app.resolver.resolver import ORDINARY, Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.web.express_lane import ExpressLane
+from app.web.limits import ClientLimits
 from app.web.request import Request
 from app.web.request_path import Parameters, is_true, read_api_asked, read_query
 from app.web.responses import (
@@ -34,7 +35,7 @@ from app.web.responses import (
     hit_status,
     http_date,
     lifetime,
-    retry_after,
+    quota_headers,
 )
 
 #: Where the API begins, in lower case: any case is answered.
@@ -60,9 +61,16 @@ class HandleApi:
     """Answers the JSON API from a resolver; aliases are data here and are never followed."""
 
     def __init__(
-        self, *, resolver: Resolver, clock: Callable[[], float], max_age: float, express: ExpressLane | None
+        self,
+        *,
+        resolver: Resolver,
+        limits: ClientLimits,
+        clock: Callable[[], float],
+        max_age: float,
+        express: ExpressLane | None,
     ) -> None:
         self._resolver = resolver
+        self._limits = limits
         self._clock = clock
         self._max_age = max_age
         self._express = express
@@ -94,9 +102,8 @@ class HandleApi:
             resolution = await self._resolved(request, name, asked)
         except CouldNotVerify as failure:
             return self.could_not_verify(failure, name, parameters)
-        except TooManyBypasses as error:
-            headers = (NO_STORE, retry_after(error.retry_after))
-            return _written(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
+        except TooManyRequests as error:
+            return self.too_many_requests(error, parameters)
         except DoiProxyError as error:
             code = INVALID_HANDLE if isinstance(error, InvalidName) else PROTOCOL_ERROR
             message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
@@ -104,10 +111,9 @@ class HandleApi:
         return self.found(request, resolution, asked, parameters)
 
     async def _resolved(self, request: Request, name: HandleName, asked: Asked) -> Resolution:
-        demand = await demanded(self._resolver, request, asked)
         # Without a task switch where it is fresh in memory.
-        fresh = None if demand.bypasses else self._resolver.peek(name)
-        return fresh or await self._resolver.resolve(name, demand)
+        fresh = None if asked.bypasses else self._resolver.peek(name)
+        return fresh or await self._resolver.resolve(name, self._limits.demand(request, asked))
 
     def found(self, request: Request, resolution: Resolution, asked: Asked, parameters: Parameters) -> Reply:
         """The answer about a name that the upstream, or the cache, knows something of."""
@@ -135,17 +141,14 @@ class HandleApi:
         body = _object(ERROR, ("message", failure.message), ("handle", name.text))
         return _written(failure.status, body, failure_headers(failure), parameters)
 
+    def too_many_requests(self, error: TooManyRequests, parameters: Parameters) -> Reply:
+        """The client is over one of its limits; responseCode 2, as with every error that may pass."""
+        headers = (NO_STORE, *quota_headers(error.quota, error.retry_after))
+        return _written(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
+
     def failed(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
         """An error of the caller's."""
         return _written(status, _object(code, ("message", message)), (NO_STORE,), parameters)
-
-
-async def demanded(resolver: Resolver, request: Request, asked: Asked) -> Demand:
-    """How an answer is wanted. Raises TooManyBypasses for a client that asks past the cache too often."""
-    if not asked.bypasses:
-        return ORDINARY
-    await resolver.admit_bypass(request.client_address)
-    return Demand(authoritative=asked.authoritative, certified=asked.certified)
 
 
 def write_answer(resolution: Resolution, asked: Asked) -> tuple[ResponseCode, bytes]:

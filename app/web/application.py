@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
-from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI
+from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI, TooManyRequests
 from app.metrics import instruments as metrics
 from app.metrics.instruments import HttpMetrics
 from app.resolver.which_ra import WhichRa
@@ -20,6 +20,7 @@ from app.web.access_log import FORWARDED_FOR, AccessLog
 from app.web.api import PREFIX, PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
+from app.web.limits import ClientLimits
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
@@ -60,6 +61,7 @@ class Application:
         *,
         documented: ASGIApp,
         other_paths: frozenset[bytes],
+        limits: ClientLimits,
         public_url: str | None,
         sub_path: bytes,
         express: ExpressLane | None,
@@ -69,6 +71,7 @@ class Application:
         self._face = face
         self._documented = documented
         self._other_paths = other_paths
+        self._limits = limits
         self._public_url = public_url
         self._sub_path = sub_path
         self._metrics = http_metrics
@@ -83,7 +86,7 @@ class Application:
         answers every request, these too, and in the same way: a test compares the two.
         """
         method = scope["method"]
-        if method not in ("GET", "HEAD"):
+        if method not in ("GET", "HEAD") or self._limits.is_active:
             return None
         began = self._metrics.timer()
         request = Request(scope, _no_body, public_url=self._public_url, sub_path=self._sub_path)
@@ -165,6 +168,8 @@ class Application:
 
     async def _answer(self, request: Request) -> Reply:
         try:
+            if self._limits.is_active:
+                self._limits.admit(request)
             if request.method not in ("GET", "HEAD", "POST"):
                 return self._other_method(request)
             if len(request.path) + len(request.query) > MAX_TARGET_BYTES:
@@ -175,6 +180,8 @@ class Application:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # every error becomes a page; error_handlers logs what is no DoiProxyError
+            if request.path[:5].lower() == PREFIX and isinstance(error, TooManyRequests):
+                return self._face.api.too_many_requests(error, Parameters())
             if request.path[:5].lower() == PREFIX and isinstance(error, DoiProxyError):
                 return self._face.api.failed(error.status, PROTOCOL_ERROR, error.message, Parameters())
             return self._face.errors.answer(request, error, name=None, typed=_shown(request))
@@ -186,7 +193,7 @@ class Application:
                 return await self._face.api.answer(request, path[5:], parameters)
             agencies = names_part(path)
             if agencies is not None:
-                return await which_ra.answer(self._face.which_ra, agencies)
+                return await which_ra.answer(self._face.which_ra, agencies, self._limits.client_of(request))
         name: HandleName | None = None
         try:
             if path == OPENURL:

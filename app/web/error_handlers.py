@@ -6,10 +6,10 @@ import logging
 
 from app.doi.name import HandleName
 from app.doi.presentation import suggestions
-from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive, TooManyBypasses
+from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive, TooManyRequests
 from app.web.pages import Link, Pages
 from app.web.request import Request
-from app.web.responses import NO_STORE, Header, Reply, failure_headers, page, retry_after
+from app.web.responses import NO_STORE, Header, Reply, failure_headers, page, quota_headers
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class ErrorPages:
                 suggestions=suggestions(name) if name is not None else (),
             )
             return page(error.status, body)
-        if isinstance(error, TooManyBypasses):
-            return self.plain(request, error.status, error.message, (retry_after(error.retry_after),))
+        if isinstance(error, TooManyRequests):
+            return self.plain(request, error.status, error.message, quota_headers(error.quota, error.retry_after))
         if isinstance(error, DoiProxyError):
             return self.plain(request, error.status, error.message)
         log.error("a request failed by a fault of this program", exc_info=error)

@@ -17,12 +17,14 @@ from app.errors import NotADOI
 from app.handle.record import Record, read_values
 from app.resolver.alias import Chain
 from app.resolver.asked import NO_FACTS, NOBODY, Action, Asked, Client, ClientFact, Negotiation
+from app.resolver.lookup import Lookup
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import USUAL_STATUS, Places, Target, choose_target, links, plain_target
-from app.web.api import HandleApi, demanded
+from app.web.api import HandleApi
 from app.web.express_lane import ExpressLane
+from app.web.limits import ClientLimits
 from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
 from app.web.negotiation import is_browser, negotiate
@@ -70,6 +72,7 @@ class Redirects:
         self,
         *,
         resolver: Resolver,
+        limits: ClientLimits,
         prefixes: PrefixChain,
         api: HandleApi,
         pages: Pages,
@@ -80,6 +83,7 @@ class Redirects:
         express: ExpressLane | None,
     ) -> None:
         self._resolver = resolver
+        self._limits = limits
         self._prefixes = prefixes
         self._api = api
         self._pages = pages
@@ -133,7 +137,7 @@ class Redirects:
     async def _resolved(self, request: Request, name: HandleName, asked: Asked) -> Chain:
         """The chain of a name that may be resolved here. Raises NotADOI and whatever the resolver raises."""
         follow = asked if asked.action is not Action.API else ALIASES_ARE_DATA
-        demand = await demanded(self._resolver, request, asked)
+        demand = self._limits.demand(request, asked)
         if self._resolves_here(name):
             return await self._resolver.follow(name, follow, demand)
         short = name.expanded_short_doi()
@@ -153,7 +157,7 @@ class Redirects:
         negotiation = negotiate(
             request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
         )
-        places = await self._prefixes.places(resolution.name, record, asked, negotiation)
+        places = await self._prefixes.places(resolution.name, record, asked, negotiation, self._lookup(request))
         if asked.action is Action.SHOW_URLS:
             body = write_locations(resolution.name, record, places)
             return Reply(200, (XML, *self._page_headers(chain), VARY_ACCEPT), body)
@@ -171,6 +175,9 @@ class Redirects:
                 return reply
             return self._values(request, resolution, record, asked, choice.facts)
         return self._values(request, resolution, record, asked, NO_FACTS)
+
+    def _lookup(self, request: Request) -> Lookup:
+        return Lookup(self._resolver, self._limits.client_of(request))
 
     def _client(self, request: Request, asked: Asked, negotiation: Negotiation) -> Client:
         host = request.client_address
@@ -225,14 +232,14 @@ class Redirects:
             name=name,
             suggestions=suggestions(name),
             questionable=name.questionable(),
-            contact=await self._contact(name),
+            contact=await self._contact(name, self._lookup(request)),
         )
         return page(404, body, self._page_headers(Chain((resolution,))))
 
-    async def _contact(self, name: HandleName) -> str | None:
+    async def _contact(self, name: HandleName, lookup: Lookup) -> str | None:
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
-                return await self._prefixes.contact(name) if name.is_doi else None
+                return await self._prefixes.contact(name, lookup) if name.is_doi else None
         except TimeoutError:
             return None
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.errors import CouldNotVerify
+from app.errors import CouldNotVerify, Quota, ShareSpent
 from app.resolver.resolution import Origin, Resolution
 
 Scope = MutableMapping[str, Any]
@@ -149,8 +149,25 @@ def retry_after(seconds: float) -> Header:
     return b"retry-after", str(max(1, ceil(seconds))).encode()
 
 
+def quota_headers(quota: Quota, seconds: float) -> tuple[Header, ...]:
+    """The headers of a 429: when to try again, the limit, and what is left of it.
+
+    RateLimit and RateLimit-Policy are structured fields (draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4).
+    """
+    return (
+        retry_after(seconds),
+        (b"ratelimit-policy", f'"{quota.name}";q={quota.amount};w={quota.window}'.encode()),
+        (b"ratelimit", f'"{quota.name}";r=0;t={max(1, ceil(seconds))}'.encode()),
+        # Besides those that stand on every answer (WHATWG Fetch, section 3.3.3).
+        (b"access-control-expose-headers", b"RateLimit, RateLimit-Policy"),
+    )
+
+
 def failure_headers(failure: CouldNotVerify) -> tuple[Header, ...]:
     """The headers of "could not verify": not to be kept, which failure it was (RFC 9209), when to try again."""
     said = f'{CACHE_NAME}; error={failure.proxy_error}; details="{failure_token(failure)}"'
-    again = () if failure.retry_after is None else (retry_after(failure.retry_after),)
+    if isinstance(failure, ShareSpent):
+        again = quota_headers(failure.quota, failure.retry_after)
+    else:
+        again = () if failure.retry_after is None else (retry_after(failure.retry_after),)
     return (NO_STORE, (b"proxy-status", said.encode()), *again)

@@ -27,13 +27,16 @@ def names_part(path: bytes) -> bytes | None:
     return next((path[len(start) :] for start in PATHS if lower.startswith(start)), None)
 
 
-async def answer(which_ra: WhichRa, raw: bytes) -> Reply:
-    """A JSON array with a row for each name, always 200; a comma inside a name must be written `%2C`."""
+async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
+    """A JSON array with a row for each name, always 200; a comma inside a name must be written `%2C`.
+
+    Upstream questions are charged to `client`.
+    """
     parts = raw.split(b",")
     if len(parts) > MAX_NAMES:
         message = f"At most {MAX_NAMES} names are answered at once; these are {len(parts)}."
         return Reply(400, (JSON, NO_STORE), msgspec.json.encode({"message": message}))
-    rows = await which_ra.rows([_named(part) for part in parts])
+    rows = await which_ra.rows([_named(part) for part in parts], client)
     verified = all("RA" in row or row["status"] == "Invalid DOI" for row in rows)
     body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
     return Reply(200, (JSON, _CACHE if verified else NO_STORE), body)

@@ -13,6 +13,7 @@ from app.errors import CouldNotVerify, PrefixInactive
 from app.handle.record import Record
 from app.resolver.asked import PLAIN, Action, Asked, Negotiation
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.lookup import Lookup
 from app.resolver.prefix_chain import MOST_INCLUDES, PrefixChain
 from app.resolver.resolver import Resolver
 from app.resolver.target import Places
@@ -33,7 +34,8 @@ class Bench:
         self.upstream = upstream
         self.clock = clock
         self.resolver = resolver
-        self.prefixes = PrefixChain(resolver)
+        self.prefixes = PrefixChain()
+        self.lookup = Lookup(resolver, None)
 
     def put(self, name: str, *values: tuple[str, str], ttl: int = 86400) -> None:
         self.upstream.put(name, [value(index, *one, ttl=ttl) for index, one in enumerate(values, 1)])
@@ -46,7 +48,7 @@ class Bench:
         self, *values: tuple[str, str], name: str = NAME, asked: Asked = PLAIN, negotiation: Negotiation = CONNEG
     ) -> Places:
         self.put(name, *values)
-        return await self.prefixes.places(HandleName(name), await self.record(name), asked, negotiation)
+        return await self.prefixes.places(HandleName(name), await self.record(name), asked, negotiation, self.lookup)
 
     async def record(self, name: str) -> Record:
         return (await self.resolver.resolve(HandleName(name))).record
@@ -322,11 +324,11 @@ class TestSilence:
 
     async def test_the_contact_of_a_silent_prefix_is_none(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
-        assert await bench.prefixes.contact(HandleName(NAME)) is None
+        assert await bench.prefixes.contact(HandleName(NAME), bench.lookup) is None
         bench.upstream.heal("10.5555")
         bench.put("10.5555", ("EMAIL", "doi@example.org"))
         bench.clock.advance(60)
-        assert await bench.prefixes.contact(HandleName(NAME)) == "doi@example.org"
+        assert await bench.prefixes.contact(HandleName(NAME), bench.lookup) == "doi@example.org"
 
 
 class TestServices:
@@ -345,10 +347,10 @@ class TestServices:
         bench.put("10.5555", *values)
         bench.put("10.SERV/A", ("10320/ra_name", "A"))
         bench.put("10.SERV/B", ("10320/ra_name", "B"))
-        assert [one.name.text for one in await bench.prefixes.services("10.5555")] == expected
+        assert [one.name.text for one in await bench.prefixes.services("10.5555", bench.lookup)] == expected
 
     async def test_a_sub_divided_prefix_without_any_has_those_above_it(self, bench: Bench) -> None:
         bench.put("10.5555.1", ("DESC", "a part"))
         bench.put("10.5555", namespace("<locs>10.SERV/A</locs>"))
         bench.put("10.SERV/A", ("10320/ra_name", "A"))
-        assert [one.name.text for one in await bench.prefixes.services("10.5555.1")] == ["10.SERV/A"]
+        assert [one.name.text for one in await bench.prefixes.services("10.5555.1", bench.lookup)] == ["10.SERV/A"]

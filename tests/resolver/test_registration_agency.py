@@ -67,7 +67,7 @@ class Bench:
 
     async def rows(self, *names: str, alone: bool = False) -> list[dict[str, str]]:
         which_ra = self.alone if alone else self.with_upstream
-        return await which_ra.rows([(name, read(name)) for name in names])
+        return await which_ra.rows([(name, read(name)) for name in names], None)
 
     def agency(self, prefix: str, agency: str) -> None:
         """The records of a prefix and of its agency."""
@@ -95,7 +95,7 @@ async def bench() -> AsyncIterator[Bench]:
         source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, http2=False)
         failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
         resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
-        prefixes = PrefixChain(resolver)
+        prefixes = PrefixChain()
         try:
             yield Bench(upstream, WhichRa(resolver, prefixes, source), WhichRa(resolver, prefixes, None))
         finally:

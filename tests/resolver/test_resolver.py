@@ -670,7 +670,9 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
     async with FakeUpstream() as upstream:
         clock = Clock()
         # Three places, one of them for others than people, which is taken.
-        budget = Budget(rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, clock=clock)
+        budget = Budget(
+            rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, most_of_client=100, clock=clock
+        )
         api = HandleApi(upstream.url, user_agent="doi-proxy/test", http2=False)
         source = GuardedSource(api, open_guard(api, budget, clock))
         cache = open_store("memory:", clock=clock)

@@ -11,6 +11,7 @@ import pytest
 
 from app.errors import UpstreamTimeout
 from app.resolver.single_flight import Overtaken, SingleFlight, shielded
+from app.upstream.source import Waiters
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ class Work:
         self.go_on = asyncio.Event()
         self.failure: Exception | None = None
 
-    async def __call__(self) -> int:
+    async def __call__(self, _: Waiters) -> int:
         self.begun += 1
         await self.go_on.wait()
         if self.failure is not None:
@@ -137,11 +138,11 @@ async def test_closing_with_nothing_in_flight_is_nothing() -> None:
 async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn() -> None:
     flights, turn = SingleFlight[str](), asyncio.Event()
 
-    async def bulk() -> str:
+    async def bulk(_: Waiters) -> str:
         await turn.wait()
         return "bulk"
 
-    async def person() -> str:
+    async def person(_: Waiters) -> str:
         return "person"
 
     waiting, _ = flights.join("X", bulk, urgent=False)
@@ -156,7 +157,7 @@ async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn(
 async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
     flights, answered = SingleFlight[str](), asyncio.Event()
 
-    async def bulk() -> str:
+    async def bulk(_: Waiters) -> str:
         flights.asking("X")
         await answered.wait()
         return "bulk"

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from app.errors import BudgetSpent
+from app.errors import BudgetSpent, Quota, ShareSpent
 from app.upstream.budget import MOST_WAITING, Budget
-from app.upstream.source import Priority
+from app.upstream.source import Priority, Waiters
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ ENOUGH = 5.0
 
 
 def budget_of(
-    clock: Clock, *, rate: float = 1.0, burst: float = 100.0, places: int = 4, reserved: float = 0.5
+    clock: Clock, *, rate: float = 1.0, burst: float = 100.0, places: int = 4, reserved: float = 0.5, share: int = 100
 ) -> Budget:
     """A budget whose waiting moves the clock and takes no time."""
 
@@ -29,7 +29,13 @@ def budget_of(
         await asyncio.sleep(0)
 
     return Budget(
-        rate=rate, burst=burst, max_concurrency=places, reserved_for_people=reserved, clock=clock, sleep=sleep
+        rate=rate,
+        burst=burst,
+        max_concurrency=places,
+        reserved_for_people=reserved,
+        most_of_client=share,
+        clock=clock,
+        sleep=sleep,
     )
 
 
@@ -168,7 +174,9 @@ async def test_bulk_that_waits_for_tokens_holds_no_place() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    budget = Budget(rate=1, burst=2, max_concurrency=1, reserved_for_people=0.5, clock=clock, sleep=sleep)
+    budget = Budget(
+        rate=1, burst=2, max_concurrency=1, reserved_for_people=0.5, most_of_client=9, clock=clock, sleep=sleep
+    )
     async with budget.admit(BULK, ENOUGH):
         pass
     guests = Guests(budget)
@@ -252,7 +260,7 @@ async def test_comings_goings_and_cancellations_leave_nothing_behind(seed: int) 
         nonlocal most
         async with budget.admit(dice.choice(list(Priority)), dice.choice([0.01, 0.5, 60])):
             most = max(most, budget.in_flight)
-            for _ in range(dice.randrange(5)):
+            for _ in range(dice.randrange(10)):
                 await asyncio.sleep(0)
 
     tasks = []
@@ -266,3 +274,146 @@ async def test_comings_goings_and_cancellations_leave_nothing_behind(seed: int) 
     assert {type(result) for result in results} <= {type(None), BudgetSpent, asyncio.CancelledError}
     assert most == 3
     assert (budget.waiting, budget.in_flight) == (0, 0)
+
+
+class TestClients:
+    """Clients take turns: what one of them asks makes no other one wait longer than a turn."""
+
+    A, B = "192.0.2.0/24", "198.51.100.0/24"
+
+    async def spend(self, budget: Budget, client: str | None, admitted: list[str], name: str) -> None:
+        async with budget.admit(PERSON, ENOUGH, Waiters(client)):
+            admitted.append(name)
+
+    async def test_new_names_of_one_client_are_answered_while_another_has_forty_waiting(self) -> None:
+        clock = Clock(0.0)
+        budget = budget_of(clock, rate=10, burst=1, places=16)
+        times: list[float] = []
+        async with asyncio.TaskGroup() as group:
+            flood = [group.create_task(self.spend(budget, self.A, [], "")) for _ in range(40)]
+            await settle()
+            for _ in range(5):
+                began = clock()
+                async with budget.admit(PERSON, ENOUGH, Waiters(self.B)):
+                    times.append(clock() - began)
+            assert not all(task.done() for task in flood)
+        assert max(times) <= 0.3
+
+    async def test_a_client_alone_uses_every_token(self) -> None:
+        clock, admitted = Clock(0.0), list[str]()
+        budget = budget_of(clock, rate=10, burst=1, places=16)
+        async with asyncio.TaskGroup() as group:
+            for number in range(41):
+                group.create_task(self.spend(budget, self.A, admitted, str(number)))
+        assert admitted == [str(number) for number in range(41)]
+        assert clock() == pytest.approx(4.0)
+
+    async def test_past_its_share_a_client_is_refused_and_another_is_not(self) -> None:
+        budget = budget_of(Clock(0.0), places=1, share=2)
+        guests = Guests(budget)
+        await guests.come("first")
+        waiting = [asyncio.create_task(self.spend(budget, self.A, [], "")) for _ in range(2)]
+        await settle()
+        with pytest.raises(ShareSpent) as refused:
+            await self.spend(budget, self.A, [], "")
+        assert (refused.value.quota, refused.value.retry_after) == (Quota("share", 2, 5), 1.0)
+        other = asyncio.create_task(self.spend(budget, self.B, [], ""))
+        await settle()
+        assert (budget.waiting, budget.clients_waiting) == (3, 2)
+        await guests.all_go()
+        await asyncio.gather(*waiting, other)
+        assert (budget.waiting, budget.clients_waiting, budget.in_flight) == (0, 0, 0)
+
+    async def test_slow_answers_to_one_client_leave_a_place_to_another(self) -> None:
+        budget = budget_of(Clock(0.0), places=16)
+        hold, admitted = asyncio.Event(), list[str]()
+
+        async def slow() -> None:
+            async with budget.admit(PERSON, ENOUGH, Waiters(self.A)):
+                await hold.wait()
+
+        flood = [asyncio.create_task(slow()) for _ in range(40)]
+        await settle()
+        assert budget.in_flight == 14
+        await self.spend(budget, self.B, admitted, "b")
+        assert admitted == ["b"]
+        hold.set()
+        await asyncio.gather(*flood)
+        assert budget.in_flight == 0
+
+    async def test_a_client_that_joins_a_waiting_question_waits_in_its_own_line(self) -> None:
+        clock, admitted = Clock(0.0), list[str]()
+        budget = budget_of(clock, rate=10, burst=1, places=16)
+        shared = Waiters(self.A)
+
+        async def last() -> None:
+            async with budget.admit(PERSON, ENOUGH, shared):
+                admitted.append("shared")
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(10):
+                group.create_task(self.spend(budget, self.A, admitted, str(number)))
+            group.create_task(last())
+            await asyncio.sleep(0)
+            shared.join(self.B)
+        assert admitted.index("shared") <= 2
+        assert not shared.refused
+
+    async def test_a_client_that_joins_late_has_its_own_patience(self) -> None:
+        clock, shared, admitted = Clock(0.0), Waiters(self.A), list[float]()
+        budget = budget_of(clock, rate=1 / 7, burst=1, places=1)
+        guests = Guests(budget)
+        await guests.come("first")
+
+        async def wait() -> None:
+            async with budget.admit(PERSON, ENOUGH, shared):
+                admitted.append(clock())
+
+        task = asyncio.create_task(wait())
+        await settle()
+        clock.advance(4)
+        shared.join(self.B)
+        await guests.all_go()
+        await task
+        # The first client would have been refused: the next token came after its patience.
+        assert admitted == [pytest.approx(7)]
+
+    async def test_a_question_that_was_refused_takes_no_further_client(self) -> None:
+        budget = budget_of(Clock(0.0), rate=0.01, burst=1)
+        waiters = Waiters(self.A)
+        await self.spend(budget, self.B, [], "")
+        with pytest.raises(BudgetSpent):
+            async with budget.admit(PERSON, ENOUGH, waiters):
+                pass
+        assert waiters.refused
+
+    async def test_when_every_place_is_taken_the_longest_line_loses_its_newest(self) -> None:
+        budget = budget_of(Clock(0.0), places=1, share=MOST_WAITING)
+        guests = Guests(budget)
+        await guests.come("first")
+        flood = [asyncio.create_task(self.spend(budget, self.A, [], "")) for _ in range(MOST_WAITING)]
+        await settle()
+        admitted = list[str]()
+        other = asyncio.create_task(self.spend(budget, self.B, admitted, "b"))
+        await settle()
+        assert [task.exception().__class__ for task in flood if task.done()] == [ShareSpent]
+        assert flood[-1].done()
+        for task in flood:
+            task.cancel()
+        await guests.all_go()
+        await asyncio.gather(*flood, return_exceptions=True)
+        await other
+        assert (admitted, budget.waiting, budget.in_flight) == (["b"], 0, 0)
+
+    async def test_bulk_work_waits_for_every_client(self) -> None:
+        budget = budget_of(Clock(0.0), places=1, reserved=0)
+        guests = Guests(budget)
+        await guests.come("first")
+        await guests.come("bulk", BULK)
+        admitted = list[str]()
+        people = [asyncio.create_task(self.spend(budget, client, admitted, client)) for client in (self.A, self.B)]
+        await settle()
+        await guests.go("first")
+        await asyncio.gather(*people)
+        assert (admitted, guests.entered) == ([self.A, self.B], ["first", "bulk"])
+        await guests.all_go()

@@ -57,7 +57,14 @@ class Parts:
         self.clock = Clock(0.0)
         self.heard = Heard()
         self.breaker = Breaker(failures=2, cooldown=COOLDOWN)
-        self.budget = Budget(rate=RATE, burst=burst, max_concurrency=places, reserved_for_people=0.5, clock=self.clock)
+        self.budget = Budget(
+            rate=RATE,
+            burst=burst,
+            max_concurrency=places,
+            reserved_for_people=0.5,
+            most_of_client=100,
+            clock=self.clock,
+        )
         self.api = HandleApi(
             upstream.url, user_agent="doi-proxy/1.0", total_timeout=total_timeout, may_ask_again=self.budget.one_more
         )

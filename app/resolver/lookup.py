@@ -1,0 +1,46 @@
+"""What one request looks up: memory first, then the upstream, charged to the client that sent the request."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+from app.doi.name import HandleName
+from app.resolver.resolution import Resolution
+from app.resolver.resolver import Demand, Resolver
+from app.upstream.source import ClientNetwork, Priority
+
+
+class Lookup:
+    """Resolves the names that one request needs besides its own: prefixes, services, includes, rows of Which RA."""
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        client: ClientNetwork,
+        priority: Priority = Priority.PERSON,
+        concurrency: int | None = None,
+    ) -> None:
+        """`concurrency` is how many upstream questions may wait or be under way at a time, None for any number."""
+        self._resolver = resolver
+        self._demand = Demand(priority=priority, client=client)
+        self.slots: AbstractAsyncContextManager[None] = (
+            nullcontext() if concurrency is None else asyncio.Semaphore(concurrency)
+        )
+
+    @property
+    def client(self) -> ClientNetwork:
+        """The client that questions are charged to."""
+        return self._demand.client
+
+    async def resolve(self, name: HandleName) -> Resolution:
+        """Answer a name; from memory, without a slot and without any waiting. Raises CouldNotVerify."""
+        found = self._resolver.peek(name)
+        if found is not None:
+            return found
+        async with self.slots:
+            return await self._resolver.resolve(name, self._demand)
+
+    def in_background(self) -> Lookup:
+        """The same for what nobody waits for."""
+        return Lookup(self._resolver, self.client, Priority.BACKGROUND)

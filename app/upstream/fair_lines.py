@@ -1,0 +1,117 @@
+"""Lines of waiting questions, one for each client, served in turn (round-robin).
+
+The state is pure: it has no clock and no I/O. Each place in a line costs constant time, because a flood of clients
+would make anything that grows with their number an attack of its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+from app.upstream.source import ClientNetwork
+
+Ticket = TypeVar("Ticket", bound=Hashable)
+
+
+class FairLines(Generic[Ticket]):
+    """Tickets that wait, in the line of each client that wants the answer; the first turn serves a ticket for all.
+
+    `most` bounds the places in all lines together, `most_of_client` those in the line of one client.
+    """
+
+    def __init__(self, most: int, most_of_client: int) -> None:
+        self._most = most
+        self.most_of_client = most_of_client
+        #: In the order of turns. OrderedDict finds its first key in constant time, a dict that is a queue does not.
+        self._lines: OrderedDict[ClientNetwork, OrderedDict[Ticket, None]] = OrderedDict()
+        self._clients_of: dict[Ticket, dict[ClientNetwork, None]] = {}
+        self._by_length: dict[int, dict[ClientNetwork, None]] = {}
+        self._longest = 0
+        self._places = 0
+
+    def __len__(self) -> int:
+        """The tickets that wait."""
+        return len(self._clients_of)
+
+    @property
+    def clients(self) -> int:
+        """The clients with a ticket."""
+        return len(self._lines)
+
+    def length(self, client: ClientNetwork) -> int:
+        """The tickets in the line of a client."""
+        return len(self._lines.get(client, ()))
+
+    def is_full(self, client: ClientNetwork) -> bool:
+        """Whether a client has its share. The service's own work has no share of its own."""
+        return client is not None and self.length(client) >= self.most_of_client
+
+    def has_room(self, client: ClientNetwork) -> bool:
+        """Whether `join` takes another ticket of a client."""
+        if self.is_full(client):
+            return False
+        # An eviction must leave the newcomer's line the shorter one, or the two would evict each other in turn.
+        return self._places < self._most or self._longest > self.length(client) + 1
+
+    def join(self, client: ClientNetwork, ticket: Ticket) -> Ticket | None:
+        """Put a ticket at the end of a client's line, where `has_room`.
+
+        The longest line loses its newest ticket when all places are taken. Returns that ticket if it now stands in
+        no line.
+        """
+        clients = self._clients_of.setdefault(ticket, {})
+        if client in clients:
+            return None
+        clients[client] = None
+        self._lines.setdefault(client, OrderedDict())[ticket] = None
+        self._places += 1
+        self._count(client, self.length(client) - 1)
+        return self._evict() if self._places > self._most else None
+
+    def leave(self, ticket: Ticket) -> None:
+        """Take a ticket out of every line."""
+        for client in self._clients_of.pop(ticket, ()):
+            self._remove(client, ticket)
+
+    def turns(self) -> Iterator[tuple[ClientNetwork, Ticket]]:
+        """The clients in the order of their turns, each with its first ticket."""
+        for client, line in self._lines.items():
+            yield client, next(iter(line))
+
+    def serve(self, client: ClientNetwork, ticket: Ticket) -> None:
+        """Take a ticket out of every line and let `client`, whose turn it was, wait for all others."""
+        self.leave(ticket)
+        if client in self._lines:
+            self._lines.move_to_end(client)
+
+    def _evict(self) -> Ticket | None:
+        client = next(iter(self._by_length[self._longest]))
+        ticket = next(reversed(self._lines[client]))
+        self._remove(client, ticket)
+        del self._clients_of[ticket][client]
+        if self._clients_of[ticket]:
+            return None
+        del self._clients_of[ticket]
+        return ticket
+
+    def _remove(self, client: ClientNetwork, ticket: Ticket) -> None:
+        line = self._lines[client]
+        del line[ticket]
+        self._places -= 1
+        if not line:
+            del self._lines[client]
+        self._count(client, len(line) + 1)
+
+    def _count(self, client: ClientNetwork, before: int) -> None:
+        """Move a client whose line grew or shrank by one to the clients of its new length."""
+        now = self.length(client)
+        if before:
+            del self._by_length[before][client]
+            if not self._by_length[before]:
+                del self._by_length[before]
+        if now:
+            self._by_length.setdefault(now, {})[client] = None
+        if now > self._longest or self._longest not in self._by_length:
+            self._longest = now if now > self._longest else self._longest - 1

@@ -1,0 +1,221 @@
+"""Clients share the upstream: what one of them asks hurts no other one, and its 429 says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import ConfigurationError
+from app.web.network_list import NetworkList, read_networks
+from tests.web.proxy import Got, Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+CROWD, OTHER = "192.0.2.7", "198.51.100.9"
+_LONGEST_WAIT = 10.0
+#: Items of a structured field that is a list of strings with integer parameters (RFC 9651, sections 3.1 and 3.3).
+_LIMIT = re.compile(r'"([a-z]+)"((?:;[a-z]+=[0-9]+)+)')
+
+
+def limit(got: Got, field: str) -> tuple[str, dict[str, int]]:
+    """The name and the parameters of a RateLimit field."""
+    item = _LIMIT.fullmatch(got[field] or "")
+    assert item is not None, got[field]
+    pairs = (pair.split("=") for pair in item[2][1:].split(";"))
+    return item[1], {key: int(value) for key, value in pairs}
+
+
+class Crowd:
+    """Requests of one client for names that the upstream does not answer until `end`: seven sent, five that wait."""
+
+    SENT, WAITING = 7, 5
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        self.names = [proxy.name() for _ in range(self.SENT + self.WAITING)]
+        self.requests: list[asyncio.Task[Got]] = []
+        for name in self.names:
+            proxy.upstream.put(name, url="http://example.org/")
+            proxy.upstream.hold(name)
+
+    async def come(self) -> None:
+        for number, name in enumerate(self.names):
+            request = self.proxy.get(f"/api/handles/{name}", client=CROWD)
+            self.requests.append(asyncio.create_task(request))
+            if number < self.SENT:
+                await self.proxy.upstream.arrived(name)
+        async with asyncio.timeout(_LONGEST_WAIT):
+            # No event tells of a question that waits.
+            while await self._waiting() < self.WAITING:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    async def _waiting(self) -> float:
+        found = re.search("^doi_proxy_upstream_waiting (.*)$", (await self.proxy.get("/metrics")).text, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    async def end(self) -> list[int]:
+        for name in self.names:
+            self.proxy.upstream.release(name)
+        return [got.status for got in await asyncio.gather(*self.requests)]
+
+
+@pytest.fixture
+async def crowd(small: Proxy) -> Crowd:
+    found = Crowd(small)
+    await found.come()
+    return found
+
+
+@pytest.fixture
+async def small() -> AsyncIterator[Proxy]:
+    """A proxy with eight places upstream, where one client may have five questions waiting."""
+    async with running(upstream_max_concurrency=8, client_most_waiting=5) as proxy:
+        yield proxy
+
+
+async def test_while_one_client_holds_every_place_it_may_another_is_answered(small: Proxy, crowd: Crowd) -> None:
+    for _ in range(5):
+        name = small.name()
+        small.upstream.put(name, url="http://example.org/")
+        assert (await small.get(f"/{name}", client=OTHER)).status == 302
+    assert await crowd.end() == [200] * 12
+
+
+async def test_past_its_share_a_client_gets_429_with_when_and_why_and_another_does_not(
+    small: Proxy, crowd: Crowd
+) -> None:
+    api = await small.get(f"/api/handles/{small.name()}", client=CROWD)
+    page = await small.get(f"/{small.name()}", client=CROWD)
+    for got in (api, page):
+        assert (got.status, got["retry-after"], got["cache-control"]) == (429, "1", "no-store")
+        assert limit(got, "ratelimit-policy") == ("share", {"q": 5, "w": 5})
+        assert limit(got, "ratelimit") == ("share", {"r": 0, "t": 1})
+        assert got["proxy-status"] == 'doi-proxy; error=connection_limit_reached; details="share-spent"'
+    assert api.json["responseCode"] == 2
+    assert (await small.get(f"/{small.name()}", client=OTHER)).status == 404
+    metrics = (await small.get("/metrics")).text
+    assert 'doi_proxy_client_refusals_total{reason="share"} 2.0' in metrics
+    assert "doi_proxy_upstream_clients_waiting 1.0" in metrics
+    assert CROWD.rpartition(".")[0] not in metrics
+    await crowd.end()
+
+
+async def test_addresses_of_one_network_are_one_client(small: Proxy, crowd: Crowd) -> None:
+    assert (await small.get(f"/{small.name()}", client="192.0.2.200")).status == 429
+    await crowd.end()
+
+
+async def test_what_is_cached_is_answered_past_the_share(small: Proxy, crowd: Crowd) -> None:
+    name = small.name()
+    small.upstream.put(name, url="http://example.org/")
+    assert (await small.get(f"/{name}", client=OTHER)).status == 302
+    assert (await small.get(f"/{name}", client=CROWD)).status == 302
+    await crowd.end()
+
+
+async def test_a_name_that_waits_in_a_long_line_is_answered_to_another_client_in_its_own_turn(
+    small: Proxy, crowd: Crowd
+) -> None:
+    last = asyncio.create_task(small.get(f"/{crowd.names[-1]}", client=OTHER))
+    await small.upstream.arrived(crowd.names[-1])
+    # The crowd's own four before it have not left.
+    assert [small.upstream.asked(name) for name in crowd.names[7:]] == [0, 0, 0, 0, 1]
+    await crowd.end()
+    assert (await last).status == 302
+    assert small.upstream.asked(crowd.names[-1]) == 1
+
+
+async def test_a_which_ra_request_of_a_hundred_names_does_not_keep_another_waiting() -> None:
+    async with running(upstream_max_concurrency=16) as proxy:
+        names = [f"10.{n}/x" for n in range(2000, 2100)]
+        for name in names:
+            proxy.upstream.hold(name)
+        crowd = asyncio.create_task(proxy.get(f"/ra/{','.join(names)}", client=CROWD))
+        await proxy.upstream.arrived(names[7])
+        assert (await proxy.get("/ra/10.66", client=OTHER)).json == [{"DOI": "10.66", "status": "DOI does not exist"}]
+        assert proxy.upstream.asked() == 9
+        for name in names:
+            proxy.upstream.release(name)
+        assert len((await crowd).json) == 100
+
+
+class TestBypass:
+    async def test_auth_is_counted_by_network(self) -> None:
+        async with running(bypass_burst=3, bypass_rate=0.5) as proxy:
+            name = proxy.name()
+            statuses = [
+                (await proxy.get(f"/api/handles/{name}?auth", client=f"2001:db8::{host}")).status
+                for host in range(1, 6)
+            ]
+            assert statuses == [404, 404, 404, 429, 429]
+            refused = await proxy.get(f"/{name}?auth", client="2001:db8::1")
+            assert limit(refused, "ratelimit-policy") == ("bypass", {"q": 3, "w": 6})
+            assert limit(refused, "ratelimit") == ("bypass", {"r": 0, "t": 2})
+            assert (await proxy.get(f"/{name}?auth", client="2001:db8:0:1::1")).status == 404
+
+
+class TestRate:
+    @pytest.mark.parametrize("target", ["/10.5555/x", "/api/handles/10.5555/x", "/ra/10.5555", "/", "/no-doi"])
+    async def test_a_client_that_is_too_fast_gets_429_and_another_does_not(self, target: str) -> None:
+        async with running(client_rate=1, client_burst=2) as proxy:
+            assert [(await proxy.get(target)).status == 429 for _ in range(3)] == [False, False, True]
+            refused = await proxy.get(target)
+            assert limit(refused, "ratelimit-policy") == ("rate", {"q": 2, "w": 2})
+            assert (await proxy.get(target, client=OTHER)).status != 429
+            proxy.clock.advance(1)
+            assert (await proxy.get(target)).status != 429
+
+    async def test_health_and_metrics_are_not_counted(self) -> None:
+        async with running(client_rate=0.001, client_burst=1) as proxy:
+            for path in ("/healthz", "/metrics", "/healthz", "/metrics"):
+                assert (await proxy.get(path)).status == 200
+
+    async def test_answers_from_memory_are_counted(self) -> None:
+        async with running(client_rate=1, client_burst=2) as proxy:
+            assert proxy.app.express is None
+            proxy.upstream.put("10.5555/x", url="http://example.org/")
+            assert [(await proxy.get("/10.5555/x")).status for _ in range(3)] == [302, 302, 429]
+
+
+class TestLists:
+    async def test_a_network_on_the_deny_list_is_answered_403(self, tmp_path: Path) -> None:
+        async with running(client_deny_file=_file(tmp_path, "192.0.2.0/28 # a crawler")) as proxy:
+            denied = await proxy.get("/api/handles/10.5555/x", client="192.0.2.7")
+            assert (denied.status, denied.json["responseCode"]) == (403, 4)
+            assert (await proxy.get("/10.5555/x", client="::ffff:192.0.2.7")).status == 403
+            assert (await proxy.get("/healthz", client="192.0.2.7")).status == 200
+            assert (await proxy.get("/10.5555/x", client="192.0.2.16")).status == 404
+
+    async def test_a_network_on_the_allow_list_is_not_limited(self, tmp_path: Path) -> None:
+        options: dict[str, Any] = {"client_rate": 0.001, "client_burst": 1, "bypass_burst": 1, "bypass_rate": 0.001}
+        async with running(client_allow_file=_file(tmp_path, "192.0.2.0/24"), **options) as proxy:
+            assert [(await proxy.get("/10.5555/x?auth")).status for _ in range(3)] == [404] * 3
+
+    def test_lines_are_networks_and_comments(self, tmp_path: Path) -> None:
+        networks = read_networks(_file(tmp_path, "# both\n\n192.0.2.0/24\n2001:db8::/32  # IPv6\n203.0.113.5\n"))
+        inside = ["192.0.2.255", "2001:db8:ffff::1", "203.0.113.5", "::ffff:192.0.2.1", "2001:db8::1%eth0"]
+        assert [address for address in inside if address not in networks] == []
+        assert [one for one in ["192.0.3.0", "2001:db9::1", "203.0.113.6", "unknown", ""] if one in networks] == []
+
+    def test_an_empty_list_holds_nothing(self) -> None:
+        assert "192.0.2.1" not in NetworkList()
+
+    @pytest.mark.parametrize("line", ["campus", "192.0.2.1/24", "192.0.2.0/33", "10.0.0.0/8 10.1.0.0/16"])
+    def test_a_line_that_is_not_a_network_is_named(self, tmp_path: Path, line: str) -> None:
+        with pytest.raises(ConfigurationError, match=r"networks\.txt:2: "):
+            read_networks(_file(tmp_path, f"# first\n{line}\n"))
+
+    def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match=r"none\.txt"):
+            read_networks(tmp_path / "none.txt")
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "networks.txt"
+    path.write_text(text, "utf-8")
+    return path
