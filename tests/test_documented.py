@@ -28,7 +28,6 @@ from app.errors import CouldNotVerify, DoiProxyError
 from app.main import STATIC_FILES
 from app.settings import ENV_PREFIX, Settings, load, variable
 from app.web.application import OPENURL
-from app.web.responses import failure_token
 from app.web.which_ra import PATHS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -174,7 +173,7 @@ def test_no_error_is_documented_that_is_not_there() -> None:
 
 def test_every_reason_that_cache_status_gives_is_documented() -> None:
     page = text_of("docs/caching.md")
-    tokens = {failure_token(error()) for error in error_classes() if issubclass(error, CouldNotVerify)}
+    tokens = {error.token for error in error_classes() if issubclass(error, CouldNotVerify)}
     assert {token for token in tokens if f"| `{token}` |" not in page} == set()
 
 
