@@ -23,6 +23,7 @@ from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.lifecycle import Lifecycle, end_tasks
+from app.metrics.connections import ConnectionMetrics
 from app.metrics.event_loop import delay_histogram, sample_delay
 from app.metrics.instruments import (
     AnswerMetrics,
@@ -40,6 +41,9 @@ from app.program_log import begin_logging, set_log_level
 from app.readiness import describe_readiness
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
+from app.server.connections import ConnectionLimits, Connections, Reason
+from app.server.descriptors import connections_that_fit
+from app.server.proxies import trusted_addresses
 from app.settings import Settings, load
 from app.upstream.guarded import NOT_ASKED, OUTCOMES
 from app.web.access_log import AccessLog, write_to_standard_output
@@ -107,6 +111,8 @@ def create(
         express=express,
     )
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
+    connections = _connections(settings, exposition)
+    lifecycle.on_reload(lambda new: connections.trust(trusted_addresses(new.trusted_proxies)), "trusted_proxies")
     documented = create_documented(
         version=__version__,
         lifespan=lambda app: _lifespan(parts, clock, state, exposition),
@@ -126,6 +132,7 @@ def create(
         express=express,
         http_metrics=http_metrics,
         access_log=access_log,
+        connections=connections,
     )
 
 
@@ -139,6 +146,28 @@ def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetric
         clock=clock,
         refused=counts.refused,
     )
+
+
+def _connections(settings: Settings, exposition: Exposition) -> Connections:
+    """What the server keeps about the connections of this process."""
+    connections = Connections(
+        ConnectionLimits(
+            head_timeout=settings.client_head_timeout,
+            body_timeout=settings.client_body_timeout,
+            write_timeout=settings.client_write_timeout,
+            idle_timeout=settings.client_idle_timeout,
+            total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
+            per_client=settings.client_max_connections,
+            networks=ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix),
+            is_trusted=trusted_addresses(settings.trusted_proxies),
+        )
+    )
+    reasons = [reason.value for reason in Reason]
+    metrics = ConnectionMetrics(exposition.registry, reasons)
+    exposition.tallies.append(
+        lambda: metrics.tell(len(connections), {reason.value: number for reason, number in connections.closed.items()})
+    )
+    return connections
 
 
 def _facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> Facts:

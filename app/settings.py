@@ -89,6 +89,28 @@ class Settings(BaseModel):
         "2 name alone, 3 neither.",
     )
 
+    max_connections: int = Field(
+        0,
+        ge=0,
+        description="Open client connections of one worker process; 0 takes as many as the limit of open files allows.",
+    )
+    client_max_connections: int = Field(
+        256,
+        ge=1,
+        description="Open connections of one client network; the addresses in trusted_proxies have no such limit.",
+    )
+    client_head_timeout: float = Field(
+        15.0, gt=0, description="Seconds for the head of a request, from its first byte or from the connection."
+    )
+    client_body_timeout: float = Field(
+        30.0, gt=0, description="Seconds for which the body of a request may not make progress."
+    )
+    client_write_timeout: float = Field(
+        30.0, gt=0, description="Seconds for which a client may read nothing of its answer."
+    )
+    client_idle_timeout: float = Field(
+        75.0, gt=0, description="Seconds for which a connection may be idle; longer than nginx keeps one (60)."
+    )
     client_ipv4_prefix: int = Field(
         24, ge=8, le=32, description="Length of the IPv4 prefix that counts as one client, such as a campus network."
     )

@@ -9,7 +9,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.server.protocol import protocol_class
+from app.server.protocol import ExpressProtocol
 from bench.servers import HOST
 
 _REQUEST: Final = "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:8000\r\n\r\n"
@@ -25,7 +25,7 @@ class Connection(asyncio.Transport):
         config.load()
         state = ServerState()
         state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
-        self._protocol: HttpToolsProtocol = protocol_class()(config, state, {})
+        self._protocol: HttpToolsProtocol = ExpressProtocol(config, state, {})
         self._protocol.connection_made(self)
         self.written = bytearray()
 
@@ -45,6 +45,10 @@ class Connection(asyncio.Transport):
     def write(self, data: Any) -> None:
         """See asyncio.WriteTransport."""
         self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        """See asyncio.WriteTransport."""
+        return 0
 
     def is_closing(self) -> bool:
         """See asyncio.BaseTransport."""

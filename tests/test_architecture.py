@@ -50,6 +50,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "jinja2": frozenset({"web", "main"}),
     "prometheus_client": frozenset({"metrics"}),
     "uvicorn": frozenset({"server"}),
+    "httptools": frozenset({"server"}),
 }
 
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.

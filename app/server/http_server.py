@@ -15,14 +15,12 @@ import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.server.listening import CertificateReload
-from app.server.protocol import protocol_class
+from app.server.protocol import ExpressProtocol
 
 log = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 BACKLOG: Final = 2048
-#: Longer than the idle time of common front proxies (nginx: 60 s), so that they close first.
-KEEP_ALIVE: Final = 75
 #: Seconds after the port is closed for which an idle connection is still read: a request may be on its way.
 LINGER: Final = 0.5
 _LINGER_STEP: Final = 0.05
@@ -131,14 +129,14 @@ class HttpServer(uvicorn.Server):
 def _configure(application: Any, options: ServerOptions, certificate: CertificateReload) -> uvicorn.Config:
     return uvicorn.Config(
         application,
-        http=protocol_class(),
+        http=ExpressProtocol,
+        loop="uvloop",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=True,
         forwarded_allow_ips=options.trusted_proxies,
         timeout_graceful_shutdown=options.grace_seconds,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
-        timeout_keep_alive=KEEP_ALIVE,
         ws="none",
         backlog=BACKLOG,
         ssl_certfile=options.tls_cert,

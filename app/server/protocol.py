@@ -1,41 +1,36 @@
-"""uvicorn's HTTP protocol with the express lane in front, an answer without a task where the application has one at
-once, and a bound on request heads: all we rely on of its inside.
+"""uvicorn's HTTP protocol with the express lane, answers without a task, and limits on what a client can do.
 
-`http=` takes a protocol class (uvicorn, "HTTP Implementation"). What this one uses beyond asyncio.Protocol is listed
-in USED and tested, so that an upgrade which changes it is noticed, and the lane is left out where it is missing.
+A connection parses one request, answers it, and only then parses the next: bytes that arrive meanwhile stay unread, at
+most one read of the socket, and reading pauses. The only module, with app.server.cycle, that relies on uvicorn's
+internals. USED lists them, and a test compares, so an upgrade of uvicorn that changes them is noticed.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from app.server.connections import Connections, Phase, Reason
+from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
+from app.server.framing import END, body_length, end_of_part, host_fault
+from app.server.refusals import refusal
 from app.web.application import Application
-from app.web.express_lane import ExpressLane
-
-log = logging.getLogger(__name__)
 
 #: The longest head of a request, in bytes; uvicorn has no bound of its own with httptools.
 MAX_HEAD_BYTES: Final = 65_536
+#: Parts of a stream (heads, pieces of bodies) that one connection may parse before another has its turn.
+PARTS_A_TURN: Final = 16
 #: What is used of uvicorn's protocol.
-USED: Final = (
-    "data_received",
-    "on_message_begin",
-    "on_headers_complete",
-    "on_message_complete",
-    "_start_asgi_task",
-    "send_400_response",
-    "timeout_keep_alive_handler",
-)
+USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
 #: Middlewares that a server puts around an application.
 _MOST_WRAPPERS: Final = 5
-_END: Final = b"\r\n\r\n"
-_TOO_LARGE: Final = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain;charset=utf-8\r\n"
-    b"content-length: 45\r\nconnection: close\r\n\r\nThe request's head is larger than 64 KiB.    "
-)
+_MALFORMED: Final = "The request is malformed."
+_TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
+_TOO_LATE: Final = "The request did not arrive in time."
+_NO_ROOM: Final = "Too many connections are open; try again."
+_UPGRADE_WITH_BODY: Final = "A request with an Upgrade header or the method CONNECT cannot have a body here."
 
 
 class ExpressProtocol(HttpToolsProtocol):
@@ -43,59 +38,209 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._application = application_of(self.app)
-        self._lane = None if self._application is None else self._application.express
-        #: Whether a request has begun to arrive and has not arrived wholly.
-        self._arriving = False
-        #: Whether the head of a request is being read: only then is it answered at once. What waited for an answer
-        #: before it gets a task, or a row of such requests would be answered one inside the other.
+        application = application_of(self.app)
+        if application is None or not isinstance(application.connections, Connections):
+            raise TypeError("this protocol serves an app.web.application.Application with Connections alone")
+        self._application: Application | None = application
+        self._lane = application.express
+        self._connections = application.connections
+        #: See app.server.connections.Connection.
+        self.since = 0.0
+        #: Bytes that no parser has seen, from the index `_at` on.
+        self._unread, self._at = b"", 0
+        #: The last three bytes that the parser saw of a head or of a body in chunks that has not ended.
+        self._before = b""
+        #: Bytes of a head that has not ended, and whether none has ended yet on this connection.
+        self._head_bytes, self._is_new = 0, True
+        #: The bytes left of a body, CHUNKED while one in chunks arrives, 0 outside of a body.
+        self._body_left = 0
+        #: Bytes of a body in chunks that are not data (sizes, extensions, trailers) since the last data.
+        self._framing_bytes = 0
+        #: Whether the head of a request is being parsed: only then is it answered without a task.
         self._reading_head = False
-        #: Bytes of a head that has not ended yet.
-        self._head_bytes = 0
-        self._last_answer = 0.0
+        self._is_advancing = self._is_scheduled = False
+        #: Whether the client has sent all that it sends, and whether this side has.
+        self._eof = self._ended = False
+        self._reason = Reason.CLIENT
+        self._refusal = _MALFORMED
+        #: Bytes written that the client had not read at the last sweep, and when they last became fewer.
+        self._unsent, self._unsent_since = 0, 0.0
         self._dates: tuple[Any, bytes] = (None, b"")
 
+    # --- The connection -----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        self.flow = self._flow = ReadingFlow(transport)
+        if not self._connections.admit(self, self.client[0] if self.client else "", self.loop):
+            self._refuse(503, _NO_ROOM, Reason.REFUSED)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        super().connection_lost(exc)
+        self._ended, self._unread, self._at = True, b"", 0
+        self._connections.remove(self, self._reason)
+
     def data_received(self, data: bytes) -> None:
-        """Answer what is plain and whole; hand everything else to uvicorn."""
-        if self._lane is not None and not self._arriving and self._is_idle():
-            data = self._answered(data, self._lane)
-        if not data:
+        """Bytes of the client."""
+        if self._body_left or not (self._head_bytes or self._is_new):
+            self.since = self._connections.now
+        if self._is_between_requests() and 0 < data.find(END) == len(data) - len(END) < MAX_HEAD_BYTES - len(END):
+            # One whole head, as nearly every request is: there is nothing to cut.
+            self._take(data)
             return
-        self._head_bytes += len(data)
-        super().data_received(data)
-        if self._head_bytes > MAX_HEAD_BYTES and self._arriving and not self.transport.is_closing():
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
+        if self._ended:
+            return  # answered already: what remains of the request is discarded
+        self._unread = self._unread[self._at :] + data if self._unread else data
+        self._at = 0
+        self._advance()
 
-    def _answered(self, data: bytes, express: ExpressLane) -> bytes:
-        """Answer the requests at the beginning of `data` as far as they are plain; what is left of it."""
-        while data.startswith((b"GET /", b"HEAD /")):
-            end = data.find(_END) + len(_END)
-            if end < len(_END):
-                break
-            request = data[:end] if end < len(data) else data
-            answer = express.answer(request, self._default_headers(), self.client[0] if self.client else "")
-            if answer is None:
-                break
-            self._sent(answer)
-            data = data[end:]
-            if not self._is_idle():
-                break
-        return data
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client has sent all that it sends. Over TCP, it still gets the answer that is due.
 
-    def _sent(self, answer: bytes) -> None:
-        self.transport.write(answer)
-        self.server_state.total_requests += 1
-        self._last_answer = self.loop.time()
-        if self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        asyncio cannot keep one side of a TLS connection open (asyncio.Protocol.eof_received).
+        """
+        self._eof = True
+        is_due = bool(self._unread) or not (self._body_left or self._is_answered())
+        return is_due and self.scheme == "http" and not self._ended
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        super().resume_writing()
+        self._unsent = 0
+        self._advance()
+
+    # --- Parsing ------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Parse and answer what is unread, one request after the other, as far as it may go now."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        for _ in range(PARTS_A_TURN):
+            if not self._unread or not self._can_parse():
+                break
+            self._parse_part()
+        self._is_advancing = False
+        if self._unread:
+            self._flow.hold()
+            if self._can_parse():
+                self._schedule()
+        elif self.flow.read_paused and not self.transport.is_closing():
+            self._flow.release()
+        if self._eof and not self._unread and not self._ended and self._is_answered():
+            self._end(Reason.CLIENT)
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.loop.call_soon(self._advance_again)
+
+    def _advance_again(self) -> None:
+        self._is_scheduled = False
+        self._advance()
+
+    def _can_parse(self) -> bool:
+        if self._body_left:
+            return not self._ended and not self.transport.is_closing()
+        return not (self._ended or self.flow.write_paused or self.transport.is_closing()) and self._is_answered()
+
+    def _is_between_requests(self) -> bool:
+        return not (self._head_bytes or self._body_left or self._unread) and self._can_parse()
+
+    def _is_answered(self) -> bool:
+        """Whether no answer is due."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or (cycle.response_complete and not self.pipeline)
+
+    def _parse_part(self) -> None:
+        """Answer the next request by the lane, or give the parser the next part of the stream."""
+        data, start = self._unread, self._at
+        end = len(data)
+        if self._body_left > 0:
+            end = min(end, start + self._body_left)
+        else:
+            end = end_of_part(self._before, data, start)
+            if not self._body_left:
+                end = min(end, start + MAX_HEAD_BYTES - self._head_bytes)
+        part = data if end - start == len(data) else data[start:end]
+        self._unread, self._at = (b"", 0) if end == len(data) else (data, end)
+        self._take(part)
+
+    def _take(self, part: bytes) -> None:
+        """Answer a head by the lane, or give a part of the stream to the parser."""
+        is_head = not (self._head_bytes or self._body_left) and part.endswith(END)
+        if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
+            answer = self._lane.answer(part, self._default_headers(), self.client[0] if self.client else "")
+            if answer is not None:
+                self.transport.write(answer)
+                self.server_state.total_requests += 1
+                self._is_new = False
+                return
+        if self._body_left > 0:
+            self._body_left -= len(part)
+        elif self._body_left:
+            self._framing_bytes += len(part)
+        else:
+            self._head_bytes += len(part)
+        self._before = (self._before + part[-3:])[-3:]
+        self._feed(part)
+
+    def _feed(self, part: bytes) -> None:
+        try:
+            self.parser.feed_data(part)
+        except httptools.HttpParserUpgrade:
+            # The parser pauses after such a request. It is answered as any other (RFC 9110, section 7.8).
+            self._connections.malformed.count_upgrade()
+        except httptools.HttpParserError:
+            self._refuse(400, self._refusal, Reason.MALFORMED)
+            return
+        # Trailers are header fields too (RFC 9110, section 6.5).
+        if max(self._head_bytes, self._framing_bytes) >= MAX_HEAD_BYTES:
+            self._refuse(431, _TOO_LARGE, Reason.MALFORMED)
+
+    def on_headers_complete(self) -> None:
+        """A head has arrived."""
+        fault = self._fault()
+        if fault is not None:
+            # The parser refuses what a callback raises; `_feed` answers 400.
+            self._refusal = fault
+            raise ValueError(fault)
+        self._head_bytes, self._is_new, self._before = 0, False, b""
+        self._body_left = body_length(self.headers)
+        if self._body_left and self.parser.should_upgrade():
+            # The parser would take the body for the next request.
+            self._refusal = _UPGRADE_WITH_BODY
+            raise ValueError(_UPGRADE_WITH_BODY)
+        self.since = self._connections.now
+        self._reading_head = True
+        super().on_headers_complete()
+        self._reading_head = False
+
+    def _fault(self) -> str | None:
+        version = self.parser.get_http_version()
+        return _MALFORMED if version == "0.9" else host_fault(self.headers, version)
+
+    def on_message_complete(self) -> None:
+        """A request has arrived wholly."""
+        self._head_bytes, self._framing_bytes, self._body_left, self._before = 0, 0, 0, b""
+        super().on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Data of a body has arrived."""
+        self._framing_bytes = 0
+        super().on_body(body)
+
+    # --- Answering ----------------------------------------------------------------------------------------------
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Answer at once where the application can, without a task; else start one."""
+        """Answer without a task if the application can; else start one."""
         answer = None
-        if self._application is not None and app is self.app and self._is_ready(cycle):
+        if self._body_left:
+            cycle.transport = AnswerTransport(self.transport, self._end_after_answer)  # type: ignore[assignment]
+            app = keep_alive_after_body(cycle, app)
+        elif self._application is not None and app is self.app and self._reading_head and cycle.keep_alive:
             scope: Any = cycle.scope
             answer = self._application.at_once(scope, self._default_headers())
         if answer is None:
@@ -109,18 +254,23 @@ class ExpressProtocol(HttpToolsProtocol):
         """Answer by tasks alone from now on: they close the connection where an answer says `connection: close`."""
         self._application = self._lane = None
 
-    def _is_ready(self, cycle: RequestResponseCycle) -> bool:
-        """Whether an answer can be written now, and its connection stays open."""
-        return (
-            self._reading_head and cycle.keep_alive and not self.flow.write_paused and not self.transport.is_closing()
-        )
-
-    def _is_idle(self) -> bool:
-        """Whether no answer is under way, nothing waits, and the client reads what it is sent."""
-        if self.flow.write_paused or self.pipeline or self.transport.is_closing():
-            return False
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is None or cycle.response_complete
+    def on_response_complete(self) -> None:
+        """An answer is written; the next request may be parsed."""
+        self.server_state.total_requests += 1
+        self.since = self._connections.now
+        if self.transport.is_closing():
+            if self._reason is Reason.CLIENT:
+                self._reason = Reason.FINISHED
+            return
+        if self._ended:
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+        if self._unread or self._eof:
+            # Later: the task that wrote this answer has still to log and count it.
+            self._schedule()
 
     def _default_headers(self) -> bytes:
         headers = self.server_state.default_headers
@@ -128,34 +278,81 @@ class ExpressProtocol(HttpToolsProtocol):
             self._dates = headers, b"".join([name + b": " + value + b"\r\n" for name, value in headers])
         return self._dates[1]
 
-    def on_message_begin(self) -> None:
-        """A request begins to arrive."""
-        self._arriving = True
-        super().on_message_begin()
+    # --- The end ------------------------------------------------------------------------------------------------
 
-    def on_headers_complete(self) -> None:
-        """Its head has arrived."""
-        self._head_bytes = 0
-        if self.parser.get_http_version() == "0.9":
-            # A first line without a version: the parser refuses what a callback raises, and uvicorn answers 400.
-            raise ValueError("HTTP/0.9 is not spoken here")
-        self._reading_head = True
-        super().on_headers_complete()
-        self._reading_head = False
+    def _refuse(self, status: int, text: str, reason: Reason) -> None:
+        """Answer a request that cannot be read, unless its answer has begun; end the connection."""
+        if self._ended:
+            return
+        if reason is Reason.MALFORMED:
+            self._connections.malformed.count_malformed()
+        if not self._is_answered():
+            cycle = self.cycle
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started or self.pipeline:
+                self._end(reason)
+                return
+        self.transport.write(refusal(status, text, self._default_headers()))
+        self._end(reason)
 
-    def on_message_complete(self) -> None:
-        """It has arrived wholly."""
-        self._arriving = False
-        self._head_bytes = 0
-        super().on_message_complete()
+    def _end_after_answer(self) -> None:
+        self._end(Reason.FINISHED)
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that is idle, counted from the lane's last answer too."""
-        left = self._last_answer + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
-            self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
+    def _end(self, reason: Reason) -> None:
+        """End the connection after what is written.
+
+        Closed with bytes of the client unread, TCP would reset it and could destroy the answer on its way. So this
+        side alone ends first, and what the client still sends is discarded until it ends too (RFC 9112, section 9.6).
+        """
+        is_partial = bool(self._head_bytes or self._body_left or self._unread)
+        self._ended, self._reason = True, reason
+        self.since = self._connections.now
+        self._unread, self._at = b"", 0
+        if is_partial and not self._eof and self.transport.can_write_eof():
+            self._flow.release()
+            self.flow.resume_reading()
+            self.transport.write_eof()
         else:
-            super().timeout_keep_alive_handler()
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server ends; an answer that is due is still given."""
+        if self._ended:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def phase(self, now: float) -> tuple[Phase, float]:
+        """See app.server.connections.Connection."""
+        unsent, before = self.transport.get_write_buffer_size(), self._unsent
+        self._unsent = unsent
+        if unsent:
+            if not before or unsent < before:
+                self._unsent_since = now
+            return Phase.WRITE, self._unsent_since
+        if before:
+            self.since = now
+        return self._phase(), self.since
+
+    def _phase(self) -> Phase:
+        if self._ended or self.transport.is_closing():
+            return Phase.CLOSING
+        if not self._is_answered():
+            return Phase.BODY if self._body_left and not self.flow.read_paused else Phase.ANSWER
+        return Phase.HEAD if self._head_bytes or self._is_new else Phase.IDLE
+
+    def expire(self, reason: Reason) -> None:
+        """See app.server.connections.Connection."""
+        if reason in (Reason.WRITE_TIMEOUT, Reason.FINISHED):
+            # What is written is lost: the client does not read it, or does not end its side.
+            self._reason = reason if reason is Reason.WRITE_TIMEOUT else self._reason
+            self.transport.abort()
+        elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._head_bytes):
+            self._refuse(408, _TOO_LATE, reason)
+        else:
+            self._reason = reason
+            self.transport.close()
 
 
 def application_of(app: Any) -> Application | None:
@@ -165,12 +362,3 @@ def application_of(app: Any) -> Application | None:
             return app
         app = getattr(app, "app", None)
     return None
-
-
-def protocol_class() -> type[HttpToolsProtocol]:
-    """The protocol for uvicorn's option `http`: ours, or uvicorn's own where that is not as we know it."""
-    missing = [name for name in USED if not callable(getattr(HttpToolsProtocol, name, None))]
-    if not missing:
-        return ExpressProtocol
-    log.warning("this uvicorn has no %s: requests take the full way, without the express lane", ", ".join(missing))
-    return HttpToolsProtocol

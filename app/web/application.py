@@ -67,6 +67,7 @@ class Application:
         express: ExpressLane | None,
         http_metrics: HttpMetrics,
         access_log: AccessLog | None,
+        connections: object,
     ) -> None:
         self._face = face
         self._documented = documented
@@ -76,6 +77,8 @@ class Application:
         self._sub_path = sub_path
         self._metrics = http_metrics
         self._access_log = access_log
+        #: What the server keeps about its connections; the application itself never looks at it.
+        self.connections = connections
         #: The lane that a server may ask before this application, None where it is switched off.
         self.express = express
 

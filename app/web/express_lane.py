@@ -19,6 +19,7 @@ from app.doi.name import HandleName
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.web.access_log import FORWARDED_FOR, AccessLog, Asked, Told, verdict
+from app.web.host import is_host
 from app.web.negotiation import is_browser, negotiate
 from app.web.request import below
 from app.web.responses import EVERYWHERE, Header, Reply, header_lines, status_line
@@ -36,6 +37,8 @@ _HEAD: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f
 NOT_PLAIN: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"if-none-match", b"x-request-id"}
 )
+#: The server's parser obeys both, though HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).
+_CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
 _VERSION: Final = b" HTTP/1.1\r\n"
 #: The headers that change while an answer is prepared.
 CHANGING: Final = frozenset({b"expires", b"cache-control", b"age", b"cache-status"})
@@ -218,14 +221,17 @@ def is_plain(head: bytes, not_plain: frozenset[bytes] = NOT_PLAIN) -> bool:
     """
     if not _HEAD.fullmatch(head):
         return False
-    wanted: dict[bytes, list[bytes]] = {b"accept": [], b"user-agent": []}
+    wanted: dict[bytes, list[bytes]] = {b"accept": [], b"user-agent": [], b"host": []}
     for line in head.split(b"\r\n")[:-2]:
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
-        if name in not_plain or (name == b"connection" and value.lower() != b"keep-alive"):
+        if name in not_plain or (name in _CONNECTION and value.lower() != b"keep-alive"):
             return False
         if name in wanted:
             wanted[name].append(value)
+    hosts = wanted.pop(b"host")
+    if len(hosts) != 1 or not is_host(hosts[0]):
+        return False
     accept, agent = (b", ".join(found).decode("latin-1") if found else None for found in wanted.values())
     return not negotiate(accept, None, is_browser(agent)).conneg
 

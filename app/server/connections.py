@@ -1,0 +1,254 @@
+"""The open connections of one process: their number, their deadlines, and which one gives way to a new one.
+
+One sweep a second looks at every connection. A timer per request would cost each answer more than the sweep costs all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import inf
+from typing import Final, Protocol
+
+from app.server import descriptors
+from app.server.malformed_requests import MalformedRequests
+from app.web.client_network import ClientNetworks
+
+log = logging.getLogger(__name__)
+
+#: The longest time between two sweeps, in seconds.
+MAX_SWEEP_INTERVAL: Final = 1.0
+#: Idle connections that are closed when no further file can be opened.
+RELIEF: Final = 32
+
+
+class Reason(Enum):
+    """Why a connection ended."""
+
+    CLIENT = "client"
+    FINISHED = "finished"
+    IDLE = "idle"
+    HEAD_TIMEOUT = "head_timeout"
+    BODY_TIMEOUT = "body_timeout"
+    WRITE_TIMEOUT = "write_timeout"
+    CAP = "cap"
+    REFUSED = "refused"
+    MALFORMED = "malformed"
+
+
+class Phase(Enum):
+    """What a connection waits for."""
+
+    IDLE = "the next request"
+    HEAD = "the rest of a head"
+    BODY = "the rest of a body"
+    ANSWER = "an answer of the application"
+    WRITE = "a client that reads its answer"
+    CLOSING = "a client that closes its side"
+
+
+#: The phases in which a connection gives way to a new one.
+EVICTABLE: Final = frozenset({Phase.IDLE, Phase.HEAD})
+
+
+class Connection(Protocol):
+    """A connection as this module sees it."""
+
+    #: When it began to wait for a request or for the rest of its head, by Connections.now.
+    since: float
+
+    def phase(self, now: float) -> tuple[Phase, float]:
+        """What it waits for, and since when without progress; notes how far writing has come."""
+
+    def expire(self, reason: Reason) -> None:
+        """End the connection because of a deadline or a cap."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Deadlines in seconds, and caps. `is_trusted` tells the addresses of front proxies, which have no cap each."""
+
+    head_timeout: float
+    body_timeout: float
+    write_timeout: float
+    idle_timeout: float
+    total: int
+    per_client: int
+    networks: ClientNetworks
+    is_trusted: Callable[[str], bool]
+
+    @property
+    def sweep_interval(self) -> float:
+        """Seconds between two sweeps: short beside every deadline."""
+        shortest = min(self.head_timeout, self.body_timeout, self.write_timeout, self.idle_timeout)
+        return min(MAX_SWEEP_INTERVAL, shortest / 4)
+
+
+class Connections:
+    """The open connections of one process."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        #: The time of the last sweep (asyncio's clock), which is exact enough for deadlines and costs nothing to read.
+        self.now = 0.0
+        self.malformed = MalformedRequests()
+        #: How many connections ended, by reason.
+        self.closed: dict[Reason, int] = dict.fromkeys(Reason, 0)
+        self._limits = limits
+        self._client: dict[Connection, str | None] = {}
+        self._of_client: dict[str, dict[Connection, None]] = {}
+        #: Evicted connections, which end in the next turn of the loop and count no more.
+        self._evicted: set[Connection] = set()
+        #: Idle connections, the oldest first, as they were at some moment, each with its `since` at that moment.
+        self._oldest: deque[tuple[float, Connection]] = deque()
+        self._evictions_left, self._listed_at = 0, -inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_full = self._is_exhausted = False
+        interval = limits.sweep_interval
+        # `since` lies up to one interval before the event, and no connection may end early.
+        self._deadlines = {
+            Phase.IDLE: (limits.idle_timeout + interval, Reason.IDLE),
+            Phase.HEAD: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT),
+            Phase.BODY: (limits.body_timeout + interval, Reason.BODY_TIMEOUT),
+            Phase.ANSWER: (inf, Reason.FINISHED),
+            Phase.WRITE: (limits.write_timeout + interval, Reason.WRITE_TIMEOUT),
+            Phase.CLOSING: (limits.write_timeout + interval, Reason.FINISHED),
+        }
+
+    def __len__(self) -> int:
+        return len(self._client)
+
+    def admit(self, connection: Connection, address: str, loop: asyncio.AbstractEventLoop) -> bool:
+        """Add a connection; an idle one gives way to it at a cap. False if none does: the new one must end."""
+        if self._timer is None:
+            self._start(loop)
+        connection.since = self.now
+        limits = self._limits
+        # A peer without an address is a front proxy on a Unix socket.
+        client = None if not address or limits.is_trusted(address) else limits.networks.client_of(address)
+        if client is not None:
+            peers = self._of_client.get(client, {})
+            if len(peers) >= limits.per_client and not self._evict_peer(peers):
+                return False
+        if len(self._client) >= limits.total:
+            self._report_full(True)
+            if not self._evict_oldest():
+                return False
+        self._client[connection] = client
+        if client is not None:
+            self._of_client.setdefault(client, {})[connection] = None
+        return True
+
+    def trust(self, is_trusted: Callable[[str], bool]) -> None:
+        """Take other addresses for front proxies, from the next connection on."""
+        self._limits = replace(self._limits, is_trusted=is_trusted)
+
+    def remove(self, connection: Connection, reason: Reason) -> None:
+        """Count a connection that has ended."""
+        self._forget(connection)
+        self._evicted.discard(connection)
+        self.closed[reason] += 1
+
+    def sweep(self, now: float) -> None:
+        """End every connection past a deadline, and report what changed; `now` is asyncio's clock."""
+        self.now = now
+        for connection in (*self._client, *self._evicted):
+            phase, since = connection.phase(now)
+            seconds, reason = self._deadlines[phase]
+            if now - since > seconds:
+                connection.expire(reason)
+        if len(self._client) < self._limits.total * 0.9:
+            self._report_full(False)
+        self._relieve()
+        self.malformed.report(now)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now = loop.time()
+        self._timer = loop.call_later(self._limits.sweep_interval, self._tick, loop)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        self.sweep(loop.time())
+        if self._client or self._evicted or self.malformed.is_pending or self._is_exhausted:
+            self._start(loop)
+
+    def _forget(self, connection: Connection) -> None:
+        client = self._client.pop(connection, None)
+        if client is not None:
+            peers = self._of_client[client]
+            del peers[connection]
+            if not peers:
+                del self._of_client[client]
+
+    def _evict(self, connection: Connection) -> None:
+        self._forget(connection)
+        self._evicted.add(connection)
+        connection.expire(Reason.CAP)
+
+    def _evict_peer(self, peers: dict[Connection, None]) -> bool:
+        """End the oldest idle connection of one client; the cap bounds the search."""
+        idle = [peer for peer in peers if _is_evictable(peer, self.now)]
+        if idle:
+            self._evict(min(idle, key=lambda peer: peer.since))
+        return bool(idle)
+
+    def _evict_oldest(self) -> bool:
+        """End the oldest idle connection of all."""
+        for _ in range(2):
+            while self._oldest:
+                since, connection = self._oldest.popleft()
+                if connection in self._client and connection.since == since and _is_evictable(connection, self.now):
+                    self._evictions_left -= 1
+                    self._evict(connection)
+                    return True
+            if not self._list_idle():
+                break
+        return False
+
+    def _list_idle(self) -> bool:
+        """List the idle connections again. False if that was done too recently: each list costs a look at them all.
+
+        A list is due after as many evictions as an eighth of the connections, or after a sweep.
+        """
+        if self._evictions_left > 0 and self._listed_at == self.now:
+            return False
+        self._listed_at = self.now
+        self._evictions_left = len(self._client) // 8
+        idle = [(one.since, one) for one in self._client if _is_evictable(one, self.now)]
+        self._oldest = deque(sorted(idle, key=lambda pair: pair[0]))
+        return True
+
+    def _report_full(self, is_full: bool) -> None:
+        """Log the change to and from the cap."""
+        if is_full and not self._is_full:
+            log.warning(
+                "%d connections are open, as many as max_connections or the limit of open files allows: the oldest "
+                "idle ones are closed for new ones",
+                len(self._client),
+            )
+        elif self._is_full and not is_full:
+            log.info("%d connections are open: there is room for new ones again", len(self._client))
+        self._is_full = is_full
+
+    def _relieve(self) -> None:
+        """Close idle connections while no further file can be opened, and log the change to and from that."""
+        is_exhausted = descriptors.are_exhausted()
+        if is_exhausted:
+            for _ in range(RELIEF):
+                if not self._evict_oldest():
+                    break
+        if is_exhausted and not self._is_exhausted:
+            log.error(
+                "the limit of open files is reached with %d connections: raise LimitNOFILE (ulimit -n)",
+                len(self._client),
+            )
+        elif self._is_exhausted and not is_exhausted:
+            log.info("files can be opened again; %d connections are open", len(self._client))
+        self._is_exhausted = is_exhausted
+
+
+def _is_evictable(connection: Connection, now: float) -> bool:
+    return connection.phase(now)[0] in EVICTABLE

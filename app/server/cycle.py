@@ -1,0 +1,62 @@
+"""A request with a body, and reading that pauses: what stands between uvicorn's request cycle and its connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+
+class ReadingFlow(FlowControl):
+    """Flow control that lets the protocol hold reading back, whatever the application does."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_held = False
+
+    def hold(self) -> None:
+        """Read nothing more until `release`."""
+        self._is_held = True
+        self.pause_reading()
+
+    def release(self) -> None:
+        """Read on."""
+        if self._is_held:
+            self._is_held = False
+            self.resume_reading()
+
+    def resume_reading(self) -> None:
+        """Read on unless the protocol holds reading back."""
+        if not self._is_held:
+            super().resume_reading()
+
+
+class AnswerTransport:
+    """The part of a transport that a request cycle uses; `end` ends the connection after the answer."""
+
+    def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self.close = end
+
+
+def keep_alive_after_body(cycle: RequestResponseCycle, app: Any) -> Any:
+    """`app`, whose answer announces the end of the connection unless the application read the whole body before.
+
+    Bytes of a body that nobody reads could be taken for the next request (RFC 9112, section 9.3).
+    """
+    keep_alive, cycle.keep_alive = cycle.keep_alive, False
+
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        async def receive_body() -> Any:
+            message = await receive()
+            if message["type"] == "http.request" and not message["more_body"] and not cycle.response_started:
+                cycle.keep_alive = keep_alive
+            return message
+
+        await app(scope, receive_body, send)
+
+    return run

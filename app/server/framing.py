@@ -1,0 +1,46 @@
+"""Where a request ends: what the head says about it, and where a stream of bytes may be cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from app.web.host import is_host
+
+END: Final = b"\r\n\r\n"
+#: The length of a body in chunks, which only its last chunk tells (RFC 9112, section 6.3).
+CHUNKED: Final = -1
+
+
+def end_of_part(before: bytes, data: bytes, start: int) -> int:
+    """The index in `data` after the first CR LF CR LF from `start` on, or the length of `data` if there is none.
+
+    `before` holds the last three bytes that precede `start`, or fewer. A head and a body in chunks both end with
+    CR LF CR LF (RFC 9112, sections 2.1 and 7.1): data that is cut there holds the end of one message at most.
+    """
+    split = (before + data[start : start + 3]).find(END)
+    if split >= 0:
+        return start + split + len(END) - len(before)
+    end = data.find(END, start)
+    return len(data) if end < 0 else end + len(END)
+
+
+def body_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """The length of a request's body in bytes, CHUNKED for one in chunks; the parser has checked the values."""
+    length = 0
+    for name, value in headers:
+        if name == b"transfer-encoding":
+            return CHUNKED
+        if name == b"content-length":
+            length = int(value)
+    return length
+
+
+def host_fault(headers: Iterable[tuple[bytes, bytes]], version: str) -> str | None:
+    """What is wrong with the Host header of a request; None if it is right (RFC 9112, section 3.2)."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) > 1:
+        return "The request has more than one Host header; send one."
+    if not hosts:
+        return None if version == "1.0" else "The request has no Host header; send one."
+    return None if is_host(hosts[0]) else "The Host header is not a host name, with an optional port."

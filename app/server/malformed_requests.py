@@ -1,0 +1,45 @@
+"""Counts requests that the server refuses or that ask for another protocol, and reports them once a minute at most."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two lines of the log.
+REPORT_INTERVAL: Final = 60.0
+
+
+class MalformedRequests:
+    """The requests of one process."""
+
+    def __init__(self) -> None:
+        self._malformed = 0
+        self._upgrades = 0
+        self._next_report = 0.0
+
+    def count_malformed(self) -> None:
+        """Count a request that was answered 400 or 431."""
+        self._malformed += 1
+
+    def count_upgrade(self) -> None:
+        """Count a request to change to a protocol that this server does not have (RFC 9110, section 7.8)."""
+        self._upgrades += 1
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there is something to report."""
+        return bool(self._malformed or self._upgrades)
+
+    def report(self, now: float) -> None:
+        """Log the counts since the last line, if that is a minute old; `now` is monotonic, in seconds."""
+        if not self.is_pending or now < self._next_report:
+            return
+        log.warning(
+            "requests since the last such line: %d malformed and refused, %d with an Upgrade that was ignored",
+            self._malformed,
+            self._upgrades,
+        )
+        self._malformed = self._upgrades = 0
+        self._next_report = now + REPORT_INTERVAL

@@ -1,0 +1,110 @@
+"""The application behind its protocol on a real socket of 127.0.0.1, with records in memory and no upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from app.cache.entry import Entry
+from app.handle.answer import Answer, ResponseCode
+from app.main import create
+from app.server.connections import Connections, Reason
+from app.server.protocol import ExpressProtocol
+from app.settings import Settings
+
+#: Seconds within which every awaited event must come, on a machine that does other things as well.
+PATIENCE: Final = 30.0
+TARGET: Final = "http://www.doi.org/hb.html"
+_VALUES: Final = b'[{"index":1,"type":"URL","data":"%s"}]' % TARGET.encode()
+#: The clients of these tests are strangers: the default trusts 127.0.0.1.
+_CHOSEN: Final[dict[str, Any]] = {
+    "store_url": "memory:",
+    "upstream_url": "http://127.0.0.1:9",
+    "upstream_contact": "mailto:a@example.org",
+    "trusted_proxies": "192.0.2.1",
+}
+
+
+class Served:
+    """A server that listens."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+        self.connections: Connections = application.connections
+        self.port = 0
+
+    def put(self, name: str, size: int = 0) -> None:
+        """Make a name known, with a description of `size` bytes."""
+        values = _VALUES[:-1] + b',{"index":2,"type":"DESC","data":"' + b"x" * size + b'"}]'
+        now = time.time()
+        answer = Answer(ResponseCode.SUCCESS, values)
+        entry = Entry(name.upper(), answer, now, now + 86_400, now + 10**6)
+        self.application._face.api._resolver._cache.memory.keep(entry)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that clients have not read."""
+        connections: Any = self.connections._client
+        return sum(connection.transport.get_write_buffer_size() for connection in connections)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection that reads nothing by itself beyond a few kilobytes."""
+        return await asyncio.open_connection("127.0.0.1", self.port, limit=1024)
+
+    async def exchange(self, *pieces: bytes, end: bool = False) -> bytes:
+        """Send pieces, and with `end` the end of sending; all that the server sends until it closes."""
+        reader, writer = await self.connect()
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        if end:
+            writer.write_eof()
+        return await finish(reader, writer)
+
+    async def closed(self, reason: Reason, number: int = 1) -> None:
+        """Wait until so many connections were closed for a reason."""
+        async with asyncio.timeout(PATIENCE):
+            while self.connections.closed[reason] < number:  # noqa: ASYNC110 - the counter has no event
+                await asyncio.sleep(0.01)
+
+
+async def finish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """What the server sends until it closes."""
+    found = bytearray()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while piece := await reader.read(65_536):
+                found += piece
+    finally:
+        writer.close()
+    return bytes(found)
+
+
+@asynccontextmanager
+async def served(**settings: Any) -> AsyncIterator[Served]:
+    """A server with these settings; it knows 10.1000/182."""
+    application = create(Settings(**{**_CHOSEN, **settings}))
+    config = Config(application, log_config=None, lifespan="off", access_log=False, date_header=False)
+    config.load()
+    state = ServerState()
+    server = Served(application)
+    server.put("10.1000/182")
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(
+        lambda: ExpressProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+        for connection in tuple(state.connections):
+            connection.transport.abort()
+        await asyncio.gather(*state.tasks, return_exceptions=True)
+        await listening.wait_closed()

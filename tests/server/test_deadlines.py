@@ -1,0 +1,171 @@
+"""Deadlines and caps on real connections: each test waits for the event itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from app.server.connections import ConnectionLimits, Connections, Phase, Reason
+from app.server.malformed_requests import MalformedRequests
+from app.web.client_network import ClientNetworks
+from tests.server.served import finish, served
+from tests.server.test_requests import GET, LAST, statuses
+
+pytestmark = pytest.mark.anyio
+
+SHORT = 0.2
+LONG = 3_600.0
+DEADLINES = ("client_head_timeout", "client_body_timeout", "client_write_timeout", "client_idle_timeout")
+
+
+def only(short: str) -> dict[str, Any]:
+    """One short deadline and three long ones."""
+    return {name: SHORT if name == short else LONG for name in DEADLINES}
+
+
+@pytest.mark.parametrize(("sent", "answers"), [(b"", []), (b"GET / HTTP/1.1\r\n", [408])])
+async def test_a_head_that_does_not_arrive_ends_its_connection(sent: bytes, answers: list[int]) -> None:
+    async with served(**only("client_head_timeout")) as server:
+        assert statuses(await server.exchange(sent)) == answers
+        await server.closed(Reason.HEAD_TIMEOUT)
+
+
+async def test_a_second_head_that_does_not_arrive_ends_its_connection() -> None:
+    async with served(**only("client_head_timeout")) as server:
+        assert statuses(await server.exchange(GET + b"GET")) == [302, 408]
+
+
+async def test_a_body_without_progress_ends_its_connection() -> None:
+    async with served(**only("client_body_timeout")) as server:
+        head = b"POST /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+        assert statuses(await server.exchange(head + b"a")) == [408]
+        await server.closed(Reason.BODY_TIMEOUT)
+
+
+async def test_an_idle_connection_is_closed_without_a_word() -> None:
+    async with served(**only("client_idle_timeout")) as server:
+        assert statuses(await server.exchange(GET)) == [302]
+        await server.closed(Reason.IDLE)
+
+
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
+    async with served(**only("client_write_timeout")) as server:
+        server.put("10.1000/BIG", size=8_000_000)
+        _, writer = await server.connect()
+        writer.write(GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big"))
+        await server.closed(Reason.WRITE_TIMEOUT)
+        writer.transport.abort()
+
+
+async def test_the_oldest_idle_connection_gives_way_at_the_cap(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with served(max_connections=8) as server:
+        idle = [await server.connect() for _ in range(8)]
+        for reader, writer in idle:
+            writer.write(GET)
+            await reader.readuntil(b"\r\n\r\n")
+        assert statuses(await server.exchange(LAST)) == [302]
+        await server.closed(Reason.CAP)
+        assert b"HTTP/" not in await finish(*idle[0])
+        for number in range(20):
+            assert statuses(await server.exchange(LAST)) == [302], number
+        for _, writer in idle:
+            writer.close()
+    lines = [record.message for record in caplog.records if record.name == "app.server.connections"]
+    assert len([line for line in lines if "oldest" in line]) == 1
+
+
+async def test_a_client_network_has_a_cap_of_its_own_and_a_trusted_proxy_has_none() -> None:
+    for trusted, expected in (("192.0.2.1", 1), ("127.0.0.1", 0)):
+        async with served(client_max_connections=2, trusted_proxies=trusted) as server:
+            held = [await server.connect() for _ in range(3)]
+            for reader, writer in held[1:]:
+                writer.write(GET)
+                await reader.readuntil(b"\r\n\r\n")
+            assert server.connections.closed[Reason.CAP] == expected
+            for _, writer in held:
+                writer.close()
+
+
+async def test_a_new_connection_is_refused_where_no_idle_one_can_give_way() -> None:
+    async with served(max_connections=1) as server:
+        server.put("10.1000/BIG", size=8_000_000)
+        _, writer = await server.connect()
+        writer.write(GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big"))
+        async with asyncio.timeout(30):
+            while not any(one.phase(0)[0] is Phase.WRITE for one in server.connections._client):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        answer = await server.exchange()
+        assert statuses(answer) == [503]
+        assert b"retry-after: " in answer
+        writer.transport.abort()
+
+
+async def test_malformed_requests_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(client_idle_timeout=SHORT) as server:
+        for _ in range(50):
+            assert statuses(await server.exchange(b"\0\r\n\r\n")) == [400]
+        # Closed as idle by a later sweep, so one sweep at least has reported.
+        await server.exchange(GET)
+    assert len([record for record in caplog.records if "malformed and refused" in record.getMessage()]) == 1
+
+
+def test_malformed_requests_are_reported_once_a_minute_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
+    requests = MalformedRequests()
+    requests.report(1_000.0)
+    for now in (1_000.0, 1_030.0, 1_059.0, 1_060.0):
+        requests.count_malformed()
+        requests.count_upgrade()
+        requests.report(now)
+    numbers = [record.args for record in caplog.records]
+    assert numbers == [(1, 1), (3, 3)]
+
+
+class Still:
+    """A connection that stays in one phase."""
+
+    def __init__(self, phase: Phase) -> None:
+        self.since = 0.0
+        self.ended: list[Reason] = []
+        self._phase = phase
+
+    def phase(self, now: float) -> tuple[Phase, float]:
+        return self._phase, self.since
+
+    def expire(self, reason: Reason) -> None:
+        self.ended.append(reason)
+
+
+@pytest.mark.parametrize(
+    ("phase", "seconds", "reason"),
+    [
+        (Phase.HEAD, 15, Reason.HEAD_TIMEOUT),
+        (Phase.BODY, 30, Reason.BODY_TIMEOUT),
+        (Phase.WRITE, 31, Reason.WRITE_TIMEOUT),
+        (Phase.IDLE, 75, Reason.IDLE),
+        (Phase.CLOSING, 31, Reason.FINISHED),
+    ],
+)
+async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, seconds: float, reason: Reason) -> None:
+    connections = Connections(
+        ConnectionLimits(
+            head_timeout=15,
+            body_timeout=30,
+            write_timeout=31,
+            idle_timeout=75,
+            total=10,
+            per_client=10,
+            networks=ClientNetworks(24, 64),
+            is_trusted=lambda address: False,
+        )
+    )
+    connection = Still(phase)
+    assert connections.admit(connection, "192.0.2.7", asyncio.get_running_loop())
+    began = connections.now
+    connections.sweep(began + seconds + 0.9)
+    assert connection.ended == []
+    connections.sweep(began + seconds + 1.1)
+    assert connection.ended == [reason]

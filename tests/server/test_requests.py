@@ -1,0 +1,179 @@
+"""One request, one answer: whatever a client sends, and however it is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import AsyncExitStack
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.server.connections import Reason
+from tests.server.served import TARGET, Served, finish, served
+
+pytestmark = pytest.mark.anyio
+
+LAST = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+GET = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+UPGRADE = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n"
+
+
+def statuses(answers: bytes) -> list[int]:
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", answers)]
+
+
+lanes = pytest.mark.parametrize("lane", [True, False], ids=["lane", "no lane"])
+
+
+@lanes
+@pytest.mark.parametrize("size", [1_000, 60_000, 100_000, 130_000])
+async def test_a_body_that_nobody_reads_gets_one_answer_and_ends_the_connection(size: int, lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        head = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size
+        answers = await server.exchange(head, *[b"a" * 1_000] * (size // 1_000), end=True)
+        assert statuses(answers) == [302]
+        assert b"connection: close\r\n" in answers
+
+
+@lanes
+async def test_a_body_that_looks_like_a_request_is_none(lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        head = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GET)
+        assert statuses(await server.exchange(head + GET + GET, end=True)) == [302]
+
+
+@lanes
+async def test_a_body_that_is_read_keeps_the_connection(lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        form = b"hdl=10.1000/182"
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        answers = await server.exchange(
+            head + b"Content-Length: %d\r\n\r\n" % len(form) + form,
+            head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(form) + form + b"\r\n0\r\n\r\n" + LAST,
+        )
+        assert statuses(answers) == [302, 302, 302]
+
+
+async def test_a_body_beside_an_upgrade_is_refused() -> None:
+    async with served() as server:
+        answers = await server.exchange(UPGRADE + b"Content-Length: 3\r\n\r\nabc", end=True)
+        assert statuses(answers) == [400]
+
+
+@lanes
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x y\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x/..\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+        (b"GET /\r\n\r\n", 400),
+        (b"\0\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 70_000, 431),
+    ],
+)
+async def test_a_wrong_request_is_refused_after_the_answers_before_it(wrong: bytes, status: int, lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        assert statuses(await server.exchange(GET + GET + wrong + GET, end=True)) == [302, 302, status]
+        assert statuses(await server.exchange(wrong + GET, end=True)) == [status]
+
+
+@pytest.mark.parametrize("host", [b"", b"x", b"x:80", b"[::1]:80", b"a%20b", b"x."])
+async def test_a_valid_host_is_answered(host: bytes) -> None:
+    async with served() as server:
+        answers = await server.exchange(b"GET / HTTP/1.1\r\nConnection: close\r\nHost: " + host + b"\r\n\r\n")
+        assert statuses(answers) == [200]
+
+
+async def test_http_1_0_needs_no_host() -> None:
+    async with served() as server:
+        assert statuses(await server.exchange(b"GET / HTTP/1.0\r\n\r\n")) == [200]
+
+
+async def test_trailers_without_end_are_refused() -> None:
+    async with served() as server:
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+        answers = await server.exchange(head, *[b"X-A: " + b"a" * 9_000 + b"\r\n"] * 9, end=True)
+        assert statuses(answers) in ([431], [])
+
+
+@lanes
+async def test_a_half_closed_client_gets_all_its_answers(lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        # The second name is unknown, so its answer takes a task that waits for the upstream.
+        answers = await server.exchange(GET + GET.replace(b"182", b"unknown") + GET, end=True)
+        assert statuses(answers) == [302, 502, 302]
+
+
+async def test_a_request_that_is_cut_off_gets_no_answer() -> None:
+    async with served() as server:
+        assert await server.exchange(GET[:-2], end=True) == b""
+
+
+@lanes
+async def test_requests_are_parsed_only_as_their_answers_are_read(lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        server.put("10.1000/BIG", size=200_000)
+        big = GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big")
+        _, writer = await server.connect()
+        writer.write(big * 2_000 + LAST)
+        # The server stops reading before it has seen it all: a client cannot make it hold 400 MB.
+        async with served() as other:
+            assert statuses(await other.exchange(LAST)) == [302]
+        assert server.unsent < 2 * 1024 * 1024
+        writer.transport.abort()
+        await server.closed(Reason.CLIENT)
+
+
+pieces = st.sampled_from(
+    [
+        GET,
+        GET.replace(b"GET", b"HEAD"),
+        GET.replace(b"182", b"none"),
+        GET.replace(b"/10.1000", b"/api/handles/10.1000"),
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\nhdl=10.1000/182",
+        CHUNKED + b"4\r\n\r\n\r\n\r\n1;a=b\r\nx\r\n0\r\nT: v\r\n\r\n",
+        b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nGET / HTT",
+        UPGRADE + b"\r\n",
+        b"\r\n",
+        b"GET /10.1000/182 HTTP/1.0\r\n\r\n",
+        b"GET /10.1000/182 HTTP/1.1\r\n\r\n",
+        b"\0",
+    ]
+)
+
+
+async def answers_of(server: Served, chunks: list[bytes]) -> tuple[list[int], int]:
+    """The statuses of the answers on one connection, and how many lead to the target."""
+    reader, writer = await server.connect()
+    for chunk in chunks:
+        writer.write(chunk)
+        await writer.drain()
+    answers = await finish(reader, writer)
+    return statuses(answers), answers.count(TARGET.encode())
+
+
+def test_the_same_bytes_get_the_same_answers_however_they_are_cut() -> None:
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        servers = [runner.run(stack.enter_async_context(served(express_lane=lane))) for lane in (True, False)]
+        for server in servers:
+            server.put("10.1000/NONE")
+
+        @settings(max_examples=100, deadline=None)
+        @given(stream=st.lists(pieces, min_size=1, max_size=6), cuts=st.lists(st.integers(1, 500), max_size=6))
+        def compare(stream: list[bytes], cuts: list[int]) -> None:
+            whole = b"".join(stream) + LAST
+            edges = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
+            chunks = [whole[start:end] for start, end in pairwise(edges)]
+            found = [runner.run(answers_of(server, sent)) for server in servers for sent in ([whole], chunks, chunks)]
+            assert found == found[:1] * len(found)
+
+        compare()
+        runner.run(stack.aclose())
