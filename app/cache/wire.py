@@ -130,7 +130,7 @@ def _read_answer(wire: _Line) -> Answer:
     try:
         record = read_values(values)
     except InvalidAnswer as error:
-        raise InvalidBundleLine(error.message) from error
+        raise InvalidBundleLine(f"{error.message} {error.detail}".strip()) from error
     return Answer(code, values) if record.values else Answer(ResponseCode.VALUES_NOT_FOUND)
 
 
