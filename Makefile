@@ -5,6 +5,7 @@
 #   make check   set up, then lint, type check, import rule, dead code, dependency declarations
 #   make bench   set up, then run the benchmarks
 #   make fuzz    set up, then fuzz what reads the bytes of strangers (FUZZ_SECONDS=60)
+#   make mutate  set up, then change one operator, constant or branch at a time: do tests notice? (MUTANTS=30 SEED=1)
 #   make pythons set up, then run all tests with every Python from 3.11 to 3.13 that is installed
 #   make cov     set up, then run all tests and report the lines that none of them runs
 #   make docs    set up, then write the generated pages and build docs/ as a site in build/docs
@@ -19,6 +20,8 @@ PORT ?= 8000
 TEST_FLAGS ?= -n 2 --dist loadfile
 LOCK_FLAGS ?=
 FUZZ_SECONDS ?= 60
+MUTANTS ?= 30
+SEED ?= 1
 
 # uv trusts the system's certificates and takes the Python that is here; it fetches none.
 export UV_SYSTEM_CERTS := 1
@@ -45,7 +48,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test pythons check bench fuzz cov docs dist lock clean
+.PHONY: help setup run test pythons check bench fuzz mutate cov docs dist lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -113,6 +116,9 @@ bench: setup
 
 fuzz: setup
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+
+mutate: setup
+	@$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)
 
 lock: .tools/.locked
 	@$(USE_PIP_INDEX); set -e; \

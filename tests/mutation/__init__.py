@@ -1,0 +1,1 @@
+"""Mutation testing: `python -m tests.mutation`, or `make mutate`."""

@@ -1,0 +1,118 @@
+"""The mutants of a module: its source with one operator, constant or branch changed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+_SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
+    ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+
+#: Types and declarations: mypy finds a change there, or the program does not read them.
+_DECLARATIONS: Final = frozenset({"annotation", "returns", "decorator_list", "bases", "keywords", "format_spec"})
+_DECLARED_NAMES: Final = frozenset({"TYPE_CHECKING", "Literal", "TypeVar"})
+
+
+class Change(NamedTuple):
+    """A new value for a field of a node, and the first line of the node."""
+
+    node: ast.AST
+    field: str
+    value: Any
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A changed module: the changed line as `ast` lays it out, before and after, and where it begins in the file."""
+
+    line: int
+    before: str
+    after: str
+    source: str
+
+
+def count_mutants(source: str) -> int:
+    """Return how many mutants a module has."""
+    return sum(1 for _ in _list_changes(ast.parse(source), 1))
+
+
+def build_mutant(source: str, number: int) -> Mutant:
+    """Build one mutant of a module. Numbers begin with 0 and follow the order of the source."""
+    tree = ast.parse(source)
+    before = ast.unparse(tree)
+    change = list(_list_changes(tree, 1))[number]
+    setattr(change.node, change.field, change.value)
+    after = ast.unparse(ast.fix_missing_locations(tree))
+    pairs = zip(before.splitlines(), after.splitlines(), strict=False)
+    old, new = next((old.strip(), new.strip()) for old, new in pairs if old != new)
+    return Mutant(change.line, old, new, after)
+
+
+def _list_changes(node: ast.AST, line: int) -> Iterator[Change]:
+    line = getattr(node, "lineno", line)
+    for field, value in _list_values(node):
+        yield Change(node, field, value, line)
+    for field, child in ast.iter_fields(node):
+        if field in _DECLARATIONS and not isinstance(node, ast.Call):
+            continue
+        for part in child if isinstance(child, list) else [child]:
+            is_message = isinstance(node, ast.JoinedStr) and isinstance(part, ast.Constant)
+            if isinstance(part, ast.AST) and not is_message and not _is_declaration(part):
+                yield from _list_changes(part, line)
+
+
+def _is_declaration(node: ast.AST) -> bool:
+    """Docstrings, type variables and literal types, and what only a type checker runs."""
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.If(test=ast.Name(id=name)) | ast.Subscript(value=ast.Name(id=name)) | ast.Call(func=ast.Name(id=name)):
+            return name in _DECLARED_NAMES
+    return False
+
+
+def _list_values(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    match node:
+        case ast.Compare(ops=ops):
+            for place, operator in enumerate(ops):
+                yield "ops", [*ops[:place], *_swap(operator), *ops[place + 1 :]]
+        case ast.BinOp(op=operator) | ast.AugAssign(op=operator) | ast.BoolOp(op=operator):
+            yield from (("op", other) for other in _swap(operator))
+        case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Constant):
+            yield from (("test", ast.Constant(result)) for result in (True, False))
+        case ast.While(test=test) if not isinstance(test, ast.Constant):
+            yield "test", ast.Constant(False)
+        case ast.UnaryOp(op=ast.Not()):
+            yield "operand", ast.UnaryOp(ast.Not(), node.operand)
+        case ast.comprehension(ifs=[_, *_]):
+            yield "ifs", []
+        case ast.Constant(value=value):
+            yield from (("value", other) for other in _change_constant(value))
+
+
+def _swap(operator: ast.AST) -> list[ast.AST]:
+    return [_SWAPS[type(operator)]()] if type(operator) in _SWAPS else []
+
+
+def _change_constant(value: object) -> list[object]:
+    """Return another value of the same type. A text with a blank is a message and stays.
+
+    A circumflex changes a regular expression and a set of characters too.
+    """
+    match value:
+        case bool():
+            return [not value]
+        case int() | float():
+            return [value + 1]
+        case str() if " " not in value:
+            return [value + "^"]
+        case bytes() if b" " not in value:
+            return [value + b"^"]
+    return []
