@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -58,6 +58,7 @@ from app.web.limits import ClientLimits, Rate
 from app.web.pages import Link, Pages
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
+from app.web.route import Route
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def create(
     lifecycle = lifecycle or Lifecycle(settings)
     lifecycle.on_reload(set_log_level, "log_level")
     exposition = Exposition(_folder_of_counts(settings))
-    http_metrics = HttpMetrics(exposition.registry, time.perf_counter)
+    http_metrics = HttpMetrics(exposition.registry, time.perf_counter, get_args(Route))
     state = StateMetrics(exposition.registry, __version__)
     client_metrics = ClientMetrics(exposition.registry)
     observers = _observers(exposition, client_metrics)

@@ -27,8 +27,7 @@ import app.errors
 from app.errors import CouldNotVerify, DoiProxyError
 from app.main import STATIC_FILES
 from app.settings import ENV_PREFIX, Settings, load, variable
-from app.web.application import OPENURL
-from app.web.which_ra import PATHS
+from app.web.route import OPENURL_PATH, WHICH_RA_PATHS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = sorted(
@@ -281,7 +280,7 @@ def test_every_path_is_documented(proxy: Proxy) -> None:
     page = text_of("docs/api.md") + text_of("docs/operations.md")
     routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/web/documented.py")))
     # /doiRA/ is written with capitals as the handbook has it; any case is answered.
-    own = {OPENURL.decode(), *(path.decode().replace("/doira/", "/doiRA/") for path in PATHS)}
+    own = {OPENURL_PATH.decode(), *(path.decode().replace("/doira/", "/doiRA/") for path in WHICH_RA_PATHS)}
     paths = routes | own | set(STATIC_FILES) | set(openapi(proxy)["paths"])
     assert {path for path in paths if f"`{path}" not in page} == set()
 

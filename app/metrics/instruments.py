@@ -9,7 +9,7 @@ over by `tell` before anybody reads: one thread counts and reads.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -18,13 +18,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import CouldNotVerify, ShareSpent
 from app.resolver.resolution import Origin, Resolution
 
-#: The routes that requests are counted under, beside the express lane's.
-RESOLVE: Final = "resolve"
-API: Final = "api"
-WHICH_RA: Final = "which_ra"
-OPENURL: Final = "openurl"
-HOME: Final = "home"
-OPERATION: Final = "operation"
 #: Methods that are counted by name, all others as one: a client may invent as many as it likes.
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
 OTHER_METHOD: Final = "other"
@@ -52,9 +45,9 @@ STORE_OPERATIONS: Final = (
 
 
 class HttpMetrics:
-    """Requests. `timer` is monotonic, in seconds."""
+    """Requests by route. `timer` is monotonic, in seconds."""
 
-    def __init__(self, registry: CollectorRegistry, timer: Callable[[], float]) -> None:
+    def __init__(self, registry: CollectorRegistry, timer: Callable[[], float], routes: Iterable[str]) -> None:
         self.timer = timer
         self._requests = Counter(
             "doi_proxy_http_requests",
@@ -70,7 +63,6 @@ class HttpMetrics:
             registry=registry,
         )
         self._answers: dict[tuple[str, str, int], int] = {}
-        routes = (RESOLVE, API, WHICH_RA, OPENURL, HOME, OPERATION)
         self._durations = {route: _Durations(self._seconds.labels(route)) for route in routes}
 
     def count(self, route: str, method: str, status: int) -> None:

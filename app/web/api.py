@@ -38,8 +38,6 @@ from app.web.responses import (
     quota_headers,
 )
 
-#: Where the API begins, in lower case: any case is answered.
-PREFIX: Final = b"/api/"
 HANDLES: Final = b"handles/"
 #: Response codes of errors (technical manual, section 3.6).
 ERROR: Final = 2

@@ -12,12 +12,11 @@ from starlette.types import ASGIApp
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI, TooManyRequests
-from app.metrics import instruments as metrics
 from app.metrics.instruments import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.web import which_ra
 from app.web.access_log import FORWARDED_FOR, AccessLog
-from app.web.api import PREFIX, PROTOCOL_ERROR, HandleApi
+from app.web.api import PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.limits import ClientLimits
@@ -26,13 +25,10 @@ from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_path import MAX_TARGET_BYTES, Parameters, read_query
 from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply, whole_answer
-from app.web.which_ra import names_part
+from app.web.route import Route, api_part, find_route, names_part
 
-#: How nearly every request begins; no other path does.
-DOI_PATH: Final = b"/10."
-#: The OpenURL entry (ANSI/NISO Z39.88-2004) that library software sends names to.
-OPENURL: Final = b"/openurl"
-METHODS: Final = "GET, HEAD, POST, OPTIONS"
+#: The methods that are answered, as `Allow` lists them.
+ALLOW: Final = "GET, HEAD, POST, OPTIONS"
 _OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
 #: A list of header names (RFC 9110, section 5.6.2).
 _TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1000}")
@@ -96,23 +92,23 @@ class Application:
         log = self._access_log
         if log is not None and log.tells_clients and request.header(FORWARDED_FOR) is not None:
             return None  # whose address that is depends on what the server trusts
-        reply = self._at_hand(request)
+        route = find_route(method, request.path, self._other_paths)
+        reply = self._at_hand(request, route)
         if reply is None:
             return None
-        route = self._route(request)
         seconds = self._metrics.timer() - began
         self._metrics.answered(route, method, reply.status, seconds)
         last = b"" if log is None else log.whole(request, route, reply, seconds)
         return whole_answer(reply, default_headers, last, head_only=method == "HEAD")
 
-    def _at_hand(self, request: Request) -> Reply | None:
+    def _at_hand(self, request: Request, route: Route) -> Reply | None:
         path = request.path
         if len(path) + len(request.query) > MAX_TARGET_BYTES:
             return None
         try:
-            if path[:4] == DOI_PATH:
+            if route == "resolve":
                 return None if request.query else self._face.redirects.at_once(request, read_path(path))
-            return self._face.api.at_once(request, path[5:]) if path[:5].lower() == PREFIX else None
+            return self._face.api.at_once(request, api_part(path)) if route == "api" else None
         except Exception:  # whatever is wrong, the full way tells of it
             return None
 
@@ -123,32 +119,17 @@ class Application:
                 await self._documented(scope, receive, send)
             return
         request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
-        route = self._route(request)
+        route = find_route(request.method, request.path, self._other_paths)
         if self._access_log is not None:
             send = self._access_log.listening(request, route, send)
         began = self._metrics.timer()
-        if route == metrics.OPERATION:
+        if route == "operation":
             status = await self._operate(request, receive, send)
         else:
-            reply = await self._answer(request)
+            reply = await self._answer(request, route)
             status = reply.status
             await send_reply(reply, send, head_only=request.head_only)
         self._metrics.answered(route, request.method, status, self._metrics.timer() - began)
-
-    def _route(self, request: Request) -> str:
-        """What a request is counted as."""
-        path = request.path
-        if path[:4] == DOI_PATH:
-            return metrics.RESOLVE
-        if path in self._other_paths and request.method != "OPTIONS":
-            return metrics.OPERATION
-        if path[:5].lower() in (PREFIX, PREFIX[:-1]):
-            return metrics.API
-        if names_part(path) is not None:
-            return metrics.WHICH_RA
-        if path == OPENURL:
-            return metrics.OPENURL
-        return metrics.HOME if path in (b"/", b"") and request.method != "POST" else metrics.RESOLVE
 
     async def _operate(self, request: Request, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, with the headers that stand on every answer; the status."""
@@ -169,38 +150,43 @@ class Application:
     def _own(self, request: Request) -> Scope:
         return {**request.scope, "path": request.path.decode("ascii"), "raw_path": request.path, "root_path": ""}
 
-    async def _answer(self, request: Request) -> Reply:
+    async def _answer(self, request: Request, route: Route) -> Reply:
         try:
             if self._limits.is_active:
                 self._limits.admit(request)
             if request.method not in ("GET", "HEAD", "POST"):
-                return self._other_method(request)
+                return self._other_method(request, route)
             if len(request.path) + len(request.query) > MAX_TARGET_BYTES:
                 raise NameTooLong(f"The address is longer than {MAX_TARGET_BYTES} bytes.")
             parameters = await request.parameters()
             typed = parameters.first("hdl") if request.method == "POST" else None
-            return await self._named(request, typed, parameters)
+            if typed is None:
+                return await self._dispatch(request, route, request.path, parameters)
+            # What is typed into the form can be any path but one of operation.
+            path = b"/" + typed.strip().encode("utf-8", "replace")
+            return await self._dispatch(request, find_route(request.method, path), path, parameters, typed)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # every error becomes a page; error_handlers logs what is no DoiProxyError
-            if request.path[:5].lower() == PREFIX and isinstance(error, TooManyRequests):
+            if route == "api" and isinstance(error, TooManyRequests):
                 return self._face.api.too_many_requests(error, Parameters())
-            if request.path[:5].lower() == PREFIX and isinstance(error, DoiProxyError):
+            if route == "api" and isinstance(error, DoiProxyError):
                 return self._face.api.failed(error.status, PROTOCOL_ERROR, error.message, Parameters())
             return self._face.errors.answer(request, error, name=None, typed=_shown(request))
 
-    async def _named(self, request: Request, typed: str | None, parameters: Parameters) -> Reply:
-        path = request.path if typed is None else b"/" + typed.strip().encode("utf-8", "replace")
-        if path[:4] != DOI_PATH:
-            if path[:5].lower() == PREFIX or path.lower() == PREFIX[:-1]:
-                return await self._face.api.answer(request, path[5:], parameters)
-            agencies = names_part(path)
-            if agencies is not None:
-                return await which_ra.answer(self._face.which_ra, agencies, self._limits.client_of(request))
+    async def _dispatch(
+        self, request: Request, route: Route, path: bytes, parameters: Parameters, typed: str | None = None
+    ) -> Reply:
+        if route == "api":
+            return await self._face.api.answer(request, api_part(path), parameters)
+        if route == "which_ra":
+            return await which_ra.answer(self._face.which_ra, names_part(path), self._limits.client_of(request))
+        if route == "home":
+            return self._home(request)
         name: HandleName | None = None
         try:
-            if path == OPENURL:
-                # The ";" of a DOI name is not escaped by everybody who sends OpenURLs.
+            if route == "openurl":
+                # Not every sender of an OpenURL escapes the ";" of a DOI name.
                 typed = openurl_name(read_query(request.query, semicolons=False) + parameters)
             name = read_path(path) if typed is None else read_typed(typed)
             return await self._face.redirects.answer(request, name, parameters)
@@ -215,12 +201,12 @@ class Application:
             200, self._face.pages.home(self._face.link, language), ((b"cache-control", b"public, max-age=3600"),)
         )
 
-    def _other_method(self, request: Request) -> Reply:
+    def _other_method(self, request: Request, route: Route) -> Reply:
         if request.method == "OPTIONS":
             return _options(request)
-        allow = ((b"allow", METHODS.encode()),)
-        said = f"This resolver answers {METHODS}; it changes no record, so it has no use for {request.method}."
-        if request.path[:5].lower() == PREFIX:
+        allow = ((b"allow", ALLOW.encode()),)
+        said = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
+        if route == "api":
             failed = self._face.api.failed(405, 4, said, Parameters())
             return Reply(405, (*failed.headers, *allow), failed.body)
         return self._face.errors.plain(request, 405, said, allow)
@@ -228,11 +214,11 @@ class Application:
 
 def _options(request: Request) -> Reply:
     """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): anybody may ask, nobody may log in."""
-    headers = [(b"allow", METHODS.encode()), (b"cache-control", b"public, max-age=" + PREFLIGHT_MAX_AGE)]
+    headers = [(b"allow", ALLOW.encode()), (b"cache-control", b"public, max-age=" + PREFLIGHT_MAX_AGE)]
     if request.header(b"access-control-request-method") is not None:
         wanted = request.header(b"access-control-request-headers")
         headers += [
-            (b"access-control-allow-methods", METHODS.encode()),
+            (b"access-control-allow-methods", ALLOW.encode()),
             (b"access-control-allow-headers", wanted.encode() if wanted and _TOKENS.fullmatch(wanted) else b"*"),
             (b"access-control-max-age", PREFLIGHT_MAX_AGE),
             (b"vary", b"Access-Control-Request-Headers"),

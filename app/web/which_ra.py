@@ -13,18 +13,10 @@ from app.errors import InvalidName
 from app.resolver.which_ra import WhichRa
 from app.web.responses import JSON, NO_STORE, Reply
 
-#: In lower case: any case is answered.
-PATHS: Final = (b"/doira/", b"/ra/")
 #: Names in one request.
 MAX_NAMES: Final = 100
 #: Seconds that an agency may be kept: a prefix hardly ever changes hands.
 _CACHE: Final = (b"cache-control", b"public, max-age=300")
-
-
-def names_part(path: bytes) -> bytes | None:
-    """The raw names behind one of PATHS, None for any other path."""
-    lower = path[:8].lower()
-    return next((path[len(start) :] for start in PATHS if lower.startswith(start)), None)
 
 
 async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:

@@ -1,0 +1,50 @@
+"""What kind of path a request is for."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.web.route import Route, api_part, find_route, names_part
+
+OPERATIONS = frozenset({b"/healthz", b"/docs"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        ("GET", b"/10.1000/182", "resolve"),
+        ("GET", b"/10.", "resolve"),
+        ("GET", b"/doi:10.1000/182", "resolve"),
+        ("GET", b"//", "resolve"),
+        ("GET", b"/apis/10.1000/182", "resolve"),
+        ("GET", b"/doiRA", "resolve"),
+        ("GET", b"/ra", "resolve"),
+        ("GET", b"/openurl/", "resolve"),
+        ("GET", b"/healthz/", "resolve"),
+        ("GET", b"/api/handles/10.1000/182", "api"),
+        ("GET", b"/API/x", "api"),
+        ("DELETE", b"/api", "api"),
+        ("GET", b"/doiRA/10.1000/182", "which_ra"),
+        ("GET", b"/RA/10.1000", "which_ra"),
+        ("GET", b"/openurl", "openurl"),
+        ("GET", b"/", "home"),
+        ("GET", b"", "home"),
+        ("OPTIONS", b"/", "home"),
+        ("POST", b"/", "resolve"),
+        ("POST", b"/healthz", "operation"),
+        ("HEAD", b"/docs", "operation"),
+        ("OPTIONS", b"/healthz", "resolve"),
+    ],
+)
+def test_a_path_is_of_one_kind(method: str, path: bytes, route: Route) -> None:
+    assert find_route(method, path, OPERATIONS) == route
+
+
+def test_a_path_that_is_typed_into_the_form_is_not_one_of_operation() -> None:
+    assert find_route("POST", b"/healthz") == "resolve"
+
+
+def test_the_parts_of_a_path_stay_raw() -> None:
+    assert api_part(b"/API/handles/10.1000%2F182") == b"handles/10.1000%2F182"
+    assert names_part(b"/doiRA/10.1000%2F1,10.1000/2") == b"10.1000%2F1,10.1000/2"
+    assert names_part(b"/ra/") == b""
