@@ -1,6 +1,6 @@
-"""A token bucket as arithmetic on three numbers. The bucket of a process, SQLite and Valkey's script all count with it.
+"""A token bucket as arithmetic on three numbers. Process memory, SQLite and Valkey all use the same arithmetic.
 
-`app/cache/valkey/scripts.py` repeats it in Lua; one contract test runs over every place that holds a bucket.
+`app/cache/valkey/scripts.py` repeats it in Lua. One contract test runs against every implementation.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-#: A back-off counts as at most this long, in seconds, whatever a caller, a damaged row or a corrected clock says. It
-#: is also the longest Retry-After that the upstream client obeys.
+#: Limit of a back-off, in seconds. It holds for callers, for damaged rows and after the clock was corrected. It is also
+#: the longest Retry-After that the upstream client obeys.
 LONGEST_BACK_OFF: Final = 3_600.0
-#: This part of a token may be missing. A time of today as a float is exact to 0.24 microseconds.
+#: A token may lack this much. A present-day Unix time as a float has a resolution of 0.24 microseconds.
 ROUNDING: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """`tokens` at the time `at`. A back-off until later than `at` empties the bucket, which fills again after it.
+    """`tokens` at the time `at`. If `blocked_until` is later, the bucket is empty until then and fills afterwards.
 
     All times are in seconds of one clock.
     """
@@ -33,14 +33,14 @@ def count_tokens(bucket: Bucket, now: float, rate: float, burst: float) -> float
     tokens, filled_until = max(0.0, bucket.tokens), bucket.at
     if bucket.blocked_until > bucket.at:
         tokens, filled_until = 0.0, bucket.blocked_until
-    # A clock that was set back adds no tokens and takes none away.
+    # A clock that was set back neither adds nor removes tokens.
     return min(burst, tokens + max(0.0, now - filled_until) * rate)
 
 
 def take_token(
     bucket: Bucket | None, now: float, rate: float, burst: float, leaving: float = 0.0
 ) -> tuple[Bucket, float]:
-    """Take a token: the bucket afterwards, and 0.0 or the seconds until a token can be taken. None is a full bucket.
+    """Take a token. Returns the new bucket, and 0.0 or the seconds until a token can be taken. None is a full bucket.
 
     The token is taken only if `leaving` tokens remain, or as many as a full bucket can leave.
     """
@@ -54,11 +54,11 @@ def take_token(
 
 
 def back_off(bucket: Bucket | None, now: float, seconds: float) -> Bucket:
-    """Empty the bucket, which begins to fill again after `seconds`. A longer back-off under way stays."""
+    """Empty the bucket for `seconds`, then let it fill again. A longer back-off under way is not shortened."""
     left = _back_off_left(bucket, now) if bucket else 0.0
     return Bucket(0.0, now, now + max(left, min(seconds, LONGEST_BACK_OFF)))
 
 
 def _back_off_left(bucket: Bucket, now: float) -> float:
-    # After the clock was set back, as much is left as when the bucket was written.
+    # If the clock was set back, the remainder is the one at the time the bucket was written.
     return min(max(0.0, bucket.blocked_until - max(now, bucket.at)), LONGEST_BACK_OFF)

@@ -1,6 +1,6 @@
-"""An answer of the handle API: what the upstream says about one name (technical manual, chapter 14).
+"""An answer of the handle API about one name (technical manual, chapter 14).
 
-The body's `responseCode` decides, whatever the HTTP status says.
+The body's `responseCode` decides. The HTTP status is ignored.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import msgspec
 
 from app.doi.name import fold
 from app.errors import InvalidAnswer, UpstreamRefused
-from app.handle.parsed import parse_record
+from app.handle.record_cache import parse_record
 
 
 class ResponseCode(IntEnum):
-    """The response codes that answer a question about a name."""
+    """The response codes that are an answer. Every other code reports a failure."""
 
     SUCCESS = 1
     HANDLE_NOT_FOUND = 100
@@ -24,7 +24,7 @@ class ResponseCode(IntEnum):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What was said about a name: `values` is the compact JSON array of its values, `[]` where there are none."""
+    """The answer about a name. `values` is the compact JSON array of its values, or `[]`."""
 
     code: ResponseCode
     values: bytes = b"[]"
@@ -40,39 +40,38 @@ class _Wire(msgspec.Struct, gc=False):
 _decoder: Final = msgspec.json.Decoder(_Wire)
 
 
-def read_answer(body: bytes, asked: str) -> Answer:
-    """Read the body of an answer to the question about `asked`.
+def read_answer(body: bytes, name: str) -> Answer:
+    """Read the body of an answer to the question about `name`.
 
-    Raises UpstreamRefused where the upstream says that it failed, and InvalidAnswer for everything that is
-    no answer to this question: no JSON, no response code, values that cannot be read, another name.
+    Raises UpstreamRefused if the response code reports a failure. Raises InvalidAnswer if the body is not JSON, has no
+    response code, has values that cannot be read, or is about another name.
     """
     try:
         wire = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidAnswer("The upstream's answer is not JSON of the handle API.", detail=str(error)) from error
+        raise InvalidAnswer("The upstream's answer is not valid JSON of the handle API.", detail=str(error)) from error
     if wire.responseCode not in ResponseCode.__members__.values():
         raise UpstreamRefused(
-            f"The upstream failed with response code {wire.responseCode}.",
+            f"The upstream reported a failure, response code {wire.responseCode}.",
             response_code=wire.responseCode,
             detail=(wire.message or "no reason given")[:200],
         )
-    if not _same_name(wire.handle, asked):
-        raise InvalidAnswer("The upstream answered about another name than the one asked for.")
+    if not _same_name(wire.handle, name):
+        raise InvalidAnswer("The upstream's answer is about another name.")
     if wire.responseCode != ResponseCode.SUCCESS:
         return Answer(ResponseCode(wire.responseCode))
-    given = bytes(wire.values)
-    if not given:
-        raise InvalidAnswer("The upstream's answer says success and holds no values.")
-    # Without insignificant white space; numbers and escapes keep their spelling.
-    values = msgspec.json.format(given, indent=-1)
+    if not bytes(wire.values):
+        raise InvalidAnswer("The upstream's answer has response code 1 (success) and no `values`.")
+    # This removes insignificant white space. Numbers and escapes keep their spelling.
+    values = msgspec.json.format(bytes(wire.values), indent=-1)
     if not parse_record(values).values:
         return Answer(ResponseCode.VALUES_NOT_FOUND)
     return Answer(ResponseCode.SUCCESS, values)
 
 
-def _same_name(answered: str | None, asked: str) -> bool:
-    if answered is None:
+def _same_name(handle: str | None, name: str) -> bool:
+    if handle is None:
         return False
-    given, wanted = fold(answered), fold(asked)
-    # A prefix asked for without its slash is the handle 0.NA/<prefix>; servers echo either.
-    return given == wanted or ("/" not in wanted and given == "0.NA/" + wanted)
+    handle, name = fold(handle), fold(name)
+    # The record of a prefix is the handle 0.NA/<prefix>. Servers echo it with or without the "0.NA/".
+    return handle == name or ("/" not in name and handle == "0.NA/" + name)

@@ -1,4 +1,4 @@
-"""HS_NAMESPACE: what a prefix record says of all names under the prefix (technical manual, chapter 11)."""
+"""HS_NAMESPACE: the settings of a prefix record that hold for all names under it (technical manual, chapter 11)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from app.handle.location import (
     MAX_HANDLES,
     MAX_XML_BYTES,
     MalformedLocations,
-    handles,
+    is_true,
     local_name,
     parse_xml,
-    says_true,
+    split_handles,
 )
 from app.handle.record import Record
 
@@ -23,11 +23,11 @@ from app.handle.record import Record
 class Namespace:
     """The part of a prefix record that a proxy uses."""
 
-    #: Handles whose 10320/loc values hold for every name under the prefix: the agency's service handle.
+    #: Handles whose 10320/loc values hold for every name under the prefix: usually the agency's service handle.
     locs: tuple[str, ...] = ()
-    #: Service handles that HS_SERV values name; where `locs` is empty they still tell the agency.
+    #: Service handles that HS_SERV values name. They identify the agency if `locs` is empty.
     services: tuple[str, ...] = ()
-    #: Whether the locations of the parent prefix are not inherited.
+    #: Stops the inheritance of the parent prefix's locations.
     no_nslocs: bool = False
     contact: str | None = None
     status: str | None = None
@@ -39,40 +39,40 @@ class Namespace:
         return (self.status or "").strip().lower() == "inactive"
 
 
-#: HS_NAMESPACE values of one record after this many are not looked at.
+#: HS_NAMESPACE values of one record. The rest is ignored.
 _MAX_VALUES: Final = 10
 
 
 def read_namespace(record: Record) -> Namespace:
-    """Read a prefix record, once; a malformed HS_NAMESPACE value counts as if it were not there."""
-    return record.derive(_read_record)
+    """Read the namespace of a prefix record, once per record. Malformed HS_NAMESPACE values are ignored."""
+    return record.derive(_parse_record)
 
 
-def _read_record(record: Record) -> Namespace:
-    found, room = Namespace(), MAX_XML_BYTES
+def _parse_record(record: Record) -> Namespace:
+    namespace, room = Namespace(), MAX_XML_BYTES
     for value in record.of_type("HS_NAMESPACE")[:_MAX_VALUES]:
         room -= len(value.text or "")
         if room < 0:
             break
         try:
-            found = _read(value.text or "")
+            namespace = _parse_namespace(value.text or "")
             break
         except MalformedLocations:
             continue
     services = tuple(v.text.strip() for v in record.of_type("HS_SERV")[:MAX_HANDLES] if v.text and v.text.strip())
-    contact = found.contact or next((v.text for v in record.of_type("EMAIL") if v.text), None)
-    return replace(found, services=services, contact=contact)
+    contact = namespace.contact or next((v.text for v in record.of_type("EMAIL") if v.text), None)
+    return replace(namespace, services=services, contact=contact)
 
 
-def _read(xml: str) -> Namespace:
+def _parse_namespace(xml: str) -> Namespace:
     locs: list[str] = []
     no_nslocs = False
     texts: dict[str, str] = {}
     for child in islice(parse_xml(xml), MAX_ELEMENTS):
         name, text = local_name(child), "".join(child.itertext()).strip()
         if name == "locs":
-            locs += handles(text)
-            no_nslocs = no_nslocs or says_true(child.get("no_nslocs"))
+            locs += split_handles(text)
+            no_nslocs = no_nslocs or is_true(child.get("no_nslocs"))
         elif name and text:
             texts.setdefault(name, text)
     return Namespace(

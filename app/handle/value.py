@@ -1,6 +1,6 @@
-"""One handle value, as the handle API's JSON carries it (Handle.Net technical manual, chapter 14).
+"""One handle value in the JSON of the handle API (Handle.Net technical manual, chapter 14).
 
-A value keeps the exact JSON it was read from, so that members nobody here knows pass through untouched.
+A value keeps the JSON it was read from. Members that this program does not know pass through unchanged.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from app.doi.name import fold
 from app.errors import InvalidAnswer
 from app.handle.ttl import DEFAULT_TTL, Ttl, read_ttl
 
-#: The permissions that the API leaves out because nearly every value has them: public read, admin read and write.
+#: The permissions that the API omits because nearly every value has them: public read, admin read and write.
 USUAL_PERMISSIONS: Final = "1110"
 
 
-#: A JSON string (RFC 8259, section 7), which never fails to match: a search takes linear time.
+#: A JSON string (RFC 8259, section 7). The pattern matches at every quote, so a search takes linear time.
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-#: Digits as 0 and everything else as a blank.
+#: Translates every digit to "0" and every other byte to a blank.
 _DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
-#: JSON readers refuse a number of more digits: Python's takes 4,300.
+#: One digit more than Python's JSON reader accepts in a number (4,300).
 _TOO_MANY_DIGITS: Final = b"0" * 4301
 
 
 class _Wire(msgspec.Struct, gc=False):
-    """The members we read; all others stay in the raw JSON."""
+    """The members that this program reads."""
 
     index: int
     type: str
@@ -44,7 +44,7 @@ class _Reference(msgspec.Struct, gc=False):
 
 
 class _Text(msgspec.Struct, gc=False):
-    """Data that are a string."""
+    """The data of a value whose data is a string."""
 
     value: str
     format: str = "string"
@@ -56,10 +56,10 @@ _string: Final = msgspec.json.Decoder(str)
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
-    """The data of a value: `format` names the shape of `value`.
+    """The data of a value. `format` names the shape of `value`.
 
     string: str · base64 and hex: the encoded text · admin: {handle, index, permissions} · vlist: a list of
-    {handle, index} · site and key: nested objects. Old servers send a bare string, which is read as "string".
+    {handle, index} · site and key: nested objects. A bare string, which old servers send, has the format "string".
     """
 
     format: str
@@ -67,52 +67,52 @@ class Data(msgspec.Struct, frozen=True, gc=False):
 
 
 class HandleValue(msgspec.Struct, frozen=True, gc=False):
-    """One typed value of a record; `raw` is the JSON it came from, without insignificant white space."""
+    """One typed value of a record. `raw` is its JSON without insignificant white space."""
 
     index: int
     type: str
-    #: The data where they are a string, else None.
+    #: The data if it is a string, else None.
     text: str | None
     ttl: Ttl
     timestamp: str | None
     permissions: str
     references: tuple[tuple[str, int], ...]
     raw: bytes
-    #: The type with its ASCII letters in upper case, by which types are compared.
+    #: The type with its ASCII letters in upper case, for comparisons.
     folded_type: str
 
     @property
     def data(self) -> Data:
-        """The data, parsed again by each call: only pages look at them, and a mebibyte of `[[],…]` takes 140 ms."""
+        """The data, parsed by each call. Only pages use it, and parsing 1 MiB of `[[],…]` takes 140 ms."""
         if self.text is not None:
             return Data("string", self.text)
         try:
             return _read_data(msgspec.json.decode(_decoder.decode(self.raw).data))
         except (msgspec.DecodeError, RecursionError, ValueError):
-            # Valid JSON that this program cannot hold, such as the number 1e400.
+            # Valid JSON that Python cannot represent, such as the number 1e400.
             return Data("unknown", None)
 
     def has_type(self, wanted: str) -> bool:
-        """Whether the type equals `wanted`, ASCII letters of either case; "X." also takes "X" and every "X.y"."""
+        """Whether the type is `wanted`, ignoring the case of ASCII letters. "X." matches "X" and every "X.y"."""
         return matches_type(self.folded_type, fold(wanted))
 
 
 def matches_type(folded: str, wanted: str) -> bool:
-    """Whether a type is the wanted one, or with a dot at the end one of its subtypes; both folded."""
+    """Whether a type is `wanted`, or one of its subtypes if `wanted` ends with a dot. Both are folded."""
     if wanted.endswith("."):
         return folded == wanted[:-1] or folded.startswith(wanted)
     return folded == wanted
 
 
 def read_value(raw: bytes) -> HandleValue:
-    """Read one value from its JSON object. Raises InvalidAnswer that says which member is wrong."""
+    """Read one value from its JSON object. Raises InvalidAnswer, whose detail names the wrong member."""
     try:
         wire = _decoder.decode(raw)
         text = _read_text(bytes(wire.data))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InvalidAnswer("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
     if text is None and _has_long_number(raw):
-        raise InvalidAnswer("The upstream's answer holds a number that JSON readers do not take.")
+        raise InvalidAnswer("The upstream's answer holds a number with more digits than JSON readers accept.")
     return HandleValue(
         index=wire.index,
         type=wire.type,
@@ -138,15 +138,15 @@ def _read_text(data: bytes) -> str | None:
     if not data.startswith(b"{"):
         return None
     try:
-        found = _text.decode(data)
+        text = _text.decode(data)
     except msgspec.ValidationError:
         return None  # JSON of another shape
-    return found.value if found.format == "string" else None
+    return text.value if text.format == "string" else None
 
 
 def _read_data(data: Any) -> Data:
     if isinstance(data, dict):
-        given, value = data.get("format", "string"), data.get("value")
-        # A string that is no string (a number, a list) must not be taken for a target later.
-        return Data(str(given) if given != "string" or isinstance(value, str) else "unknown", value)
+        name, value = data.get("format", "string"), data.get("value")
+        # A number or a list with the format "string" must not become a redirect target.
+        return Data(str(name) if name != "string" or isinstance(value, str) else "unknown", value)
     return Data("string", data) if isinstance(data, str) else Data("unknown", data)

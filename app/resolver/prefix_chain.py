@@ -14,7 +14,7 @@ from typing import Final
 
 from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify, InvalidName, PrefixInactive
-from app.handle.location import Locations, handles, merged
+from app.handle.location import Locations, merge_locations, split_handles
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record
 from app.resolver.asked import Action, Asked, Negotiation
@@ -141,10 +141,10 @@ class PrefixChain:
             if record.namespace.no_nslocs:
                 break
         if not any(_locations(one).items for one in resolutions):
-            resolutions += filter(room.admit, await self._resolved(handles(places.own.setting("nshdl")), lookup))
+            resolutions += filter(room.admit, await self._resolved(split_handles(places.own.setting("nshdl")), lookup))
         return replace(
             places,
-            of_prefix=merged(_locations(one) for one in resolutions),
+            of_prefix=merge_locations(_locations(one) for one in resolutions),
             links_of_prefix=tuple(link for one in resolutions for link in links_values(one.record)),
             ends_at=_earliest(places.ends_at, resolutions),
         )

@@ -10,8 +10,8 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
 from app.handle.answer import ResponseCode
-from app.handle.parsed import parse_record
 from app.handle.record import Record
+from app.handle.record_cache import parse_record
 
 
 class Origin(Enum):

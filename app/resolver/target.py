@@ -18,10 +18,10 @@ from app.handle.location import (
     Location,
     Locations,
     MalformedLocations,
-    merged,
-    number,
+    is_true,
+    merge_locations,
+    parse_number,
     read_locations,
-    says_true,
 )
 from app.handle.record import Record
 from app.handle.value import HandleValue
@@ -86,7 +86,7 @@ class Places:
 
     def is_set(self, name: str) -> bool:
         """Whether a setting says true."""
-        return says_true(self.setting(name))
+        return is_true(self.setting(name))
 
     @property
     def any(self) -> bool:
@@ -110,7 +110,7 @@ def _read_own_places(record: Record) -> Places:
     if not values:
         return NO_PLACES
     read, malformed = _read_xml(values, MAX_NAME_XML_BYTES - MAX_LINKS_XML_BYTES)
-    return Places(own=merged(read), has_own=bool(read), malformed=tuple(malformed))
+    return Places(own=merge_locations(read), has_own=bool(read), malformed=tuple(malformed))
 
 
 def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations], list[str]]:
@@ -171,10 +171,10 @@ def _legacy(record: Record, places: Places) -> list[Location]:
     values = [v for v in record.of_type("URL.") if v.text][:MAX_LOCATIONS]
     plain = [v for v in values if v.has_type("URL")]
     subtypes = [v for v in values if not v.has_type("URL")]
-    weight = number(places.setting("urlWeight"), 0.0 if places.has_own else 1.0)
+    weight = parse_number(places.setting("urlWeight"), 0.0 if places.has_own else 1.0)
     weights = [(value, weight) for value in plain]
     if plain:
-        weight = number(places.setting("urlSubtypeWeight"), 0.0)
+        weight = parse_number(places.setting("urlSubtypeWeight"), 0.0)
     weights += [(value, weight) for value in subtypes]
     return [
         Location((("mode", "legacy"), ("weight", str(weight)), ("href", (value.text or "").strip())))
@@ -270,4 +270,4 @@ def links_values(record: Record) -> Sequence[Location]:
 
 def _read_links(record: Record) -> Sequence[Location]:
     read, _ = _read_xml(record.of_type("10320/links."), MAX_LINKS_XML_BYTES)
-    return merged(read).items
+    return merge_locations(read).items

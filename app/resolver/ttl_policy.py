@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.cache.entry import Entry
 from app.handle.answer import Answer, ResponseCode
-from app.handle.parsed import parse_record
+from app.handle.record_cache import parse_record
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Reading the handle API's answers: what is valid, what is refused, and that nothing else is ever raised."""
+"""Reading answers of the handle API: which are valid, which are refused, and which errors are raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def answer(**members: object) -> bytes:
     return json.dumps({"responseCode": 1, "handle": NAME, "values": [URL], **members}).encode()
 
 
-def test_a_record_keeps_its_values_exactly_but_for_white_space() -> None:
+def test_a_record_keeps_its_values_unchanged_except_for_white_space() -> None:
     body = b'{ "responseCode": 1, "handle": "10.1000/182",\n'
     body += b' "values": [ {"index":1, "type":"X", "data":"a b\\u00e9", "ttl": 1.0e2, "new": [1E3 ] } ] }'
     assert read_answer(body, NAME) == Answer(
@@ -42,7 +42,7 @@ def test_not_found_and_no_values_are_answers(code: int, expected: ResponseCode) 
     assert read_answer(body, NAME) == Answer(expected)
 
 
-def test_success_without_any_value_is_no_values() -> None:
+def test_success_without_values_becomes_values_not_found() -> None:
     assert read_answer(answer(values=[]), NAME) == Answer(ResponseCode.VALUES_NOT_FOUND)
 
 
@@ -87,13 +87,13 @@ def test_another_response_code_is_a_refusal(code: int) -> None:
         b'{"responseCode":1,"handle":"10.1000/182","values":[' + b'{"a":' * 20000 + b"1" + b"}" * 20000 + b"]}",
     ],
 )
-def test_what_is_no_answer_to_the_question_is_invalid(body: bytes) -> None:
+def test_a_body_that_does_not_answer_the_question_is_invalid(body: bytes) -> None:
     with pytest.raises(InvalidAnswer):
         read_answer(body, NAME)
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_raise_anything_but_our_errors(body: bytes) -> None:
+def test_any_bytes_raise_only_our_errors(body: bytes) -> None:
     with pytest.raises(CouldNotVerify):
         read_answer(body, NAME)
 
@@ -111,7 +111,7 @@ json_values = st.recursive(
         max_size=3,
     )
 )
-def test_no_values_raise_anything_but_our_errors_and_valid_ones_round_trip(values: list[object]) -> None:
+def test_any_values_raise_only_our_errors_and_valid_ones_round_trip(values: list[object]) -> None:
     try:
         read = read_answer(answer(values=values), NAME)
     except CouldNotVerify:

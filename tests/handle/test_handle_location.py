@@ -1,4 +1,4 @@
-"""10320/loc values: what is read from them, and that nothing in them does harm."""
+"""10320/loc values: how they are parsed, and that hostile values do no harm."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from app.handle.location import (
     Location,
     Locations,
     MalformedLocations,
-    merged,
-    number,
+    is_true,
+    merge_locations,
+    parse_number,
     read_locations,
-    says_true,
 )
 
 #: The example of the DOI Handbook, section "Resolution" (multiple resolution).
@@ -55,7 +55,7 @@ class TestReading:
             ("<locations><location href='a'></location><location href='b'>text</location></locations>", ["a", "b"]),
             # The old name of the element.
             ("<locations><loc_template href='a'/></locations>", ["a"]),
-            # Entries are taken out by another name.
+            # A location is removed by renaming its element.
             ("<locations><xlocation href='a'/><location href='b'/></locations>", ["b"]),
             ("<locations><x><location href='a'/></x><location href='b'/></locations>", ["b"]),
             # The name of the root is free.
@@ -63,7 +63,7 @@ class TestReading:
             ("<l:locations xmlns:l='urn:x'><l:location href='a'/></l:locations>", ["a"]),
             ("<locations xmlns='urn:x'><location href='a'/></locations>", ["a"]),
             ("<?xml version='1.0' encoding='UTF-8'?>\n<locations><location href='a'/></locations>", ["a"]),
-            # The value is text already: what the declaration says of its bytes does not count.
+            # The value is text already: the encoding in the declaration is ignored.
             ("<?xml version='1.0' encoding='UTF-16'?><locations><location href='ä'/></locations>", ["ä"]),
             ("\n \t<locations><location href='a'/></locations>\n", ["a"]),
             ("\ufeff<locations><location href='a'/></locations>", ["a"]),
@@ -116,24 +116,28 @@ class TestReading:
 
 
 class TestMerging:
-    def test_several_values_are_one_in_their_order(self) -> None:
-        total = merged(read_locations(f"<l><location href='{n}'/><include>10.5555/{n}</include></l>") for n in "abc")
+    def test_several_values_are_joined_in_their_order(self) -> None:
+        total = merge_locations(
+            read_locations(f"<l><location href='{n}'/><include>10.5555/{n}</include></l>") for n in "abc"
+        )
         assert [item.get("href") for item in total.items] == ["a", "b", "c"]
         assert total.includes == ("10.5555/a", "10.5555/b", "10.5555/c")
 
     def test_the_first_setting_found_wins(self) -> None:
-        total = merged([read_locations('<l http_sc="301"/>'), read_locations('<l http_sc="303" no_legacy="true"/>')])
+        total = merge_locations(
+            [read_locations('<l http_sc="301"/>'), read_locations('<l http_sc="303" no_legacy="true"/>')]
+        )
         assert total.setting("http_sc") == "301" and total.is_set("no_legacy")
 
     def test_choose_by_does_not_win_over_an_earlier_value_s_chooseby(self) -> None:
-        total = merged([read_locations('<l chooseby="country"/>'), read_locations('<l choose_by="score"/>')])
+        total = merge_locations([read_locations('<l chooseby="country"/>'), read_locations('<l choose_by="score"/>')])
         assert total.setting("chooseby") == "country"
 
-    def test_nothing_is_nothing(self) -> None:
-        assert merged([]) == NO_LOCATIONS
+    def test_no_values_give_no_locations(self) -> None:
+        assert merge_locations([]) == NO_LOCATIONS
         assert NO_LOCATIONS.setting("http_sc") is None and not NO_LOCATIONS.is_set("no_legacy")
 
-    def test_there_is_a_most(self) -> None:
+    def test_the_number_of_locations_is_limited(self) -> None:
         many = Locations(tuple(one(id=str(n)) for n in range(MAX_LOCATIONS)))
         assert len((many + many).items) == MAX_LOCATIONS
 
@@ -143,10 +147,10 @@ class TestAttributes:
         ("text", "expected"),
         [
             ("0", 0.0), ("1", 1.0), ("0.5", 0.5), (" 2 ", 2.0), ("1e3", 1000.0), ("-1", 0.0), ("-0.0", 0.0),
-            # No numbers, or none that can be added.
+            # Not numbers, or numbers that cannot be added.
             ("", 1.0), ("heavy", 1.0), ("1,5", 1.0), ("nan", 1.0), ("NaN", 1.0), ("-nan", 1.0),
             ("inf", 1.0), ("-inf", 1.0), ("Infinity", 1.0), ("1e400", 1.0), ("-1e400", 1.0),
-            # Sums of the greatest stay finite.
+            # The sum of the greatest weights stays finite.
             ("1e308", MAX_WEIGHT), ("9" * 300, MAX_WEIGHT),
         ],
     )  # fmt: skip
@@ -165,8 +169,8 @@ class TestAttributes:
         [("true", True), ("TRUE", True), ("yes", True), ("1", True), (" true ", True), (None, False), ("", False)]
         + [(text, False) for text in ("false", "no", "0", "truely", "2")],
     )
-    def test_a_setting_says_true_by_a_word(self, text: str | None, expected: bool) -> None:
-        assert says_true(text) is expected
+    def test_a_setting_is_true_by_its_word(self, text: str | None, expected: bool) -> None:
+        assert is_true(text) is expected
 
     @pytest.mark.parametrize(
         ("location", "expected"),
@@ -219,12 +223,12 @@ class TestHostileValues:
             "<?xml version='1.0'?>",
             "<" * 1000,
             "\x00",
-            # Nested beyond what libxml2 follows, in 64 KiB and in more.
+            # Nested deeper than libxml2 allows, in 64 KiB and in more.
             "<a>" * 9_000 + "</a>" * 9_000,
             "<a>" * 21_000,
         ],
     )
-    def test_what_is_no_xml_is_malformed(self, xml: str) -> None:
+    def test_text_that_is_not_xml_is_malformed(self, xml: str) -> None:
         with pytest.raises(MalformedLocations):
             read_locations(xml)
 
@@ -250,8 +254,8 @@ class TestHostileValues:
             with pytest.raises(MalformedLocations, match="longer than"):
                 read_locations(f"<l>{text}</l>")
 
-    def test_no_more_than_the_most_locations_are_read(self) -> None:
-        # 64 KiB hold more than five thousand empty ones.
+    def test_locations_after_the_limit_are_ignored(self) -> None:
+        # 64 KiB can hold more than five thousand empty locations.
         assert len(read_locations("<l>" + "<location/>" * 5_900 + "</l>").items) == MAX_LOCATIONS
 
     def test_lone_surrogates_are_replaced(self) -> None:
@@ -260,7 +264,7 @@ class TestHostileValues:
     @given(st.text(max_size=200))
     @example("<l>" * 300)
     @example("<l><location href='\ud800'/></l>")
-    def test_any_text_is_read_or_malformed(self, text: str) -> None:
+    def test_any_text_is_parsed_or_malformed(self, text: str) -> None:
         for xml in (text, f"<l>{text}</l>", f"<l><location href='{text}' weight='{text}'/></l>"):
             try:
                 read = read_locations(xml)
@@ -270,4 +274,4 @@ class TestHostileValues:
 
     @given(st.text(max_size=40))
     def test_any_text_is_a_finite_number(self, text: str) -> None:
-        assert abs(number(text, 1.0)) < float("inf")
+        assert abs(parse_number(text, 1.0)) < float("inf")

@@ -1,4 +1,4 @@
-"""HS_NAMESPACE: what a prefix record says of its names."""
+"""HS_NAMESPACE: the settings of a prefix record."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_locs_name_the_service_handles(xml: str, locs: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("attribute", "expected"), [("", False), ('no_nslocs="true"', True), ('no_nslocs="false"', False)]
 )
-def test_locs_may_stop_the_parents(attribute: str, expected: bool) -> None:
+def test_no_nslocs_stops_the_inheritance_of_locations(attribute: str, expected: bool) -> None:
     assert read(f"<n><locs {attribute}>10.SERV/A</locs></n>").no_nslocs is expected
 
 
-def test_contact_status_and_message_are_texts() -> None:
+def test_contact_status_and_status_message_are_texts() -> None:
     found = read(
         "<n><contact> a@example.org </contact><status>Inactive</status><statusmsg>Moved <b>away</b>.</statusmsg></n>"
     )
@@ -83,7 +83,7 @@ def test_the_contact_is_the_namespace_s_or_an_e_mail_value(values: list[tuple[st
     assert read_namespace(record(*values)).contact == expected
 
 
-def test_the_first_value_that_can_be_read_counts() -> None:
+def test_the_first_value_that_is_well_formed_counts() -> None:
     found = read("garbage", "<n>", "<n><locs>10.SERV/A</locs></n>", "<n><locs>10.SERV/B</locs></n>")
     assert found.locs == ("10.SERV/A",)
 
@@ -92,11 +92,11 @@ def test_the_first_value_that_can_be_read_counts() -> None:
     "garbage",
     ["", "inactive", "<", "<n><status>inactive</n>", "<!DOCTYPE n><n><status>inactive</status></n>", "<a>" * 20_000],
 )
-def test_garbage_counts_as_not_there(garbage: str) -> None:
+def test_a_malformed_value_is_ignored(garbage: str) -> None:
     assert read(garbage) == Namespace()
 
 
-def test_data_that_are_no_string_count_as_not_there() -> None:
+def test_data_that_is_not_a_string_is_ignored() -> None:
     values = [
         {"index": 1, "type": "HS_NAMESPACE", "data": data} for data in (None, 7, {"format": "base64", "value": "AA=="})
     ]
@@ -104,7 +104,7 @@ def test_data_that_are_no_string_count_as_not_there() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_can_be_read(text: str) -> None:
     for xml in (text, f"<n>{text}</n>", f"<n><locs>{text}</locs></n>"):
         assert all(
             handle == handle.strip()

@@ -27,12 +27,12 @@ def test_a_ttl_is_seconds_or_an_iso_time_in_utc(given: int | float | str, expect
 
 
 @pytest.mark.parametrize("given", ["", "soon", "86400s", "2030-13-01T00:00:00Z", float("nan")])
-def test_anything_else_is_no_valid_answer(given: float | str) -> None:
+def test_any_other_ttl_is_an_invalid_answer(given: float | str) -> None:
     with pytest.raises(InvalidAnswer):
         read_ttl(given)
 
 
-def test_a_ttl_beyond_all_calendars_is_bounded() -> None:
+def test_a_ttl_of_millions_of_years_is_bounded() -> None:
     assert read_ttl(10**40).seconds == 100 * 365 * 86400
 
 
@@ -42,7 +42,7 @@ def test_a_ttl_of_hundreds_of_digits_is_bounded(digits: int) -> None:
     assert (read_ttl(10**digits), read_ttl(-(10**digits))) == (Ttl(century), Ttl(-century))
 
 
-def test_a_record_ends_with_the_first_of_its_values() -> None:
+def test_a_record_ends_when_its_first_value_ends() -> None:
     assert earliest_end([Ttl(7200), Ttl(30), Ttl(86400)], NOW) == NOW + 30
 
 
@@ -50,6 +50,6 @@ def test_an_absolute_time_is_compared_as_a_time() -> None:
     assert earliest_end([Ttl(86400), Ttl(NOW + 10, absolute=True)], NOW) == NOW + 10
 
 
-def test_without_values_the_default_of_24_hours_holds() -> None:
+def test_a_record_without_values_has_the_default_of_24_hours() -> None:
     assert earliest_end([], NOW) == NOW + 86400
     assert Ttl(86400) == DEFAULT_TTL

@@ -58,7 +58,7 @@ def test_only_a_string_is_text() -> None:
         ("STRASSE", "STRAßE", False),
     ],
 )
-def test_a_type_matches_letters_of_either_case_and_a_dot_takes_subtypes(
+def test_a_type_matches_letters_of_either_case_and_a_dot_matches_subtypes(
     type_: str, wanted: str, expected: bool
 ) -> None:
     assert value(type=type_).has_type(wanted) is expected
@@ -86,7 +86,7 @@ def test_select_is_a_union_in_record_order() -> None:
     assert record.select(["NOPE"]).values == ()
 
 
-def test_a_number_of_more_digits_than_json_readers_take_is_refused_and_such_a_text_is_not() -> None:
+def test_a_number_with_too_many_digits_is_refused_and_the_same_digits_in_a_string_are_not() -> None:
     with pytest.raises(InvalidAnswer, match="number"):
         read_value(b'{"index":1,"type":"X","data":[' + b"9" * 4301 + b"]}")
     for data in (b"[" + b"9" * 4300 + b"]", b'["' + b"9" * 5000 + b'"]', b'"' + b"9" * 5000 + b'"'):

@@ -13,8 +13,8 @@ import pytest
 
 from app.doi.name import HandleName
 from app.handle.location import MAX_NETWORKS, Location, Locations
-from app.handle.parsed import MAX_BYTES, MAX_RECORDS, ParsedRecords
 from app.handle.record import MAX_VALUES, read_values
+from app.handle.record_cache import MAX_BYTES, MAX_RECORDS, RecordCache
 from app.resolver.asked import Client
 from app.resolver.location_choice import choose
 from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, candidates, read_own_places
@@ -78,7 +78,7 @@ async def test_a_page_is_bounded_and_links_to_the_json_for_the_rest(values: list
 def test_a_record_of_more_values_than_are_read_is_not_an_answer() -> None:
     record = json.dumps([value(n, "URL", "http://a/") for n in range(MAX_VALUES)]).encode()
     assert len(read_values(record).values) == MAX_VALUES
-    with pytest.raises(Exception, match=f"reads at most {MAX_VALUES}"):
+    with pytest.raises(Exception, match=f"the limit is {MAX_VALUES}"):
         read_values(record[:-1] + b"," + record[1:])
 
 
@@ -170,12 +170,12 @@ def _refuse(monkeypatch: pytest.MonkeyPatch, *functions: str) -> None:
 
 @pytest.mark.parametrize(("records", "size"), [(3, 10**6), (100, 120)])
 def test_parsed_records_are_bounded_in_number_and_bytes(records: int, size: int) -> None:
-    memory = ParsedRecords(records, size)
+    memory = RecordCache(records, size)
     several = [b'[{"index":%d,"type":"URL","data":"http://a/"}]' % n for n in range(10, 20)]
     for one in several:
-        memory.read(one)
-    last = memory.read(several[-1])
-    assert memory.read(several[-1]) is last
+        memory.parse(one)
+    last = memory.parse(several[-1])
+    assert memory.parse(several[-1]) is last
     assert memory.bytes <= size and 0 < len(memory) <= records
     assert MAX_BYTES == 2 * 2**20 and MAX_RECORDS == 1_024
 
