@@ -140,7 +140,7 @@ class Settings(BaseModel):
         None,
         pattern=r"^https?://[^?#\s]+$",
         description="This resolver's own URL as browsers see it, also with a sub-path; "
-        "without it, redirects to this resolver are relative.",
+        "without it, the scheme and Host of each request.",
     )
     resolve: Literal["doi", "any"] = Field(
         "doi", description="What pages resolve: `doi` answers 400 to handles that are no DOIs, `any` resolves them."

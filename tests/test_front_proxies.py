@@ -197,8 +197,9 @@ async def test_an_alias_leads_to_the_public_host_by_the_public_scheme(site: Site
     if site.base:
         assert secure.location == plain.location == "https://www.example.org/doi/10.1234/plain"
     else:
-        # Relative: the browser keeps its own scheme, host and port.
-        assert secure.location == plain.location == "/10.1234/plain"
+        # The port stays, and the scheme is that of the trusted front proxy, not that of a client's header.
+        assert secure.location == "https://doi.example.org/10.1234/plain"
+        assert plain.location == "http://doi.example.org:8080/10.1234/plain"
 
 
 async def test_a_page_and_its_files_are_below_the_sub_path(site: Site) -> None:

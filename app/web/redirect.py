@@ -46,7 +46,7 @@ from app.web.responses import (
     lifetime,
     page,
 )
-from app.web.vary import VARY_ACCEPT, cache_control, expires_now, vary
+from app.web.vary import VARY_ACCEPT, cache_control, vary
 
 #: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -189,14 +189,11 @@ class Redirects:
         return Client(address, country, self._facts.chance(), negotiation)
 
     def _alias(self, request: Request, chain: Chain) -> Reply:
-        """The redirect to this resolver's own URL of the name that the alias stands for, with the query kept.
-
-        Without `public_url` it is relative (RFC 9110, section 10.2.2): Host is what a client claims.
-        """
+        """The redirect to this resolver's own URL of the name that the alias stands for, with the query kept."""
         path = url_path(chain.last.name)
         # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
         path = "%2F" + path[1:] if path.startswith("/") else path
-        location = f"{request.public_url or ''}/{path}".encode()
+        location = f"{request.base_url}/{path}".encode()
         if request.query:
             location += b"?" + request.query
         return Reply(301, ((b"location", location), *self._freshness(chain, self._now())))
@@ -213,8 +210,6 @@ class Redirects:
             until, max_age = min((until, max_age), lifetime(one, now, self._max_age))
         if ends_at is not None:
             until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
-        if expires_now(facts):
-            until = now
         control = NO_STORE if chain.last.origin is Origin.BYPASSED else cache_control(facts, max_age)
         return ((b"expires", http_date(int(until))), control, cache_status(chain.last, now))
 

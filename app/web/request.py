@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +15,8 @@ from app.web.responses import Receive, Scope
 
 #: A form or JSON body holds a name and a few parameters.
 MAX_BODY_BYTES: Final = 65_536
+#: A host with an optional port (RFC 9110, section 7.2), without user names and percent signs.
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,255}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 
 
 class Request:
@@ -59,6 +62,20 @@ class Request:
     def language(self, available: Sequence[str]) -> str:
         """The language of a page for this request."""
         return choose(self.header(b"accept-language"), available)
+
+    @property
+    def base_url(self) -> str:
+        """This resolver's own URL, without a slash at the end: `public_url`, else the scheme and Host of the request.
+
+        A client can send any Host. Its own answer then names that host, and caches keep answers apart by host.
+        """
+        if self.public_url is not None:
+            return self.public_url
+        host = self.header(b"host") or ""
+        if not _HOST.fullmatch(host):
+            server = self.scope.get("server") or ("localhost", None)
+            host = server[0] if server[1] is None else f"{server[0]}:{server[1]}"
+        return f"{self.scope.get('scheme', 'http')}://{host}"
 
     async def parameters(self) -> Parameters:
         """The parameters of the query and, for POST, of the form or JSON body behind them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from app.resolver.asked import NO_FACTS, ClientFact
+from app.resolver.asked import ClientFact
 from app.web.responses import Header
 
 #: Facts that a client sends as a header. Address and country cannot be named in Vary, and chance is in no header.
@@ -22,14 +22,9 @@ def vary(facts: ClientFact, *, is_page: bool = False) -> Header:
 
 
 def cache_control(facts: ClientFact, max_age: float) -> Header:
-    """`Cache-Control`: only an answer that is the same for every client may be shared (RFC 9111, section 5.2.2.7)."""
+    """`Cache-Control`: only an answer that is the same for every client may be shared (RFC 9111, section 5.2.2.7).
+
+    `private` and `max-age` count before Expires (section 5.3), which ends with the record as at the DOI proxy.
+    """
     scope = "private" if facts else "public"
     return b"cache-control", f"{scope}, max-age={int(max_age)}".encode()
-
-
-def expires_now(facts: ClientFact) -> bool:
-    """Whether a cache of HTTP/1.0, which obeys Expires alone, must not keep the answer (RFC 9111, section 5.3).
-
-    Accept is left out: the DOI proxy sends the end of the TTL with negotiated answers as well.
-    """
-    return facts & ~ClientFact.ACCEPT != NO_FACTS

@@ -11,6 +11,7 @@ from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 
+HERE = "http://doi.example.org"
 TARGET = "http://example.org/target"
 
 
@@ -71,18 +72,23 @@ async def proxy() -> AsyncIterator[Proxy]:
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_an_alias_is_moved_to_the_name_it_stands_for(proxy: Proxy, method: str, path: str, location: str) -> None:
     got = await proxy.ask(method, path)
-    assert (got.status, got["location"], got.body) == (301, location, b"")
+    assert (got.status, got["location"], got.body) == (301, HERE + location, b"")
     assert got["content-type"] is None
 
 
 async def test_it_is_moved_for_who_wants_metadata_as_well(proxy: Proxy) -> None:
     got = await proxy.get("/10.5555/alias", accept="application/x-bibtex")
-    assert (got.status, got["location"]) == (301, "/10.1000/target")
+    assert (got.status, got["location"]) == (301, f"{HERE}/10.1000/target")
 
 
-async def test_what_a_client_claims_as_host_is_not_in_the_location(proxy: Proxy) -> None:
-    got = await proxy.get("/10.5555/alias", host="evil.example", x_forwarded_host="evil.example")
-    assert got["location"] == "/10.1000/target"
+async def test_the_host_of_the_request_is_the_host_of_the_location(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555/alias", host="dx.example.edu:8080", x_forwarded_host="evil.example")
+    assert got["location"] == "http://dx.example.edu:8080/10.1000/target"
+
+
+async def test_a_host_that_is_not_one_is_not_in_the_location(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555/alias", host="user@evil.example")
+    assert "evil" not in (got["location"] or "")
 
 
 async def test_a_handle_that_begins_with_a_slash_names_no_host() -> None:
@@ -90,7 +96,7 @@ async def test_a_handle_that_begins_with_a_slash_names_no_host() -> None:
         proxy.upstream.put("10.5555/to-slash", alias("/evil.example/x"))
         proxy.upstream.put("/evil.example/x", url=TARGET)
         got = await proxy.get("/10.5555/to-slash")
-        assert (got.status, got["location"]) == (301, "/%2Fevil.example/x")
+        assert (got.status, got["location"]) == (301, f"{HERE}/%2Fevil.example/x")
 
 
 @pytest.mark.parametrize(
