@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Final, get_args
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
-
 from app import __version__
 from app.assembly import Observers, Parts, assemble
-from app.cache.bundle import Refused, read_bundle
-from app.cache.entry import Entry
-from app.cache.tiered import TieredStore
-from app.lifecycle import Lifecycle, end_tasks
+from app.gauges import expose
+from app.lifecycle import Lifecycle
+from app.lifespan import run_lifespan
 from app.metrics.connections import ConnectionMetrics
-from app.metrics.event_loop import delay_histogram, sample_delay
 from app.metrics.instruments import (
     AnswerMetrics,
     ClientMetrics,
     HttpMetrics,
-    ProcessState,
-    SharedState,
     StateMetrics,
     StoreMetrics,
-    UpstreamGauges,
     UpstreamMetrics,
 )
-from app.metrics.workers import FOLDER_VARIABLE, Exposed, Exposition
+from app.metrics.workers import FOLDER_VARIABLE, Exposition
 from app.program_log import begin_logging, set_log_level
 from app.readiness import describe_readiness
 from app.resolver.prefix_chain import PrefixChain
@@ -60,10 +51,6 @@ from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
 from app.web.route import Route
 
-log = logging.getLogger(__name__)
-
-#: How often a worker tells the others how it is, in seconds.
-TELL_INTERVAL: Final = 1.0
 #: Static files by path: media type and file in app/web/static.
 STATIC_FILES: Final = {
     "/static/style.css": ("text/css;charset=utf-8", "style.css"),
@@ -116,9 +103,9 @@ def create(
     lifecycle.on_reload(lambda new: connections.trust(trusted_addresses(new.trusted_proxies)), "trusted_proxies")
     documented = create_documented(
         version=__version__,
-        lifespan=lambda app: _lifespan(parts, clock, state, exposition),
+        lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
         readiness=lambda: describe_readiness(parts, lifecycle),
-        exposed=lambda accept: _exposed(parts, state, exposition, accept),
+        exposed=lambda accept: expose(parts, state, exposition, accept),
         docs_page=lambda schema: pages.docs(link, schema),
         files=_static_files(),
         server_url=settings.public_url or "/",
@@ -240,85 +227,6 @@ def check(settings: Settings) -> None:
         await parts.cache.close()
 
     asyncio.run(open_and_close())
-
-
-@asynccontextmanager
-async def _lifespan(
-    parts: Parts, clock: Callable[[], float], state: StateMetrics, exposition: Exposition
-) -> AsyncIterator[None]:
-    """Start and end; numbers are kept up to date where another process may be asked for them."""
-    if parts.settings.seed is not None:
-        await _load_seed(parts.settings.seed, parts.cache, clock, parts.settings.cache_grace)
-    tasks = [asyncio.create_task(parts.cache.watch())]
-    delay = sample_delay(delay_histogram(exposition.registry), time.perf_counter, asyncio.sleep)
-    tasks.append(asyncio.create_task(delay))
-    if exposition.is_shared:
-        tasks.append(asyncio.create_task(_keep_telling(parts, state, exposition)))
-    try:
-        yield
-    finally:
-        await end_tasks(tasks)
-        exposition.tell()
-        await parts.resolver.close()
-        await parts.upstream.source.aclose()
-        await parts.cache.close()
-
-
-async def _load_seed(path: Path, cache: TieredStore, clock: Callable[[], float], grace: float) -> None:
-    """Put the records of the seed into the cache, except names that it knows.
-
-    They expire at once: the upstream is queried first, and they are served only while it cannot be reached.
-    """
-    loaded = known = 0
-    with path.open("rb") as file:
-        for item in read_bundle(file):
-            now = clock()
-            if isinstance(item, Refused):
-                log.warning("%s, line %s is left out: %s", path, item.number, item.reason)
-            elif isinstance(item, Entry):
-                entry = await cache.reread(item.key)
-                if entry is not None and entry.is_usable(now):
-                    known += 1
-                else:
-                    await cache.put(replace(item, fetched_at=now, fresh_until=now, stale_until=now + grace))
-                    loaded += 1
-    log.info("%s: %s records loaded, %s were in the cache already", path, loaded, known)
-
-
-async def _keep_telling(parts: Parts, state: StateMetrics, exposition: Exposition) -> None:
-    while True:
-        exposition.tell()
-        state.tell_process(_process_state(parts))
-        await asyncio.sleep(TELL_INTERVAL)
-
-
-async def _exposed(parts: Parts, state: StateMetrics, exposition: Exposition, accept: str | None) -> Exposed:
-    """What `/metrics` answers; the store is asked, the upstream never."""
-    stats = await parts.cache.stats()
-    tokens = parts.upstream.budget.tokens if parts.bucket is None else await parts.bucket.look()
-    store = stats.store
-    entries, size = (0, 0) if store is None else (store.entries, store.bytes)
-    state.tell_shared(SharedState(tokens, entries, size, stats.healthy))
-    state.tell_process(_process_state(parts))
-    return exposition.write(accept)
-
-
-def _process_state(parts: Parts) -> ProcessState:
-    memory, counters = parts.cache.memory, parts.cache.counters
-    return ProcessState(
-        in_flight=parts.upstream.budget.in_flight,
-        waiting=parts.upstream.budget.waiting,
-        clients_waiting=parts.upstream.budget.clients_waiting,
-        upstreams=tuple(
-            UpstreamGauges(guard.breaker.state.value, guard.pause_seconds, guard.log.down_seconds)
-            for guard in parts.upstream.guards.values()
-        ),
-        memory_entries=memory.entries,
-        memory_bytes=memory.bytes,
-        memory_evictions=memory.evictions,
-        lease_fallbacks=counters.lease_fallbacks,
-        budget_fallbacks=counters.budget_fallbacks,
-    )
 
 
 def _static_files() -> dict[str, tuple[str, bytes]]:

@@ -1,0 +1,37 @@
+"""Reads the state of the running parts for `/metrics`."""
+
+from __future__ import annotations
+
+from app.assembly import Parts
+from app.metrics.instruments import ProcessState, SharedState, StateMetrics, UpstreamGauges
+from app.metrics.workers import Exposed, Exposition
+
+
+async def expose(parts: Parts, state: StateMetrics, exposition: Exposition, accept: str | None) -> Exposed:
+    """What `/metrics` answers; the store is asked, the upstream never."""
+    stats = await parts.cache.stats()
+    tokens = parts.upstream.budget.tokens if parts.bucket is None else await parts.bucket.look()
+    store = stats.store
+    entries, size = (0, 0) if store is None else (store.entries, store.bytes)
+    state.tell_shared(SharedState(tokens, entries, size, stats.healthy))
+    state.tell_process(read_process(parts))
+    return exposition.write(accept)
+
+
+def read_process(parts: Parts) -> ProcessState:
+    """What the gauges of this process show now."""
+    memory, counters = parts.cache.memory, parts.cache.counters
+    return ProcessState(
+        in_flight=parts.upstream.budget.in_flight,
+        waiting=parts.upstream.budget.waiting,
+        clients_waiting=parts.upstream.budget.clients_waiting,
+        upstreams=tuple(
+            UpstreamGauges(guard.breaker.state.value, guard.pause_seconds, guard.log.down_seconds)
+            for guard in parts.upstream.guards.values()
+        ),
+        memory_entries=memory.entries,
+        memory_bytes=memory.bytes,
+        memory_evictions=memory.evictions,
+        lease_fallbacks=counters.lease_fallbacks,
+        budget_fallbacks=counters.budget_fallbacks,
+    )
