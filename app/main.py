@@ -84,7 +84,7 @@ def create(
     limits = _limits(settings, clock, client_metrics)
     lifecycle.on_reload(lambda _: limits.reload())
     express = None if limits.is_active else _express_lane(parts, clock, http_metrics, access_log, sub_path)
-    api = HandleApi(resolver=parts.resolver, limits=limits, clock=clock, max_age=settings.web_max_age, express=express)
+    api = HandleApi(resolver=parts.resolver, limits=limits, clock=clock, max_age=settings.web_max_age)
     prefixes = PrefixChain(observers.resolver)
     redirects = Redirects(
         resolver=parts.resolver,
@@ -96,7 +96,6 @@ def create(
         facts=_facts(settings, clock, chance),
         resolves=settings.resolve,
         max_age=settings.web_max_age,
-        express=express,
     )
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
     connections = _connections(settings, exposition)

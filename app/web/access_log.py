@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -20,8 +20,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from app.web.freshness import cache_status_text
+from app.web.header import Header, header_lines
 from app.web.request import Request
-from app.web.responses import CACHE_NAME, Header, Message, Reply, Send, header_lines
+from app.web.responses import Message, Reply, Send
 
 REQUEST_ID: Final = b"x-request-id"
 #: With it, a front proxy tells a client's address; whether to believe it is the server's affair.
@@ -40,11 +42,10 @@ _NO_CLIENTS: Final = 2
 _STANDARD_OUTPUT: Final = 1
 #: Bytes that are written as they are; also no quotation mark and no backslash, so that no format has to escape.
 _PLAIN: Final = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
-_CACHE_STATUS: Final = b"cache-status"
 _EXPOSED: Final[Header] = (b"access-control-expose-headers", b"X-Request-ID")
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class LoggedRequest(msgspec.Struct, frozen=True, gc=False):
     """What a line says of a request: its path and query are raw."""
 
     method: str
@@ -53,13 +54,13 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     client: str
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
-    """What a line says of an answer: `size` is the bytes of its body, `verdict` what its Cache-Status says."""
+class LoggedReply(msgspec.Struct, frozen=True, gc=False):
+    """What a line says of an answer: `size` is the bytes of its body, `cache_status` the text of its Cache-Status."""
 
     route: str
     status: int
     size: int
-    verdict: str | None
+    cache_status: str | None
 
 
 class AccessLog:
@@ -75,7 +76,7 @@ class AccessLog:
         new_id: Callable[[], str],
         write: Callable[[bytes], None],
     ) -> None:
-        self._written = _json if form == "json" else _text
+        self._format = _json if form == "json" else _text
         self._level = privacy_level
         self._clock = clock
         self._timer = timer
@@ -87,66 +88,65 @@ class AccessLog:
         """Whether a line tells anything of a client's address."""
         return self._level < _NO_CLIENTS
 
-    def listening(self, request: Request, route: str, send: Send) -> Send:
+    def watch(self, request: Request, route: str, send: Send) -> Send:
         """`send` with the request's identifier on the answer, and a line when the answer has been sent."""
         identifier = self._identifier(request)
-        line = self._begun(_asked(request), route, identifier)
+        line = self._begin(_logged(request), route, identifier)
         began = self._timer()
 
-        async def heard(message: Message) -> None:
+        async def send_logged(message: Message) -> None:
             if message["type"] == "http.response.start":
-                line["status"], line["cache"] = message["status"], verdict(message["headers"])
-                message = {**message, "headers": [*message["headers"], *_own(identifier)]}
+                line["status"], line["cache"] = message["status"], cache_status_text(message["headers"])
+                message = {**message, "headers": [*message["headers"], *_id_headers(identifier)]}
             else:
                 line["bytes"] += len(message.get("body", b""))
             await send(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 self._end(line, self._timer() - began)
 
-        return heard
+        return send_logged
 
-    def whole(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
-        """Write the line about an answer that took so long and is sent at once; the lines of its headers."""
+    def log_reply(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
+        """Log an answer that is written in one piece. Returns its request-ID header lines."""
         size = 0 if request.head_only else len(reply.body)
-        return self._whole(
-            self._identifier(request), _asked(request), Told(route, reply.status, size, verdict(reply.headers)), seconds
-        )
+        logged = LoggedReply(route, reply.status, size, cache_status_text(reply.freshness))
+        return self._log(self._identifier(request), _logged(request), logged, seconds)
 
-    def plain(self, asked: Asked, told: Told, seconds: float) -> bytes:
-        """The same for a request without an identifier."""
-        return self._whole(self._new_id(), asked, told, seconds)
+    def log_prepared(self, request: LoggedRequest, reply: LoggedReply, seconds: float) -> bytes:
+        """The same for a request without an identifier of its own."""
+        return self._log(self._new_id(), request, reply, seconds)
 
-    def _whole(self, identifier: str, asked: Asked, told: Told, seconds: float) -> bytes:
-        line = self._begun(asked, told.route, identifier)
-        line["status"], line["bytes"], line["cache"] = told.status, told.size, told.verdict
+    def _log(self, identifier: str, request: LoggedRequest, reply: LoggedReply, seconds: float) -> bytes:
+        line = self._begin(request, reply.route, identifier)
+        line["status"], line["bytes"], line["cache"] = reply.status, reply.size, reply.cache_status
         self._end(line, seconds)
-        return header_lines(_own(identifier))
+        return header_lines(_id_headers(identifier))
 
     def _identifier(self, request: Request) -> str:
         given = request.header(REQUEST_ID)
         return given if given is not None and _REQUEST_ID.fullmatch(given) else self._new_id()
 
-    def _begun(self, asked: Asked, route: str, identifier: str) -> dict[str, Any]:
+    def _begin(self, request: LoggedRequest, route: str, identifier: str) -> dict[str, Any]:
         line: dict[str, Any] = {"time": _time(self._clock()), "request_id": identifier}
-        client = shown_address(asked.client, self._level)
+        client = shown_address(request.client, self._level)
         if client is not None:
             line["client"] = client
-        line["method"] = escaped(asked.method.encode("latin-1", "replace"))[:MAX_WORD]
-        path = shown_path(asked.path, asked.query, self._level)
+        line["method"] = escaped(request.method.encode("latin-1", "replace"))[:MAX_WORD]
+        path = shown_path(request.path, request.query, self._level)
         if path is not None:
             line["path"] = path
         return {**line, "route": route, "status": 0, "bytes": 0, "ms": 0.0, "cache": None}
 
     def _end(self, line: dict[str, Any], seconds: float) -> None:
         line["ms"] = round(seconds * 1000, 3)
-        self._write(self._written(line))
+        self._write(self._format(line))
 
 
-def _asked(request: Request) -> Asked:
-    return Asked(request.method, request.path, request.query, request.client_address)
+def _logged(request: Request) -> LoggedRequest:
+    return LoggedRequest(request.method, request.path, request.query, request.client_address)
 
 
-def _own(identifier: str) -> tuple[Header, ...]:
+def _id_headers(identifier: str) -> tuple[Header, ...]:
     return ((REQUEST_ID, identifier.encode()), _EXPOSED)
 
 
@@ -184,12 +184,6 @@ def write_to_standard_output(line: bytes) -> None:
     """Write a line; one that cannot be written is lost, because an answer matters more than its line."""
     with suppress(OSError):
         os.write(_STANDARD_OUTPUT, line)
-
-
-def verdict(headers: Iterable[Header]) -> str | None:
-    """What Cache-Status says behind our own name (RFC 9211), None without it."""
-    said = next((value for name, value in headers if name == _CACHE_STATUS), None)
-    return None if said is None else said.decode("ascii", "replace").removeprefix(f"{CACHE_NAME}; ")
 
 
 def _time(seconds: float) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
-from hashlib import blake2b
 from itertools import accumulate
 from typing import Final
 
@@ -20,23 +18,13 @@ from app.handle.value import JSON_STRING
 from app.resolver.asked import Asked
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.web.express_lane import ExpressLane
+from app.web.failure_headers import failure_headers, quota_headers
+from app.web.freshness import NO_STORE, Freshness, entity_tag
+from app.web.header import Header
 from app.web.limits import ClientLimits
 from app.web.request import Request
 from app.web.request_path import Parameters, is_true, read_api_asked, read_query
-from app.web.responses import (
-    JAVASCRIPT,
-    JSON,
-    NO_STORE,
-    Header,
-    Reply,
-    cache_status,
-    failure_headers,
-    hit_status,
-    http_date,
-    lifetime,
-    quota_headers,
-)
+from app.web.responses import JAVASCRIPT, JSON, Hit, Reply
 
 HANDLES: Final = b"handles/"
 #: Response codes of errors (technical manual, section 3.6).
@@ -46,8 +34,6 @@ INVALID_HANDLE: Final = 102
 #: What a JavaScript name may hold; a digit not at its beginning.
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-9]")
 MAX_CALLBACK: Final = 256
-#: Bytes of the digest in an ETag.
-_TAG_BYTES: Final = 16
 #: Answers that are larger, or nested deeper, are not indented: 40 kB of JSON can become 38 MB.
 MAX_PRETTY_BYTES: Final = 262_144
 MAX_PRETTY_DEPTH: Final = 32
@@ -65,13 +51,11 @@ class HandleApi:
         limits: ClientLimits,
         clock: Callable[[], float],
         max_age: float,
-        express: ExpressLane | None,
     ) -> None:
         self._resolver = resolver
         self._limits = limits
         self._clock = clock
-        self._max_age = max_age
-        self._express = express
+        self._freshness = Freshness(max_age)
 
     def at_once(self, request: Request, path: bytes) -> Reply | None:
         """The answer that `answer` gives, where the record is at hand; None where it is not. Raises as `answer`."""
@@ -116,37 +100,30 @@ class HandleApi:
     def found(self, request: Request, resolution: Resolution, asked: Asked, parameters: Parameters) -> Reply:
         """The answer about a name that the upstream, or the cache, knows something of."""
         code, body = write_answer(resolution, asked)
-        headers = self._freshness(resolution, int(self._clock()))
-        reply = _written(404 if code is ResponseCode.HANDLE_NOT_FOUND else 200, body, headers, parameters, tagged=True)
-        if self._express is not None and request.is_plain and _is_plain(resolution, code):
-            self._express.offer(request.scope["raw_path"], reply, resolution, self._freshness)
-        return _unless_known(request, reply)
-
-    def _freshness(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
-        if resolution.origin is Origin.HIT:
-            return _hit_headers(resolution.entry.fetched_at, resolution.entry.fresh_until, now, self._max_age)
-        if resolution.origin is Origin.BYPASSED:
-            return (NO_STORE, cache_status(resolution, now))
-        until, max_age = lifetime(resolution, now, self._max_age)
-        if resolution.origin is Origin.STALE:
-            control = f"public, max-age={int(max_age)}".encode()
-            return ((b"cache-control", control), (b"expires", http_date(int(until))), cache_status(resolution, now))
-        age = resolution.entry.age(now)
-        return (*_fresh_headers(age, until, max_age, now), cache_status(resolution, now))
+        kind, body = _format(body, parameters)
+        tag = entity_tag(body)
+        freshness = self._freshness.of_json(resolution, int(self._clock()))
+        if code is ResponseCode.HANDLE_NOT_FOUND:
+            return Reply(404, (kind, tag), body, freshness)
+        if _has(request, tag):
+            return Reply(304, (kind, tag), b"", freshness)
+        is_hit = resolution.origin is Origin.HIT and code is ResponseCode.SUCCESS
+        hit = Hit(resolution, self._freshness.of_json) if is_hit else None
+        return Reply(200, (kind, tag), body, freshness, hit)
 
     def could_not_verify(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
         """responseCode 2: never 100, which would say that the name does not exist."""
         body = _object(ERROR, ("message", failure.message), ("handle", name.text))
-        return _written(failure.status, body, failure_headers(failure), parameters)
+        return _error(failure.status, body, failure_headers(failure), parameters)
 
     def too_many_requests(self, error: TooManyRequests, parameters: Parameters) -> Reply:
         """The client is over one of its limits; responseCode 2, as with every error that may pass."""
-        headers = (NO_STORE, *quota_headers(error.quota, error.retry_after))
-        return _written(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
+        headers = quota_headers(error.quota, error.retry_after)
+        return _error(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
 
     def failed(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
-        """An error of the caller's."""
-        return _written(status, _object(code, ("message", message)), (NO_STORE,), parameters)
+        """An error of the client."""
+        return _error(status, _object(code, ("message", message)), (), parameters)
 
 
 def write_answer(resolution: Resolution, asked: Asked) -> tuple[ResponseCode, bytes]:
@@ -167,42 +144,22 @@ def _object(code: int, *members: tuple[str, str]) -> bytes:
     return msgspec.json.encode({"responseCode": code, **dict(members)})
 
 
-@lru_cache(maxsize=4096)
-def _hit_headers(fetched_at: float, fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
-    # It may have ended while something else was waited for.
-    left = max(0.0, fresh_until - now)
-    fresh = _fresh_headers(max(0.0, now - fetched_at), now + left, min(left, max_age), now)
-    return (*fresh, hit_status(fresh_until - now))
+def _error(status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters) -> Reply:
+    kind, body = _format(body, parameters)
+    return Reply(status, (kind, *headers), body, (NO_STORE,))
 
 
-def _fresh_headers(age: float, until: float, max_age: float, now: int) -> tuple[Header, ...]:
-    return (
-        # max-age counts from when the upstream answered, as Age does (RFC 9111, section 4.2.3).
-        (b"cache-control", f"public, max-age={int(age) + int(max_age)}".encode()),
-        (b"expires", http_date(int(min(until, now + max_age)))),
-        (b"age", str(int(age)).encode()),
-    )
-
-
-def _written(
-    status: int, body: bytes, headers: tuple[Header, ...], parameters: Parameters, *, tagged: bool = False
-) -> Reply:
-    kind = JSON
-    if parameters.pairs:
-        if is_true(parameters.first("pretty")):
-            body = _indent(body)
-        callback = parameters.first("callback")
-        if callback is not None:
-            name = _NO_NAME.sub("_", callback[:MAX_CALLBACK])
-            kind, body = JAVASCRIPT, name.encode() + b"(" + body + b");"
-    if tagged:
-        return Reply(status, (kind, *headers, (b"etag", entity_tag(body))), body)
-    return Reply(status, (kind, *headers), body)
-
-
-def entity_tag(body: bytes) -> bytes:
-    """A strong ETag (RFC 9110, section 8.8.3): two bodies have the same one only if their digests collide."""
-    return b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
+def _format(body: bytes, parameters: Parameters) -> tuple[Header, bytes]:
+    """The media type and the body as `pretty` and `callback` want them."""
+    if not parameters.pairs:
+        return JSON, body
+    if is_true(parameters.first("pretty")):
+        body = _indent(body)
+    callback = parameters.first("callback")
+    if callback is None:
+        return JSON, body
+    name = _NO_NAME.sub("_", callback[:MAX_CALLBACK])
+    return JAVASCRIPT, name.encode() + b"(" + body + b");"
 
 
 def _indent(body: bytes) -> bytes:
@@ -213,16 +170,10 @@ def _indent(body: bytes) -> bytes:
     return body if any(depth > MAX_PRETTY_DEPTH for depth in depths) else msgspec.json.format(body, indent=2)
 
 
-def _is_plain(resolution: Resolution, code: ResponseCode) -> bool:
-    return resolution.origin is Origin.HIT and code is ResponseCode.SUCCESS
-
-
-def _unless_known(request: Request, reply: Reply) -> Reply:
-    """304 where the caller holds this very body (RFC 9110, section 13.1.2)."""
-    safe = reply.status == 200 and request.method in ("GET", "HEAD")
-    known = request.header(b"if-none-match") if safe else None
+def _has(request: Request, tag: Header) -> bool:
+    """Whether the client has this very body already: then the answer is 304 (RFC 9110, section 13.1.2)."""
+    known = request.header(b"if-none-match") if request.method in ("GET", "HEAD") else None
     if known is None:
-        return reply
-    tag = reply.headers[-1][1].decode()
+        return False
     tags = [one.strip().removeprefix("W/") for one in known.split(",")]
-    return Reply(304, reply.headers) if tag in tags or known.strip() == "*" else reply
+    return tag[1].decode() in tags or known.strip() == "*"

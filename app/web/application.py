@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import structs
 from starlette.types import ASGIApp
 
 from app.doi.name import HandleName
@@ -19,12 +20,13 @@ from app.web.access_log import FORWARDED_FOR, AccessLog
 from app.web.api import PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
+from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
 from app.web.limits import ClientLimits
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_path import MAX_TARGET_BYTES, Parameters, read_query
-from app.web.responses import EVERYWHERE, Message, Receive, Reply, Scope, Send, page, send_reply, whole_answer
+from app.web.responses import COMMON_HEADERS, Message, Receive, Reply, Scope, Send, page, send_reply, write_reply
 from app.web.route import Route, api_part, find_route, names_part
 
 #: The methods that are answered, as `Allow` lists them.
@@ -32,8 +34,6 @@ ALLOW: Final = "GET, HEAD, POST, OPTIONS"
 _OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
 #: A list of header names (RFC 9110, section 5.6.2).
 _TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1000}")
-#: Seconds a browser may remember what CORS allows.
-PREFLIGHT_MAX_AGE: Final = b"86400"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,9 @@ class Application:
             return None
         seconds = self._metrics.timer() - began
         self._metrics.answered(route, method, reply.status, seconds)
-        last = b"" if log is None else log.whole(request, route, reply, seconds)
-        return whole_answer(reply, default_headers, last, head_only=method == "HEAD")
+        self._offer(request, reply)
+        last = b"" if log is None else log.log_reply(request, route, reply, seconds)
+        return write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
     def _at_hand(self, request: Request, route: Route) -> Reply | None:
         path = request.path
@@ -121,15 +122,21 @@ class Application:
         request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
         route = find_route(request.method, request.path, self._other_paths)
         if self._access_log is not None:
-            send = self._access_log.listening(request, route, send)
+            send = self._access_log.watch(request, route, send)
         began = self._metrics.timer()
         if route == "operation":
             status = await self._operate(request, receive, send)
         else:
             reply = await self._answer(request, route)
             status = reply.status
+            self._offer(request, reply)
             await send_reply(reply, send, head_only=request.head_only)
         self._metrics.answered(route, request.method, status, self._metrics.timer() - began)
+
+    def _offer(self, request: Request, reply: Reply) -> None:
+        """Let the express lane repeat a reply that depends on nothing but the path and one fresh record."""
+        if self.express is not None and reply.hit is not None and request.is_plain:
+            self.express.offer(request.scope["raw_path"], reply, reply.hit)
 
     async def _operate(self, request: Request, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, with the headers that stand on every answer; the status."""
@@ -139,7 +146,7 @@ class Application:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *EVERYWHERE]
+                message["headers"] = [*message.get("headers", ()), *COMMON_HEADERS]
             elif request.head_only:
                 message["body"] = b""
             await send(message)
@@ -197,9 +204,7 @@ class Application:
 
     def _home(self, request: Request) -> Reply:
         language = request.language(self._face.pages.languages)
-        return page(
-            200, self._face.pages.home(self._face.link, language), ((b"cache-control", b"public, max-age=3600"),)
-        )
+        return page(200, self._face.pages.home(self._face.link, language), freshness=(OWN_PAGE,))
 
     def _other_method(self, request: Request, route: Route) -> Reply:
         if request.method == "OPTIONS":
@@ -208,22 +213,22 @@ class Application:
         said = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
         if route == "api":
             failed = self._face.api.failed(405, 4, said, Parameters())
-            return Reply(405, (*failed.headers, *allow), failed.body)
+            return structs.replace(failed, headers=(*failed.headers, *allow))
         return self._face.errors.plain(request, 405, said, allow)
 
 
 def _options(request: Request) -> Reply:
     """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): anybody may ask, nobody may log in."""
-    headers = [(b"allow", ALLOW.encode()), (b"cache-control", b"public, max-age=" + PREFLIGHT_MAX_AGE)]
+    headers = [(b"allow", ALLOW.encode())]
     if request.header(b"access-control-request-method") is not None:
         wanted = request.header(b"access-control-request-headers")
         headers += [
             (b"access-control-allow-methods", ALLOW.encode()),
             (b"access-control-allow-headers", wanted.encode() if wanted and _TOKENS.fullmatch(wanted) else b"*"),
             (b"access-control-max-age", PREFLIGHT_MAX_AGE),
-            (b"vary", b"Access-Control-Request-Headers"),
+            VARY_PREFLIGHT,
         ]
-    return Reply(204, tuple(headers))
+    return Reply(204, tuple(headers), freshness=(PREFLIGHT,))
 
 
 def openurl_name(parameters: Parameters) -> str:

@@ -13,15 +13,13 @@ from starlette.routing import BaseRoute
 
 from app.metrics.workers import Exposed
 from app.web.described import described_routes
+from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT
+from app.web.header import Header
 from app.web.health import Health, Readiness
-from app.web.responses import HTML, PAGE_POLICY, Header
+from app.web.responses import HTML, PAGE_POLICY
 
 #: Crawlers are asked to stay away: each name they fetch is a question upstream.
 ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
-#: Static files change with a release only.
-STATIC_MAX_AGE: Final = "public, max-age=86400"
-#: So does the page about the API; a new release is seen within the hour.
-DOCS_CACHE: Final[Header] = (b"cache-control", b"public, max-age=3600")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -111,14 +109,14 @@ def _add_metrics(app: FastAPI, exposed: Callable[[str | None], Awaitable[Exposed
     @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def metrics(request: Request) -> Response:
         found = await exposed(request.headers.get("accept"))
-        headers = {"content-type": found.content_type, "cache-control": "no-store", "vary": "Accept"}
+        headers = {"content-type": found.content_type, **_text_headers(NO_STORE, VARY_ACCEPT)}
         return Response(found.body, headers=headers)
 
 
 def _add_pages(app: FastAPI, docs_page: Callable[[], bytes]) -> None:
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs() -> Response:
-        return Response(docs_page(), headers=_text_headers(HTML, *PAGE_POLICY, DOCS_CACHE))
+        return Response(docs_page(), headers=_text_headers(HTML, *PAGE_POLICY, OWN_PAGE))
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
     async def robots() -> PlainTextResponse:
@@ -132,4 +130,4 @@ def _text_headers(*headers: Header) -> dict[str, str]:
 def _add_file(app: FastAPI, path: str, media_type: str, content: bytes) -> None:
     @app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)
     async def static() -> Response:
-        return Response(content, media_type=media_type, headers={"cache-control": STATIC_MAX_AGE})
+        return Response(content, media_type=media_type, headers=_text_headers(STATIC_FILE))

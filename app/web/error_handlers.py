@@ -7,9 +7,11 @@ import logging
 from app.doi.name import HandleName
 from app.doi.presentation import suggestions
 from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive, TooManyRequests
+from app.web.failure_headers import failure_headers, quota_headers
+from app.web.header import Header
 from app.web.pages import Link, Pages
 from app.web.request import Request
-from app.web.responses import NO_STORE, Header, Reply, failure_headers, page, quota_headers
+from app.web.responses import Reply, page
 
 log = logging.getLogger(__name__)
 
@@ -68,4 +70,4 @@ class ErrorPages:
         language = request.language(self._pages.languages)
         title = _TITLES.get(status, "error_request" if status < 500 else "error_internal")
         body = self._pages.error(self._link, language, title_key=title, reason=reason)
-        return page(status, body, (NO_STORE, *headers))
+        return page(status, body, headers)

@@ -1,16 +1,14 @@
 """The express lane: hot, plain requests answered from prepared bytes, before any task or parser exists for them.
 
-A request is plain if it is a GET or HEAD of a path without query, of HTTP/1.1, without a body, and if none of its
-headers can change the answer. What the full application answered such a request once, it answers again here: the
-same bytes, but for the headers that tell the time left, which the application's own code writes each second.
-A prepared answer counts only while the values it was made from are fresh in memory, and dies with them.
+A byte cache. The application alone fills it, with replies that depend on nothing but the path and one fresh record. The
+key is the path, or a whole request that was found to be plain; the value is the last reply. A reply counts while its
+record is fresh in memory with the same values. Its freshness is written again once a second, by the same code.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -18,91 +16,91 @@ import msgspec
 from app.doi.name import HandleName
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
-from app.web.access_log import FORWARDED_FOR, AccessLog, Asked, Told, verdict
+from app.web.access_log import FORWARDED_FOR, AccessLog, LoggedReply, LoggedRequest
+from app.web.freshness import cache_status_text
+from app.web.header import Header, header_lines
 from app.web.host import is_host
 from app.web.negotiation import is_browser, negotiate
 from app.web.request import below
-from app.web.responses import EVERYWHERE, Header, Reply, header_lines, status_line
+from app.web.responses import Hit, Reply, frame, status_line
 
-#: Judged heads are kept in two generations of at most so many.
-MAX_HEADS: Final = 2_048
-#: Bytes that a prepared answer takes besides its texts: its objects, the changing headers, its place in a dictionary.
-OVERHEAD: Final = 700
-#: Larger answers and heads take the full way, so that what is kept stays small.
+#: Bytes that a prepared reply takes besides its texts: its objects, its freshness, its place in a dictionary.
+OVERHEAD: Final = 1_000
+#: Larger replies and requests take the full path, which keeps the cache small.
 MAX_ANSWER_BYTES: Final = 16_384
-MAX_HEAD_BYTES: Final = 4_096
+MAX_REQUEST_BYTES: Final = 4_096
 #: A whole head of RFC 9112, section 5, with nothing that parsers disagree about.
 _HEAD: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
-#: Headers with which a request takes the full way.
+#: Headers with which a request takes the full path.
 NOT_PLAIN: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"if-none-match", b"x-request-id"}
 )
 #: The server's parser obeys both, though HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).
 _CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
 _VERSION: Final = b" HTTP/1.1\r\n"
-#: The headers that change while an answer is prepared.
-CHANGING: Final = frozenset({b"expires", b"cache-control", b"age", b"cache-status"})
+_HEAD_METHOD: Final = b"H"
 #: The route that these answers are counted under.
 ROUTE: Final = "express"
 Count = Callable[[str, str, int], None]
-Freshness = Callable[[Resolution, int], tuple[Header, ...]]
-Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 class Prepared(msgspec.Struct, gc=False):
-    """An answer but for its changing headers, and those as they were in the second when it was last given."""
+    """A reply as bytes. `head` has the freshness of the second when it was last sent."""
 
+    target: bytes
     name: HandleName
-    #: The hash of the values it was made from (64 bits, keyed): what the memory tier lets go is not kept here.
-    made_from: int
-    freshness: Freshness
+    #: The hash of the record's values (64 bits, keyed). The values themselves would stay in memory after eviction.
+    source: int
+    freshness: Callable[[Resolution, int], tuple[Header, ...]]
     status: int
-    status_line: bytes
-    before: bytes
-    after: bytes
-    #: The lines that stand everywhere, with the length: the same object for all answers of a length.
-    usual: bytes
-    body: bytes
-    #: Bytes that it takes.
-    size: int
-    #: When the changing headers were written, and when what they tell of was fetched.
+    #: The header lines that do not change.
+    lines: bytes
+    #: The empty line and the body.
+    tail: bytes
+    #: What `head` was written from: the time, the record's own time, and the server's header lines.
     second: int = -1
     fetched_at: float = 0.0
-    changing: bytes = b""
-    verdict: str | None = None
+    first: bytes = b""
+    head: bytes = b""
+    cache_status: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return len(self.target) + len(self.name.text) + 2 * len(self.lines) + len(self.tail) + OVERHEAD
 
 
-class Generations(Generic[Key, Value]):
-    """A bounded dictionary: what was not used while others of the weight `most` were is forgotten.
+class Generations(Generic[Value]):
+    """A bounded map with two generations. An entry is dropped once others weighing `most` were used after it.
 
-    It holds at most twice that, and one more.
+    It holds at most twice that weight, and one entry more.
     """
 
-    def __init__(self, most: int, weigh: Callable[[Value], int]) -> None:
+    def __init__(self, most: int, weigh: Callable[[bytes, Value], int]) -> None:
         self._most = most
         self._weigh = weigh
         self._weight = 0
-        self._young: dict[Key, Value] = {}
-        self._old: dict[Key, Value] = {}
+        self._young: dict[bytes, Value] = {}
+        self._old: dict[bytes, Value] = {}
 
-    def get(self, key: Key) -> Value | None:
-        """The value of a key, which counts as used; None where there is none."""
+    def get(self, key: bytes) -> Value | None:
+        """The value of a key, which counts as used; None if there is none."""
         value = self._young.get(key)
         if value is None and (value := self._old.get(key)) is not None:
             self.put(key, value)
         return value
 
-    def put(self, key: Key, value: Value) -> None:
-        """Keep a value."""
+    def put(self, key: bytes, value: Value) -> None:
+        """Add a value, or replace it."""
         if self._weight >= self._most:
             self._old, self._young, self._weight = self._young, {}, 0
-        # One that is put again counts twice until its generation is over.
-        self._weight += self._weigh(value)
+        # A key that is put again counts twice until its generation is over.
+        self._weight += self._weigh(key, value)
         self._young[key] = value
 
-    def drop(self, key: Key) -> None:
-        """Forget a key."""
+    def drop(self, key: bytes) -> None:
+        """Remove a key."""
         self._young.pop(key, None)
         self._old.pop(key, None)
 
@@ -121,9 +119,9 @@ class ExpressLane:
         sub_path: bytes,
         max_bytes: int,
     ) -> None:
-        """`count` is told the route, method and status of each answer; `timer` is the access log's.
+        """`count` gets the route, method and status of each answer. `timer` is the access log's.
 
-        `max_bytes` bounds what is prepared.
+        `max_bytes` bounds the cache.
         """
         self._resolver = resolver
         self._clock = clock
@@ -133,85 +131,76 @@ class ExpressLane:
         self._sub_path = sub_path
         named = access_log is not None and access_log.tells_clients
         self._not_plain = NOT_PLAIN | {FORWARDED_FOR} if named else NOT_PLAIN
-        self._prepared: Generations[bytes, Prepared] = Generations(max_bytes // 2, _size)
-        self._heads: Generations[bytes, bool] = Generations(MAX_HEADS, _one)
+        # Each map holds up to twice its weight.
+        self._targets: Generations[Prepared] = Generations(max_bytes * 3 // 8, lambda _, reply: reply.size)
+        self._requests: Generations[Prepared] = Generations(max_bytes // 8, lambda key, reply: len(key) + reply.size)
 
-    def offer(self, target: bytes, reply: Reply, resolution: Resolution, freshness: Freshness) -> None:
-        """Keep the full application's answer to a plain request for `target`, the raw path as it was sent.
-
-        `freshness` writes the changing headers of a resolution at a time in whole seconds.
-        """
-        known = self._prepared.get(target)
-        if len(reply.body) > MAX_ANSWER_BYTES or (known is not None and known.made_from == _source(resolution)):
-            return
-        name = resolution.name
-        places = [number for number, (key, _) in enumerate(reply.headers) if key in CHANGING]
-        before, after = header_lines(reply.headers[: places[0]]), header_lines(reply.headers[places[-1] + 1 :])
-        texts = len(name.text) + len(name.key)
-        self._prepared.put(
-            target,
-            Prepared(
-                name=name,
-                made_from=_source(resolution),
-                freshness=freshness,
-                status=reply.status,
-                status_line=status_line(reply.status),
-                before=before,
-                after=after,
-                usual=_usual_lines(len(reply.body)),
-                body=reply.body,
-                size=len(target) + texts + len(before) + len(after) + len(reply.body) + OVERHEAD,
-            ),
+    def offer(self, target: bytes, reply: Reply, hit: Hit) -> None:
+        """Prepare the application's reply to a plain request for `target`, the raw path as it was sent."""
+        prepared = Prepared(
+            target=target,
+            name=hit.resolution.name,
+            source=_source(hit.resolution),
+            freshness=hit.freshness,
+            status=reply.status,
+            lines=header_lines(frame(reply)),
+            tail=b"\r\n" + reply.body,
         )
+        if prepared.size <= MAX_ANSWER_BYTES:
+            self._targets.put(target, prepared)
 
     def answer(self, request: bytes, default_headers: bytes, client: str) -> bytes | None:
-        """The whole answer to one whole request without a body, or None where it has to take the full way.
+        """The whole answer to one whole request without a body, None if it has to take the full path.
 
-        `default_headers` are the lines that the server puts first, such as the date; `client` is the address at the
+        `default_headers` are the lines that the server puts first, such as the date. `client` is the address at the
         other end of the connection.
         """
         began = 0.0 if self._access_log is None else self._timer()
-        end = request.find(_VERSION)
-        head_only = request.startswith(b"HEAD ")
-        target = request[5 if head_only else 4 : end]
-        prepared = self._prepared.get(target)
-        if prepared is None or not self._is_plain(request[end + len(_VERSION) :]):
+        prepared = self._requests.get(request) or self._find(request)
+        if prepared is None:
             return None
         found = self._resolver.at_hand(prepared.name)
-        if found is None or _source(found) != prepared.made_from:
-            self._prepared.drop(target)
+        if found is None or _source(found) != prepared.source:
+            self._requests.drop(request)
+            self._targets.drop(prepared.target)
             return None
         self._resolver.give(found)
         second = int(self._clock())
-        if prepared.second != second or prepared.fetched_at != found.entry.fetched_at:
-            changing = prepared.freshness(found, second)
-            prepared.second, prepared.fetched_at = second, found.entry.fetched_at
-            prepared.changing = header_lines(changing)
-            prepared.verdict = None if self._access_log is None else verdict(changing)
+        if (
+            second != prepared.second
+            or default_headers != prepared.first
+            or found.entry.fetched_at != prepared.fetched_at
+        ):
+            _write_head(prepared, found, second, default_headers)
+        head_only = request.startswith(_HEAD_METHOD)
         method = "HEAD" if head_only else "GET"
-        last = b""
-        if self._access_log is not None:
-            told = Told(ROUTE, prepared.status, 0 if head_only else len(prepared.body), prepared.verdict)
-            path = below(self._sub_path, target) if self._sub_path else target
-            last = self._access_log.plain(Asked(method, path, b"", client), told, self._timer() - began)
         self._count(ROUTE, method, prepared.status)
-        lines = (
-            prepared.status_line,
-            default_headers,
-            prepared.before,
-            prepared.changing,
-            prepared.after,
-            prepared.usual,
-        )
-        return b"".join((*lines, last, b"\r\n", b"" if head_only else prepared.body))
+        if self._access_log is None:
+            return prepared.head + (b"\r\n" if head_only else prepared.tail)
+        path = below(self._sub_path, prepared.target) if self._sub_path else prepared.target
+        size = 0 if head_only else len(prepared.tail) - 2
+        reply = LoggedReply(ROUTE, prepared.status, size, prepared.cache_status)
+        last = self._access_log.log_prepared(LoggedRequest(method, path, b"", client), reply, self._timer() - began)
+        return prepared.head + last + (b"\r\n" if head_only else prepared.tail)
 
-    def _is_plain(self, head: bytes) -> bool:
-        judged = self._heads.get(head)
-        if judged is None:
-            judged = len(head) <= MAX_HEAD_BYTES and is_plain(head, self._not_plain)
-            if len(head) <= MAX_HEAD_BYTES:
-                self._heads.put(head, judged)
-        return judged
+    def _find(self, request: bytes) -> Prepared | None:
+        """The prepared reply to a request that is not known yet."""
+        end = request.find(_VERSION)
+        target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
+        prepared = self._targets.get(target)
+        if prepared is None or len(request) > MAX_REQUEST_BYTES:
+            return None
+        if not is_plain(request[end + len(_VERSION) :], self._not_plain):
+            return None
+        self._requests.put(request, prepared)
+        return prepared
+
+
+def _write_head(prepared: Prepared, found: Resolution, second: int, first: bytes) -> None:
+    freshness = prepared.freshness(found, second)
+    prepared.second, prepared.fetched_at, prepared.first = second, found.entry.fetched_at, first
+    prepared.head = status_line(prepared.status) + first + prepared.lines + header_lines(freshness)
+    prepared.cache_status = cache_status_text(freshness)
 
 
 def is_plain(head: bytes, not_plain: frozenset[bytes] = NOT_PLAIN) -> bool:
@@ -236,19 +225,6 @@ def is_plain(head: bytes, not_plain: frozenset[bytes] = NOT_PLAIN) -> bool:
     return not negotiate(accept, None, is_browser(agent)).conneg
 
 
-@lru_cache(maxsize=4096)
-def _usual_lines(length: int) -> bytes:
-    return header_lines((*EVERYWHERE, (b"content-length", b"%d" % length)))
-
-
 def _source(resolution: Resolution) -> int:
     # Bytes remember their hash.
     return hash(resolution.entry.answer.values)
-
-
-def _size(prepared: Prepared) -> int:
-    return prepared.size
-
-
-def _one(_: bool) -> int:
-    return 1

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 from app.handle.location import Location
-from app.web.responses import Header
+from app.web.header import Header
 
 #: Attributes of a location and the link parameters they become.
 _PARAMETERS: Final = (

@@ -12,11 +12,12 @@ from app.doi.uri import component, template_path
 from app.errors import ConfigurationError
 from app.handle.location import fill_template
 from app.handle.record import Record
-from app.web.responses import EVERYWHERE, PAGE_POLICY, Header
+from app.web.header import Header
+from app.web.responses import COMMON_HEADERS, PAGE_POLICY
 
 #: Headers that no record may set, whatever the operator allows.
 NEVER: Final = frozenset(
-    {name for name, _ in (*EVERYWHERE, *PAGE_POLICY)}
+    {name for name, _ in (*COMMON_HEADERS, *PAGE_POLICY)}
     # Framing and the connection (RFC 9112).
     | {b"connection", b"content-encoding", b"content-length", b"content-range", b"content-type", b"date"}
     | {b"keep-alive", b"server", b"status", b"te", b"trailer", b"transfer-encoding", b"upgrade"}

@@ -23,7 +23,8 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import USUAL_STATUS, Places, Target, choose_target, links, plain_target
 from app.web.api import HandleApi
-from app.web.express_lane import ExpressLane
+from app.web.freshness import VARY_ACCEPT, Freshness, failure_token, vary
+from app.web.header import Header
 from app.web.limits import ClientLimits
 from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
@@ -32,21 +33,7 @@ from app.web.pages import Link, Pages, StaleNote, redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import Parameters, read_asked
-from app.web.responses import (
-    HTML,
-    NO_STORE,
-    PAGE_POLICY,
-    XML,
-    Header,
-    Reply,
-    cache_status,
-    failure_token,
-    hit_status,
-    http_date,
-    lifetime,
-    page,
-)
-from app.web.vary import VARY_ACCEPT, cache_control, vary
+from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
 
 #: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -80,7 +67,6 @@ class Redirects:
         facts: Facts,
         resolves: Literal["doi", "any"],
         max_age: float,
-        express: ExpressLane | None,
     ) -> None:
         self._resolver = resolver
         self._limits = limits
@@ -90,8 +76,7 @@ class Redirects:
         self._link = link
         self._facts = facts
         self._resolves = resolves
-        self._max_age = max_age
-        self._express = express
+        self._freshness = Freshness(max_age)
 
     def at_once(self, request: Request, name: HandleName) -> Reply | None:
         """The answer to a path alone, where nothing has to be asked or chosen; None where something has.
@@ -107,11 +92,10 @@ class Redirects:
         if plain is None or (accept is not None and negotiate(accept, None, False).conneg):
             return None
         location, body = plain
-        reply = Reply(USUAL_STATUS, (HTML, location, *self._of_hit(found, self._now()), VARY_ACCEPT), body)
         self._resolver.give(found)
-        if self._express is not None:
-            self._express.offer(request.scope["raw_path"], reply, found, self._of_hit)
-        return reply
+        freshness = self._freshness.of_redirect_hit(found, self._now())
+        hit = Hit(found, self._freshness.of_redirect_hit)
+        return Reply(USUAL_STATUS, (HTML, location, VARY_ACCEPT), body, freshness, hit)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError for what `error_handlers` turns into a page."""
@@ -160,19 +144,18 @@ class Redirects:
         places = await self._prefixes.places(resolution.name, record, asked, negotiation, self._lookup(request))
         if asked.action is Action.SHOW_URLS:
             body = write_locations(resolution.name, record, places)
-            return Reply(200, (XML, *self._page_headers(chain), VARY_ACCEPT), body)
+            return Reply(200, (XML, VARY_ACCEPT), body, self._freshness.of_page(chain, self._now()))
         if asked.action is Action.REDIRECT:
             # Without locations there is nothing to choose, and nobody needs to know who asks.
             client = self._client(request, asked, negotiation) if places.any else NOBODY
             choice = choose_target(resolution.name, record, places, asked, client)
             if choice.target is not None:
-                headers = [*self._freshness(chain, self._now(), places.ends_at, choice.facts), vary(choice.facts)]
-                headers += record_headers(record, resolution.name, self._facts.record_headers)
+                headers = [vary(choice.facts), *record_headers(record, resolution.name, self._facts.record_headers)]
                 headers += [link_header(*one) for one in links(record, places, resolution.name)]
-                reply = _redirect(request, choice.target, asked, headers)
-                if self._express is not None and request.is_plain and _is_plain(chain, places, negotiation):
-                    self._express.offer(request.scope["raw_path"], reply, resolution, self._of_hit)
-                return reply
+                freshness = self._freshness.of_redirect(chain, self._now(), choice.facts, places.ends_at)
+                is_plain = _is_plain(chain, places, negotiation)
+                hit = Hit(resolution, self._freshness.of_redirect_hit) if is_plain else None
+                return _redirect(request, choice.target, asked, headers, freshness, hit)
             return self._values(request, resolution, record, asked, choice.facts)
         return self._values(request, resolution, record, asked, NO_FACTS)
 
@@ -196,28 +179,10 @@ class Redirects:
         location = f"{request.base_url}/{path}".encode()
         if request.query:
             location += b"?" + request.query
-        return Reply(301, ((b"location", location), *self._freshness(chain, self._now())))
+        return Reply(301, ((b"location", location),), freshness=self._freshness.of_redirect(chain, self._now()))
 
     def _now(self) -> int:
         return int(self._facts.clock())
-
-    def _freshness(
-        self, chain: Chain, now: int, ends_at: float | None = None, facts: ClientFact = NO_FACTS
-    ) -> tuple[Header, ...]:
-        """`Expires`, `Cache-Control` and `Cache-Status`: of the resolution in the chain that ends first."""
-        until, max_age = lifetime(chain.last, now, self._max_age)
-        for one in chain.resolutions[:-1]:
-            until, max_age = min((until, max_age), lifetime(one, now, self._max_age))
-        if ends_at is not None:
-            until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
-        control = NO_STORE if chain.last.origin is Origin.BYPASSED else cache_control(facts, max_age)
-        return ((b"expires", http_date(int(until))), control, cache_status(chain.last, now))
-
-    def _of_hit(self, found: Resolution, now: int) -> tuple[Header, ...]:
-        return _hit_headers(found.entry.fresh_until, now, self._max_age)
-
-    def _page_headers(self, chain: Chain, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
-        return self._freshness(chain, self._now(), facts=facts)[1:]
 
     async def _not_found(self, request: Request, resolution: Resolution) -> Reply:
         name = resolution.name
@@ -229,7 +194,7 @@ class Redirects:
             questionable=name.questionable(),
             contact=await self._contact(name, self._lookup(request)),
         )
-        return page(404, body, self._page_headers(Chain((resolution,))))
+        return page(404, body, freshness=self._freshness.of_page(Chain((resolution,)), self._now()))
 
     async def _contact(self, name: HandleName, lookup: Lookup) -> str | None:
         try:
@@ -242,7 +207,7 @@ class Redirects:
         language = request.language(self._pages.languages)
         note = self._stale_note(language, resolution)
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
-        return page(200, body, self._page_headers(Chain((resolution,))))
+        return page(200, body, freshness=self._freshness.of_page(Chain((resolution,)), self._now()))
 
     def _stale_note(self, language: str, resolution: Resolution) -> StaleNote | None:
         """What a page says about a record past its TTL."""
@@ -267,7 +232,8 @@ class Redirects:
             stale=self._stale_note(language, resolution),
             note=note,
         )
-        return page(200, body, self._page_headers(Chain((resolution,)), facts), vary(facts, is_page=True))
+        freshness = self._freshness.of_page(Chain((resolution,)), self._now(), facts)
+        return page(200, body, freshness=freshness, vary=vary(facts, is_page=True))
 
 
 #: Larger records are read anew for each request, so that what is kept stays below 32 MiB.
@@ -281,17 +247,14 @@ def _plain(values: bytes) -> tuple[Header, bytes] | None:
     return None if target is None else ((b"location", target.location.encode()), redirect_stub(target.display))
 
 
-@lru_cache(maxsize=4096)
-def _hit_headers(fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
-    left = fresh_until - now
-    return (
-        (b"expires", http_date(int(fresh_until))),
-        (b"cache-control", f"public, max-age={int(min(left, max_age))}".encode()),
-        hit_status(left),
-    )
-
-
-def _redirect(request: Request, target: Target, asked: Asked, headers: list[Header]) -> Reply:
+def _redirect(
+    request: Request,
+    target: Target,
+    asked: Asked,
+    headers: list[Header],
+    freshness: tuple[Header, ...],
+    hit: Hit | None,
+) -> Reply:
     status = target.status
     policy: tuple[Header, ...] = ()
     if status in _MODERN and request.scope["http_version"] == "1.0":
@@ -300,7 +263,7 @@ def _redirect(request: Request, target: Target, asked: Asked, headers: list[Head
         # A browser shows this stub: it is a page.
         status, policy = 200, PAGE_POLICY
     location = (b"location", target.location.encode())
-    return Reply(status, (HTML, location, *policy, *headers), redirect_stub(target.display))
+    return Reply(status, (HTML, location, *policy, *headers), redirect_stub(target.display), freshness, hit)
 
 
 def _is_plain(chain: Chain, places: Places, negotiation: Negotiation) -> bool:

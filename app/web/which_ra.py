@@ -11,12 +11,11 @@ from app.doi.percent import decode
 from app.doi.presentation import read
 from app.errors import InvalidName
 from app.resolver.which_ra import WhichRa
-from app.web.responses import JSON, NO_STORE, Reply
+from app.web.freshness import AGENCIES, NO_STORE
+from app.web.responses import JSON, Reply
 
 #: Names in one request.
 MAX_NAMES: Final = 100
-#: Seconds that an agency may be kept: a prefix hardly ever changes hands.
-_CACHE: Final = (b"cache-control", b"public, max-age=300")
 
 
 async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
@@ -27,11 +26,11 @@ async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
     parts = raw.split(b",")
     if len(parts) > MAX_NAMES:
         message = f"At most {MAX_NAMES} names are answered at once; these are {len(parts)}."
-        return Reply(400, (JSON, NO_STORE), msgspec.json.encode({"message": message}))
+        return Reply(400, (JSON,), msgspec.json.encode({"message": message}), (NO_STORE,))
     rows = await which_ra.rows([_named(part) for part in parts], client)
     verified = all("RA" in row or row["status"] == "Invalid DOI" for row in rows)
     body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
-    return Reply(200, (JSON, _CACHE if verified else NO_STORE), body)
+    return Reply(200, (JSON,), body, (AGENCIES if verified else NO_STORE,))
 
 
 def _named(raw: bytes) -> tuple[str, HandleName | None]:

@@ -59,7 +59,7 @@ async def logged(
         raise AssertionError("the log reads no body")
 
     request = Request(whole, receive, public_url=None, sub_path=b"")
-    await send_reply(reply, log.listening(request, "resolve", send), head_only=request.head_only)
+    await send_reply(reply, log.watch(request, "resolve", send), head_only=request.head_only)
     (line,) = lines
     return line, sent
 

@@ -432,11 +432,11 @@ async def test_only_what_has_to_be_waited_for_or_chosen_takes_a_task(path: str, 
 
 
 def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
-    kept: Generations[int, int] = Generations(100, lambda _: 1)
+    cache: Generations[int] = Generations(100, lambda key, value: 1)
     for number in range(10_000):
-        kept.put(number, number)
-        assert kept.get(0) == 0
-    assert sum(kept.get(number) is not None for number in range(10_000)) <= 200
+        cache.put(b"%d" % number, number)
+        assert cache.get(b"0") == 0
+    assert sum(cache.get(b"%d" % number) is not None for number in range(10_000)) <= 200
 
 
 def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:

@@ -93,7 +93,7 @@ async def test_who_comes_back_from_a_link_server_is_sent_on(proxy: Proxy, parame
 
 async def test_an_alias_keeps_the_wish_to_be_sent_on(proxy: Proxy) -> None:
     got = await proxy.get("/10.1000/alias?nols=y")
-    assert (got.status, got["location"]) == (301, "/10.1000/demo_DOI?nols=y")
+    assert (got.status, got["location"]) == (301, "http://doi.example.org/10.1000/demo_DOI?nols=y")
 
 
 async def test_other_parameters_work_as_ever(proxy: Proxy) -> None:

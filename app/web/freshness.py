@@ -1,0 +1,188 @@
+"""How long an answer may be kept, and by whom: Expires, Cache-Control, Age, Cache-Status, ETag and Vary.
+
+No other module decides one of these headers. docs/caching.md has the decisions as a table, and a test compares the two.
+`now` is in whole seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+from math import floor
+from typing import Final
+
+from app.errors import CouldNotVerify
+from app.resolver.alias import Chain
+from app.resolver.asked import NO_FACTS, ClientFact
+from app.resolver.resolution import Origin, Resolution
+from app.web.header import Header, http_date
+
+#: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
+CACHE_NAME: Final = "doi-proxy"
+#: Seconds for which a client may keep an answer that is stale already.
+STALE_MAX_AGE: Final = 30.0
+#: Seconds for which a browser may remember what CORS allows.
+PREFLIGHT_MAX_AGE: Final = b"86400"
+#: Bytes of the digest in an ETag.
+_TAG_BYTES: Final = 16
+
+_CACHE_CONTROL: Final = b"cache-control"
+_CACHE_STATUS: Final = b"cache-status"
+NO_STORE: Final[Header] = (_CACHE_CONTROL, b"no-store")
+#: Our own pages change with a release alone. A new release is visible within the hour.
+OWN_PAGE: Final[Header] = (_CACHE_CONTROL, b"public, max-age=3600")
+STATIC_FILE: Final[Header] = (_CACHE_CONTROL, b"public, max-age=86400")
+PREFLIGHT: Final[Header] = (_CACHE_CONTROL, b"public, max-age=" + PREFLIGHT_MAX_AGE)
+VARY_PREFLIGHT: Final[Header] = (b"vary", b"Access-Control-Request-Headers")
+#: A prefix hardly ever moves to another registration agency.
+AGENCIES: Final[Header] = (_CACHE_CONTROL, b"public, max-age=300")
+#: A redirect varies by Accept even without negotiation: whether the prefix negotiates is not known then.
+VARY_ACCEPT: Final[Header] = (b"vary", b"Accept")
+#: The words of a page are in a language of Accept-Language.
+VARY_LANGUAGE: Final[Header] = (b"vary", b"Accept-Language")
+#: Facts that a client sends in a header. Vary cannot name the others: address, country and chance.
+_FACT_HEADERS: Final = {ClientFact.LANGUAGE: "Accept-Language", ClientFact.USER_AGENT: "User-Agent"}
+
+
+class Freshness:
+    """The headers of answers about names. `max_age` is the largest max-age, in seconds."""
+
+    def __init__(self, max_age: float) -> None:
+        self._max_age = max_age
+
+    def of_redirect(
+        self, chain: Chain, now: int, facts: ClientFact = NO_FACTS, ends_at: float | None = None
+    ) -> tuple[Header, ...]:
+        """Expires, Cache-Control and Cache-Status of a redirect. The record of the chain that ends first counts.
+
+        `facts` about the client decided the target. `ends_at` is the end of other records that it depends on.
+        """
+        until, max_age = self._lifetime(chain, now)
+        if ends_at is not None:
+            until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
+        return ((b"expires", http_date(int(until))), *_shared(chain.last, now, facts, max_age))
+
+    def of_redirect_hit(self, hit: Resolution, now: int) -> tuple[Header, ...]:
+        """The same of a redirect that depends on one fresh record and not on the client."""
+        return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age)
+
+    def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
+        """Cache-Control and Cache-Status of a page about a name, and of its locations as XML."""
+        return _shared(chain.last, now, facts, self._lifetime(chain, now)[1])
+
+    def of_json(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
+        """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
+        if resolution.origin is Origin.HIT:
+            return _of_json_hit(resolution.entry.fetched_at, resolution.entry.fresh_until, now, self._max_age)
+        if resolution.origin is Origin.BYPASSED:
+            return (NO_STORE, cache_status(resolution, now))
+        until, max_age = _lifetime(resolution, now, self._max_age)
+        if resolution.origin is Origin.STALE:
+            return (
+                cache_control(NO_FACTS, max_age),
+                (b"expires", http_date(int(until))),
+                cache_status(resolution, now),
+            )
+        return (*_of_json(resolution.entry.age(now), until, max_age, now), cache_status(resolution, now))
+
+    def _lifetime(self, chain: Chain, now: int) -> tuple[float, float]:
+        until, max_age = _lifetime(chain.last, now, self._max_age)
+        for one in chain.resolutions[:-1]:
+            until, max_age = min((until, max_age), _lifetime(one, now, self._max_age))
+        return until, max_age
+
+
+def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, float]:
+    """How long an answer may be kept: until when, and for how many seconds."""
+    if resolution.origin is Origin.STALE:
+        return now + STALE_MAX_AGE, min(STALE_MAX_AGE, max_age)
+    until = max(now, resolution.entry.fresh_until)
+    return until, min(until - now, max_age)
+
+
+def _shared(resolution: Resolution, now: int, facts: ClientFact, max_age: float) -> tuple[Header, ...]:
+    control = NO_STORE if resolution.origin is Origin.BYPASSED else cache_control(facts, max_age)
+    return (control, cache_status(resolution, now))
+
+
+@lru_cache(maxsize=4096)
+def _of_redirect_hit(fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
+    left = fresh_until - now
+    return (
+        (b"expires", http_date(int(fresh_until))),
+        cache_control(NO_FACTS, max(0.0, min(left, max_age))),
+        _hit_status(left),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _of_json_hit(fetched_at: float, fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
+    # The record can have ended while another part of the answer was awaited.
+    until = max(now, fresh_until)
+    headers = _of_json(max(0.0, now - fetched_at), until, min(until - now, max_age), now)
+    return (*headers, _hit_status(fresh_until - now))
+
+
+def _of_json(age: float, until: float, max_age: float, now: int) -> tuple[Header, ...]:
+    return (
+        # max-age counts from the answer of the upstream, as Age does (RFC 9111, section 4.2.3).
+        cache_control(NO_FACTS, int(age) + int(max_age)),
+        (b"expires", http_date(int(min(until, now + max_age)))),
+        (b"age", b"%d" % int(age)),
+    )
+
+
+def cache_control(facts: ClientFact, max_age: float) -> Header:
+    """`Cache-Control`. Caches may share only what is the same for every client (RFC 9111, section 5.2.2.7).
+
+    It counts before Expires (section 5.3), which ends with the record, as at the DOI proxy.
+    """
+    scope = "private" if facts else "public"
+    return _CACHE_CONTROL, f"{scope}, max-age={int(max_age)}".encode()
+
+
+@lru_cache(maxsize=256)
+def vary(facts: ClientFact, *, is_page: bool = False) -> Header:
+    """`Vary` of an answer that `facts` decided (RFC 9110, section 12.5.5). The words of a page depend on a language."""
+    used = facts | ClientFact.LANGUAGE if is_page else facts
+    return b"vary", ", ".join(["Accept", *(name for fact, name in _FACT_HEADERS.items() if fact in used)]).encode()
+
+
+def entity_tag(body: bytes) -> Header:
+    """A strong ETag (RFC 9110, section 8.8.3). Two bodies have the same one only if their digests collide."""
+    return b"etag", b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
+
+
+def cache_status(resolution: Resolution, now: int) -> Header:
+    """`Cache-Status`: where the answer came from, and the seconds until the end of its TTL (RFC 9211)."""
+    left = floor(resolution.entry.ttl_left(now))
+    match resolution.origin:
+        case Origin.HIT:
+            return _hit_status(left)
+        case Origin.STALE:
+            # A record that ends within this second is past its TTL as well.
+            source = f"hit; ttl={min(left, -1) if left <= 0 else left}; detail={failure_token(resolution.failure)}"
+        case Origin.ASKED:
+            source = f"fwd=uri-miss; stored; ttl={left}"
+        case Origin.RENEWED:
+            source = f"fwd=stale; stored; ttl={left}"
+        case Origin.JOINED:
+            source = f"fwd=uri-miss; collapsed; ttl={left}"
+        case Origin.BYPASSED:
+            source = f"fwd=request; stored; ttl={left}"
+    return _CACHE_STATUS, f"{CACHE_NAME}; {source}".encode()
+
+
+def _hit_status(left: float) -> Header:
+    return _CACHE_STATUS, f"{CACHE_NAME}; hit; ttl={floor(left)}".encode()
+
+
+def failure_token(failure: CouldNotVerify | None) -> str:
+    """The token of a failure; of the general class if the failure is not known."""
+    return (failure or CouldNotVerify).token
+
+
+def cache_status_text(headers: tuple[Header, ...] | list[Header]) -> str | None:
+    """The value of Cache-Status after our own name, None without the header."""
+    value = next((value for name, value in headers if name == _CACHE_STATUS), None)
+    return None if value is None else value.decode("ascii", "replace").removeprefix(f"{CACHE_NAME}; ")

@@ -1,0 +1,166 @@
+"""How long an answer may be kept, and by whom; docs/caching.md says the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.cache.entry import Entry
+from app.doi.name import HandleName
+from app.errors import UpstreamTimeout
+from app.handle.answer import Answer, ResponseCode
+from app.resolver.alias import Chain
+from app.resolver.asked import NO_FACTS, ClientFact
+from app.resolver.resolution import Origin, Resolution
+from app.web.freshness import VARY_ACCEPT, VARY_LANGUAGE, Freshness, cache_status, entity_tag, vary
+from app.web.header import Header, http_date
+
+NOW: Final = 1_800_000_000
+MAX_AGE: Final = 300.0
+NAME: Final = HandleName.asked("10.1000/182")
+CACHING: Final = Path(__file__).parents[2].joinpath("docs/caching.md").read_text(encoding="utf-8")
+
+
+def resolution(left: float, origin: Origin = Origin.HIT, age: float = 1_000.0) -> Resolution:
+    """A record that is fresh for `left` seconds, `age` seconds after the upstream answered."""
+    entry = Entry(NAME.key, Answer(ResponseCode.SUCCESS, b"[]"), NOW - age, NOW + left, NOW + 10**6)
+    return Resolution(NAME, entry, origin, UpstreamTimeout() if origin is Origin.STALE else None)
+
+
+def chain(*lefts: float, origin: Origin = Origin.HIT) -> Chain:
+    return Chain(tuple(resolution(left, origin) for left in lefts))
+
+
+def fields(headers: tuple[Header, ...]) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in headers}
+
+
+def test_a_redirect_expires_with_its_record() -> None:
+    assert fields(Freshness(MAX_AGE).of_redirect(chain(3_600), NOW)) == {
+        "expires": http_date(NOW + 3_600).decode(),
+        "cache-control": "public, max-age=300",
+        "cache-status": "doi-proxy; hit; ttl=3600",
+    }
+
+
+def test_of_a_chain_the_record_that_ends_first_counts() -> None:
+    headers = fields(Freshness(MAX_AGE).of_redirect(chain(60, 3_600), NOW))
+    assert (headers["expires"], headers["cache-control"]) == (http_date(NOW + 60).decode(), "public, max-age=60")
+    assert headers["cache-status"] == "doi-proxy; hit; ttl=3600"
+    assert fields(Freshness(MAX_AGE).of_page(chain(60, 3_600), NOW))["cache-control"] == "public, max-age=60"
+
+
+@pytest.mark.parametrize(("ends_at", "left"), [(NOW + 60.0, 60), (NOW - 60.0, 0), (NOW + 10**5, 3_600)])
+def test_other_records_that_a_redirect_depends_on_count_too(ends_at: float, left: int) -> None:
+    headers = fields(Freshness(MAX_AGE).of_redirect(chain(3_600), NOW, NO_FACTS, ends_at))
+    assert headers["expires"] == http_date(NOW + left).decode()
+    assert headers["cache-control"] == f"public, max-age={min(left, 300)}"
+
+
+@pytest.mark.parametrize(
+    ("facts", "varies"),
+    [
+        (ClientFact.ADDRESS, "Accept"),
+        (ClientFact.CHANCE, "Accept"),
+        (ClientFact.ACCEPT, "Accept"),
+        (ClientFact.LANGUAGE, "Accept, Accept-Language"),
+        (ClientFact.ACCEPT | ClientFact.USER_AGENT, "Accept, User-Agent"),
+    ],
+)
+def test_what_was_chosen_for_a_client_is_private(facts: ClientFact, varies: str) -> None:
+    headers = fields(Freshness(MAX_AGE).of_redirect(chain(3_600), NOW, facts))
+    assert headers["cache-control"] == "private, max-age=300"
+    # Cache-Control counts before Expires (RFC 9111, section 5.3).
+    assert headers["expires"] == http_date(NOW + 3_600).decode()
+    assert vary(facts) == (b"vary", varies.encode())
+
+
+@pytest.mark.parametrize("left", [0.3, 1.0, 59.9, 3_600.0, 86_400.0])
+def test_the_freshness_of_a_hit_is_that_of_any_redirect(left: float) -> None:
+    freshness = Freshness(MAX_AGE)
+    assert freshness.of_redirect_hit(resolution(left), NOW) == freshness.of_redirect(chain(left), NOW)
+
+
+def test_max_age_of_json_counts_from_the_answer_of_the_upstream() -> None:
+    assert fields(Freshness(MAX_AGE).of_json(resolution(3_600), NOW)) == {
+        "cache-control": "public, max-age=1300",
+        "expires": http_date(NOW + 300).decode(),
+        "age": "1000",
+        "cache-status": "doi-proxy; hit; ttl=3600",
+    }
+
+
+@pytest.mark.parametrize("left", [0.0, -5.0])
+def test_a_record_without_time_left_expires_now(left: float) -> None:
+    freshness = Freshness(MAX_AGE)
+    for headers in (freshness.of_redirect(chain(left), NOW), freshness.of_json(resolution(left, age=0.0), NOW)):
+        assert fields(headers)["expires"] == http_date(NOW).decode()
+        assert fields(headers)["cache-control"] == "public, max-age=0"
+
+
+def test_a_stale_answer_may_be_kept_for_half_a_minute() -> None:
+    freshness = Freshness(MAX_AGE)
+    stale = chain(-37, origin=Origin.STALE)
+    for headers in (
+        freshness.of_redirect(stale, NOW),
+        freshness.of_page(stale, NOW),
+        freshness.of_json(stale.last, NOW),
+    ):
+        assert fields(headers)["cache-control"] == "public, max-age=30"
+
+
+def test_the_answer_to_a_question_past_the_cache_is_not_kept() -> None:
+    freshness = Freshness(MAX_AGE)
+    asked = chain(3_600, origin=Origin.BYPASSED)
+    for headers in (
+        freshness.of_redirect(asked, NOW),
+        freshness.of_page(asked, NOW),
+        freshness.of_json(asked.last, NOW),
+    ):
+        assert fields(headers)["cache-control"] == "no-store"
+
+
+def test_two_bodies_have_two_tags() -> None:
+    assert entity_tag(b"a") == entity_tag(b"a") != entity_tag(b"b")
+    assert re.fullmatch(rb'"[0-9a-f]{32}"', entity_tag(b"a")[1])
+
+
+# --- docs/caching.md ------------------------------------------------------------------------------------------------
+
+
+def table(first_cell: str) -> list[list[str]]:
+    """The rows of the table whose head begins with a cell."""
+    body = CACHING.partition(f"| {first_cell} |")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
+
+
+def test_the_table_of_headers_names_what_each_kind_of_answer_has() -> None:
+    freshness = Freshness(MAX_AGE)
+    sent = [
+        fields((*freshness.of_redirect(chain(60), NOW), VARY_ACCEPT)),
+        fields((*freshness.of_json(resolution(60), NOW), entity_tag(b""))),
+        fields((*freshness.of_page(chain(60), NOW), VARY_LANGUAGE)),
+    ]
+    rows = {name: cells for name, *cells in table("header")}
+    for header in ("Expires", "Cache-Control", "Vary", "Age", "Cache-Status", "ETag"):
+        cells = next(cells for name, cells in rows.items() if name.startswith(f"`{header}"))
+        assert [cell != "not sent" for cell in cells] == [header.lower() in fields for fields in sent], header
+
+
+@pytest.mark.parametrize(
+    ("origin", "left"),
+    [
+        (Origin.HIT, 3_600),
+        (Origin.STALE, -37),
+        (Origin.ASKED, 86_400),
+        (Origin.RENEWED, 86_400),
+        (Origin.JOINED, 86_400),
+        (Origin.BYPASSED, 86_400),
+    ],
+)
+def test_every_value_of_cache_status_is_documented(origin: Origin, left: float) -> None:
+    value = cache_status(resolution(left, origin), NOW)[1].decode()
+    assert f"`{value}`" in [row[0] for row in table("value")]
