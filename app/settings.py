@@ -192,7 +192,9 @@ class Settings(BaseModel):
     upstream_ca_bundle: Path | None = Field(
         None, description="PEM file of a private certificate authority that is trusted besides the usual ones."
     )
-    upstream_http2: bool = Field(True, description="Use HTTP/2 where the upstream offers it.")
+    upstream_http2: bool = Field(
+        False, description="Use HTTP/2 where the upstream offers it. It takes six times the processor time of HTTP/1.1."
+    )
     upstream_connect_timeout: float = Field(3.0, gt=0, description="Seconds to connect to the upstream.")
     upstream_read_timeout: float = Field(8.0, gt=0, description="Seconds between two pieces of an upstream answer.")
     upstream_timeout: float = Field(10.0, gt=0, description="Seconds for a whole upstream question.")

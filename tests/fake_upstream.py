@@ -21,6 +21,7 @@ import asyncio
 import json
 import re
 import signal
+import ssl
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,8 +49,9 @@ class Fault:
 class FakeUpstream:
     """See the module."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._tls = tls
         self._records: dict[str, list[dict[str, Any]]] = {}
         self._agencies: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +68,9 @@ class FakeUpstream:
         self.in_flight = self.max_in_flight = self.connections = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MIB, backlog=1024)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self._port, limit=_MIB, backlog=1024, ssl=self._tls
+        )
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -81,7 +85,7 @@ class FakeUpstream:
     @property
     def url(self) -> str:
         """The base URL."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     # What it knows
 

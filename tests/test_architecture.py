@@ -41,6 +41,8 @@ PARTS_OF_MAIN: Final = frozenset(
 #: The parts a library may be imported in.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "httpx": frozenset({"upstream"}),
+    "aiohttp": frozenset({"upstream"}),
+    "yarl": frozenset({"upstream"}),
     "sqlite3": frozenset({"cache"}),
     "redis": frozenset({"cache"}),
     "cachetools": frozenset({"cache"}),

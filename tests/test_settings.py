@@ -99,9 +99,9 @@ def test_other_variables_of_the_environment_are_nobody_s_business() -> None:
     [
         ("port", "0", 0),
         ("workers", "4", 4),
-        ("upstream_http2", "false", False),
+        ("upstream_http2", "true", True),
         ("upstream_literal_slashes", "true", True),
-        ("upstream_http2", "0", False),
+        ("upstream_http2", "1", True),
         ("cache_ttl_floor", "1.5", 1.5),
         ("seed", "config/seed.ndjson", Path("config/seed.ndjson")),
         ("public_url", "https://library.example.edu/doi", "https://library.example.edu/doi"),
@@ -265,7 +265,7 @@ class TestWorkers:
         [
             ({}, {}),
             ({"port": "8003", "workers": "2"}, {}),
-            ({"upstream_http2": "false", "seed": "seed.ndjson", "public_url": "https://x/doi"}, {}),
+            ({"upstream_http2": "true", "seed": "seed.ndjson", "public_url": "https://x/doi"}, {}),
             ({"workers": "2"}, {"DOI_PROXY_UPSTREAM_RATE": "5"}),
             ({"upstream_rate": "10"}, {"DOI_PROXY_UPSTREAM_RATE": "5"}),
             ({"store_url": "sqlite:///var/doi-proxy.sqlite3"}, {"DOI_PROXY_STORE_URL": "memory:"}),

@@ -1,4 +1,4 @@
-"""The URL at which an upstream answers about a name.
+"""The target at which an upstream answers about a name: a path, and perhaps a query (RFC 9112, section 3.2.1).
 
 The path is the form of the "doi" URI scheme: bytes of the UTF-8 name in unreserved, sub-delims, ":" and "@"
 (RFC 3986, section 3.3) are literal, all others are percent-encoded in upper-case hexadecimal, so that a slash

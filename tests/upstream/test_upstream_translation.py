@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+import aiohttp
 import anyio
 import h2.exceptions
 import httpcore
@@ -27,7 +28,7 @@ def exceptions_of(*modules: object) -> list[type[Exception]]:
 
 
 FOREIGN = [
-    *exceptions_of(httpx, httpcore, h2.exceptions, anyio),
+    *exceptions_of(httpx, httpcore, h2.exceptions, anyio, aiohttp),
     OSError,
     ConnectionResetError,
     BrokenPipeError,

@@ -1,0 +1,77 @@
+"""An egress proxy that opens tunnels (RFC 9110, section 9.3.6), and a certificate for a server behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """The files of a key and of a certificate for 127.0.0.1 that is its own authority."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    command = (
+        f"{openssl} req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost "
+        f"-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
+    )
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return key, certificate
+
+
+class Tunnel:
+    """An HTTP proxy on loopback that serves CONNECT alone; `targets` are the hosts that were asked for."""
+
+    def __init__(self) -> None:
+        self.targets: list[str] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        """The base URL."""
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, target, _ = head.decode("ascii").split(" ", 2)
+        assert method == "CONNECT"
+        self.targets.append(target)
+        host, _, port = target.rpartition(":")
+        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        try:
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        finally:
+            self._tasks.discard(task)
+            far_writer.close()
+            writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    writer.close()
