@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
+from operator import itemgetter
 from typing import Final, Protocol
 
 from app.server import descriptors
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 MAX_SWEEP_INTERVAL: Final = 1.0
 #: Idle connections that are closed when no further file can be opened.
 RELIEF: Final = 32
+#: A whole body may take so many times the deadline for its progress: by default its 64 KiB arrive in 120 s. Without this
+#: limit one byte every 29 s holds a connection for ever.
+BODY_DEADLINES: Final = 4
 
 
 class Reason(Enum):
@@ -51,8 +55,11 @@ class Phase(Enum):
     CLOSING = "a client that closes its side"
 
 
-#: The phases in which a connection gives way to a new one.
-EVICTABLE: Final = frozenset({Phase.IDLE, Phase.HEAD})
+#: The phases in which a connection gives way to a new one, those of a lower rank first; with rank 1 only after two sweeps
+#: without progress. A connection that waits for the application never gives way.
+EVICTION_RANK: Final = {Phase.IDLE: 0, Phase.HEAD: 0, Phase.BODY: 1, Phase.WRITE: 1, Phase.CLOSING: 1}
+#: The rank of a connection, and since when it has made no progress.
+Turn = tuple[int, float]
 
 
 class Connection(Protocol):
@@ -60,6 +67,8 @@ class Connection(Protocol):
 
     #: When it began to wait for a request or for the rest of its head, by Connections.now.
     since: float
+    #: When the head of its last request had arrived.
+    body_since: float
 
     def phase(self, now: float) -> tuple[Phase, float]:
         """What it waits for, and since when without progress; notes how far writing has come."""
@@ -102,8 +111,8 @@ class Connections:
         self._of_client: dict[str, dict[Connection, None]] = {}
         #: Evicted connections, which end in the next turn of the loop and count no more.
         self._evicted: set[Connection] = set()
-        #: Idle connections, the oldest first, as they were at some moment, each with its `since` at that moment.
-        self._oldest: deque[tuple[float, Connection]] = deque()
+        #: Connections that can give way, the first to go first, each with its turn at the moment of the list.
+        self._first_to_go: deque[tuple[Turn, Connection]] = deque()
         self._evictions_left, self._listed_at = 0, -inf
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = self._is_exhausted = False
@@ -122,10 +131,10 @@ class Connections:
         return len(self._client)
 
     def admit(self, connection: Connection, address: str, loop: asyncio.AbstractEventLoop) -> bool:
-        """Add a connection; an idle one gives way to it at a cap. False if none does: the new one must end."""
+        """Add a connection; another gives way to it at a cap. False if none does: the new one must end."""
         if self._timer is None:
             self._start(loop)
-        connection.since = self.now
+        connection.since = connection.body_since = self.now
         limits = self._limits
         # A peer without an address is a front proxy on a Unix socket.
         client = None if not address or limits.is_trusted(address) else limits.networks.client_of(address)
@@ -135,7 +144,7 @@ class Connections:
                 return False
         if len(self._client) >= limits.total:
             self._report_full(True)
-            if not self._evict_oldest():
+            if not self._evict_first():
                 return False
         self._client[connection] = client
         if client is not None:
@@ -158,7 +167,8 @@ class Connections:
         for connection in (*self._client, *self._evicted):
             phase, since = connection.phase(now)
             seconds, reason = self._deadlines[phase]
-            if now - since > seconds:
+            is_long = phase is Phase.BODY and now - connection.body_since > seconds * BODY_DEADLINES
+            if now - since > seconds or is_long:
                 connection.expire(reason)
         if len(self._client) < self._limits.total * 0.9:
             self._report_full(False)
@@ -189,27 +199,27 @@ class Connections:
         connection.expire(Reason.CAP)
 
     def _evict_peer(self, peers: dict[Connection, None]) -> bool:
-        """End the oldest idle connection of one client; the cap bounds the search."""
-        idle = [peer for peer in peers if _is_evictable(peer, self.now)]
-        if idle:
-            self._evict(min(idle, key=lambda peer: peer.since))
-        return bool(idle)
+        """End the connection of one client that goes first; the cap bounds the search."""
+        turns = [(turn, peer) for peer in peers if (turn := self._turn(peer)) is not None]
+        if turns:
+            self._evict(min(turns, key=itemgetter(0))[1])
+        return bool(turns)
 
-    def _evict_oldest(self) -> bool:
-        """End the oldest idle connection of all."""
+    def _evict_first(self) -> bool:
+        """End the connection that goes first of all."""
         for _ in range(2):
-            while self._oldest:
-                since, connection = self._oldest.popleft()
-                if connection in self._client and connection.since == since and _is_evictable(connection, self.now):
+            while self._first_to_go:
+                turn, connection = self._first_to_go.popleft()
+                if connection in self._client and self._turn(connection) == turn:
                     self._evictions_left -= 1
                     self._evict(connection)
                     return True
-            if not self._list_idle():
+            if not self._list_turns():
                 break
         return False
 
-    def _list_idle(self) -> bool:
-        """List the idle connections again. False if that was done too recently: each list costs a look at them all.
+    def _list_turns(self) -> bool:
+        """List again who gives way. False if that was done too recently: each list costs a look at every connection.
 
         A list is due after as many evictions as an eighth of the connections, or after a sweep.
         """
@@ -217,9 +227,16 @@ class Connections:
             return False
         self._listed_at = self.now
         self._evictions_left = len(self._client) // 8
-        idle = [(one.since, one) for one in self._client if _is_evictable(one, self.now)]
-        self._oldest = deque(sorted(idle, key=lambda pair: pair[0]))
+        turns = [(turn, one) for one in self._client if (turn := self._turn(one)) is not None]
+        self._first_to_go = deque(sorted(turns, key=itemgetter(0)))
         return True
+
+    def _turn(self, connection: Connection) -> Turn | None:
+        """The smallest turn gives way first; None for a connection that does not give way now."""
+        phase, since = connection.phase(self.now)
+        rank = EVICTION_RANK.get(phase)
+        is_active = self.now - since < 2 * self._limits.sweep_interval
+        return None if rank is None or (rank and is_active) else (rank, since)
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""
@@ -238,7 +255,7 @@ class Connections:
         is_exhausted = descriptors.are_exhausted()
         if is_exhausted:
             for _ in range(RELIEF):
-                if not self._evict_oldest():
+                if not self._evict_first():
                     break
         if is_exhausted and not self._is_exhausted:
             log.error(
@@ -248,7 +265,3 @@ class Connections:
         elif self._is_exhausted and not is_exhausted:
             log.info("files can be opened again; %d connections are open", len(self._client))
         self._is_exhausted = is_exhausted
-
-
-def _is_evictable(connection: Connection, now: float) -> bool:
-    return connection.phase(now)[0] in EVICTABLE

@@ -45,7 +45,7 @@ class ExpressProtocol(HttpToolsProtocol):
         self._lane = application.express
         self._connections = application.connections
         #: See app.server.connections.Connection.
-        self.since = 0.0
+        self.since = self.body_since = 0.0
         #: Bytes that no parser has seen, from the index `_at` on.
         self._unread, self._at = b"", 0
         #: The last three bytes that the parser saw of a head or of a body in chunks that has not ended.
@@ -84,14 +84,14 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
+        if self._ended:
+            return  # answered already: what remains of the request is discarded, and is not progress
         if self._body_left or not (self._head_bytes or self._is_new):
             self.since = self._connections.now
         if self._is_between_requests() and 0 < data.find(END) == len(data) - len(END) < MAX_HEAD_BYTES - len(END):
             # One whole head, as nearly every request is: there is nothing to cut.
             self._take(data)
             return
-        if self._ended:
-            return  # answered already: what remains of the request is discarded
         self._unread = self._unread[self._at :] + data if self._unread else data
         self._at = 0
         self._advance()
@@ -213,7 +213,7 @@ class ExpressProtocol(HttpToolsProtocol):
             # The parser would take the body for the next request.
             self._refusal = _UPGRADE_WITH_BODY
             raise ValueError(_UPGRADE_WITH_BODY)
-        self.since = self._connections.now
+        self.since = self.body_since = self._connections.now
         self._reading_head = True
         super().on_headers_complete()
         self._reading_head = False
@@ -344,9 +344,9 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def expire(self, reason: Reason) -> None:
         """See app.server.connections.Connection."""
-        if reason in (Reason.WRITE_TIMEOUT, Reason.FINISHED):
+        if reason in (Reason.WRITE_TIMEOUT, Reason.FINISHED) or (reason is Reason.CAP and self._unsent):
             # What is written is lost: the client does not read it, or does not end its side.
-            self._reason = reason if reason is Reason.WRITE_TIMEOUT else self._reason
+            self._reason = self._reason if reason is Reason.FINISHED else reason
             self.transport.abort()
         elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._head_bytes):
             self._refuse(408, _TOO_LATE, reason)

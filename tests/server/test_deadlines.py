@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from app.server.connections import ConnectionLimits, Connections, Phase, Reason
 from app.server.malformed_requests import MalformedRequests
 from app.web.client_network import ClientNetworks
-from tests.server.served import finish, served
+from tests.server.served import PATIENCE, finish, served
 from tests.server.test_requests import GET, LAST, statuses
 
 pytestmark = pytest.mark.anyio
@@ -90,17 +91,51 @@ async def test_a_client_network_has_a_cap_of_its_own_and_a_trusted_proxy_has_non
                 writer.close()
 
 
-async def test_a_new_connection_is_refused_where_no_idle_one_can_give_way() -> None:
-    async with served(max_connections=1) as server:
+async def finish_reading(reader: asyncio.StreamReader) -> bytes:
+    """What the server sends until it ends its side."""
+    async with asyncio.timeout(PATIENCE):
+        return await reader.read(-1)
+
+
+async def test_a_body_that_drips_after_its_answer_is_not_waited_for() -> None:
+    async with served(**only("client_write_timeout")) as server:
+        reader, writer = await server.connect()
+        writer.write(GET.replace(b"\r\n\r\n", b"\r\nContent-Length: 1000000\r\n\r\n"))
+        assert statuses(await finish_reading(reader)) == [302]
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                while not server.connections.closed[Reason.FINISHED]:
+                    writer.write(b"x")
+                    await writer.drain()
+                    await asyncio.sleep(SHORT / 10)
+        assert server.connections.closed[Reason.FINISHED] == 1
+        writer.transport.abort()
+
+
+async def test_a_body_that_drips_has_a_deadline_in_all() -> None:
+    async with served(**only("client_body_timeout")) as server:
+        reader, writer = await server.connect()
+        writer.write(b"POST /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: 65536\r\n\r\n")
+        answer = asyncio.ensure_future(finish_reading(reader))
+        with contextlib.suppress(ConnectionError):
+            while not answer.done():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(SHORT / 10)
+        assert statuses(await answer) == [408]
+        writer.transport.abort()
+        await server.closed(Reason.BODY_TIMEOUT)
+
+
+async def test_a_client_that_does_not_read_gives_way_at_the_cap() -> None:
+    async with served(max_connections=1, client_idle_timeout=SHORT) as server:
         server.put("10.1000/BIG", size=8_000_000)
         _, writer = await server.connect()
         writer.write(GET.replace(b"/10.1000/182", b"/api/handles/10.1000/big"))
-        async with asyncio.timeout(30):
-            while not any(one.phase(0)[0] is Phase.WRITE for one in server.connections._client):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        answer = await server.exchange()
-        assert statuses(answer) == [503]
-        assert b"retry-after: " in answer
+        async with asyncio.timeout(PATIENCE):
+            while statuses(await server.exchange(LAST)) != [302]:
+                await asyncio.sleep(SHORT / 10)
+        await server.closed(Reason.CAP)
         writer.transport.abort()
 
 
@@ -128,7 +163,7 @@ class Still:
     """A connection that stays in one phase."""
 
     def __init__(self, phase: Phase) -> None:
-        self.since = 0.0
+        self.since = self.body_since = 0.0
         self.ended: list[Reason] = []
         self._phase = phase
 
@@ -137,6 +172,21 @@ class Still:
 
     def expire(self, reason: Reason) -> None:
         self.ended.append(reason)
+
+
+def _connections(total: int) -> Connections:
+    return Connections(
+        ConnectionLimits(
+            head_timeout=15,
+            body_timeout=30,
+            write_timeout=31,
+            idle_timeout=75,
+            total=total,
+            per_client=10,
+            networks=ClientNetworks(24, 64),
+            is_trusted=lambda address: False,
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,18 +200,7 @@ class Still:
     ],
 )
 async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, seconds: float, reason: Reason) -> None:
-    connections = Connections(
-        ConnectionLimits(
-            head_timeout=15,
-            body_timeout=30,
-            write_timeout=31,
-            idle_timeout=75,
-            total=10,
-            per_client=10,
-            networks=ClientNetworks(24, 64),
-            is_trusted=lambda address: False,
-        )
-    )
+    connections = _connections(total=10)
     connection = Still(phase)
     assert connections.admit(connection, "192.0.2.7", asyncio.get_running_loop())
     began = connections.now
@@ -169,3 +208,29 @@ async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, sec
     assert connection.ended == []
     connections.sweep(began + seconds + 1.1)
     assert connection.ended == [reason]
+
+
+async def test_idle_connections_give_way_first_then_those_without_progress_and_an_answer_never() -> None:
+    connections = _connections(total=5)
+    order = [Still(phase) for phase in (Phase.ANSWER, Phase.WRITE, Phase.CLOSING, Phase.BODY, Phase.IDLE)]
+    loop = asyncio.get_running_loop()
+    for number, connection in enumerate(order):
+        assert connections.admit(connection, f"192.0.{number}.1", loop)
+        connections.sweep(connections.now + 1.0)
+    gone = []
+    for number in range(5):
+        connections.admit(Still(Phase.ANSWER), f"198.51.{number}.1", loop)
+        gone = [connection for connection in order if connection.ended]
+        assert len(gone) == min(number + 1, 4)
+        if number == 0:
+            assert gone == order[-1:]
+    assert not order[0].ended
+
+
+async def test_a_connection_that_makes_progress_does_not_give_way_and_a_new_one_is_refused() -> None:
+    connections = _connections(total=1)
+    active = Still(Phase.WRITE)
+    loop = asyncio.get_running_loop()
+    assert connections.admit(active, "192.0.2.1", loop)
+    assert not connections.admit(Still(Phase.HEAD), "198.51.100.1", loop)
+    assert not active.ended
