@@ -65,7 +65,7 @@ class FakeUpstream:
         self._arrival = asyncio.Event()
         self.last_headers: dict[str, str] = {}
         self.targets: deque[str] = deque(maxlen=1000)
-        self.in_flight = self.max_in_flight = self.connections = 0
+        self.in_flight = self.max_in_flight = self.connections = self.agency_questions = 0
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
@@ -205,6 +205,7 @@ class FakeUpstream:
         return 200, encoded({"responseCode": 1, "handle": name, "values": values})
 
     def _which_agency(self, asked: Asked) -> tuple[int, bytes]:
+        self.agency_questions += 1
         listed = urlsplit(asked.target).path.rpartition("/ra/")[2]
         rows = []
         for name in map(unquote, listed.split(",")):

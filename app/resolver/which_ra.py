@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from app.doi.name import HandleName
+from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify
 from app.resolver.lookup import Lookup
 from app.resolver.prefix_chain import PrefixChain
@@ -33,29 +33,50 @@ class WhichRa:
         A name of None is not a name. Never raises: a row says that its name could not be verified. `client` is charged
         for every question.
         """
-        # Slots of its own: the names of one request must not keep another request waiting.
-        lookup = Lookup(self._resolver, client, concurrency=CONCURRENCY)
-        return list(await asyncio.gather(*(self._row(text, name, lookup) for text, name in asked)))
+        request = _Request(
+            # Slots of its own: the names of one request must not keep another request waiting.
+            Lookup(self._resolver, client, concurrency=CONCURRENCY),
+            self._agencies,
+        )
+        return list(await asyncio.gather(*(self._row(text, name, request) for text, name in asked)))
 
-    async def _row(self, text: str, name: HandleName | None, lookup: Lookup) -> dict[str, str]:
+    async def _row(self, text: str, name: HandleName | None, request: _Request) -> dict[str, str]:
         if name is None or not (name.is_doi or name.is_prefix):
             return {"DOI": text, "status": INVALID}
         try:
-            return {"DOI": text} | await self._agency(name, lookup)
+            return {"DOI": text} | await self._agency(name, request)
         except CouldNotVerify:
             return {"DOI": text, "status": COULD_NOT_VERIFY}
 
-    async def _agency(self, name: HandleName, lookup: Lookup) -> dict[str, str]:
-        resolution = await lookup.resolve(name)
+    async def _agency(self, name: HandleName, request: _Request) -> dict[str, str]:
+        resolution = await request.lookup.resolve(name)
         if not resolution.found:
             return {"status": DOES_NOT_EXIST}
-        services = await self._prefixes.services(name.prefix, lookup)
+        services = await self._prefixes.services(name.prefix, request.lookup)
         found = agency_name([(one.name, one.record) for one in services])
-        if found is None and self._agencies is not None:
-            found = await self._from_upstream(name, self._agencies, lookup)
+        if found is None:
+            found = await request.agency_of_prefix(name.prefix)
         return {"status": UNKNOWN} if found is None else {"RA": found}
 
-    async def _from_upstream(self, name: HandleName, agencies: AgencySource, lookup: Lookup) -> str | None:
-        async with lookup.slots:
-            rows = await agencies.registration_agencies([name.prefix], lookup.client)
+
+class _Request:
+    """The upstream questions of one request; the upstream's Which RA service gets one for each prefix."""
+
+    def __init__(self, lookup: Lookup, agencies: AgencySource | None) -> None:
+        self.lookup = lookup
+        self._agencies = agencies
+        self._questions: dict[str, asyncio.Task[str | None]] = {}
+
+    async def agency_of_prefix(self, prefix: str) -> str | None:
+        """What the upstream's own service says; None if there is none or it does not know. Raises CouldNotVerify."""
+        if self._agencies is None:
+            return None
+        question = self._questions.get(fold(prefix))
+        if question is None:
+            question = self._questions[fold(prefix)] = asyncio.create_task(self._query(self._agencies, prefix))
+        return await question
+
+    async def _query(self, agencies: AgencySource, prefix: str) -> str | None:
+        async with self.lookup.slots:
+            rows = await agencies.registration_agencies([prefix], self.lookup.client)
         return rows[0].get("RA") if rows else None

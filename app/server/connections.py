@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 MAX_SWEEP_INTERVAL: Final = 1.0
 #: Idle connections that are closed when no further file can be opened.
 RELIEF: Final = 32
-#: A whole body may take so many times the deadline for its progress: by default its 64 KiB arrive in 120 s. Without this
-#: limit one byte every 29 s holds a connection for ever.
+#: A whole body may take so many times the deadline for its progress: by default its 64 KiB arrive in 120 s. Without
+#: this limit one byte every 29 s holds a connection for ever.
 BODY_DEADLINES: Final = 4
 
 
@@ -55,8 +55,8 @@ class Phase(Enum):
     CLOSING = "a client that closes its side"
 
 
-#: The phases in which a connection gives way to a new one, those of a lower rank first; with rank 1 only after two sweeps
-#: without progress. A connection that waits for the application never gives way.
+#: The phases in which a connection gives way to a new one, those of a lower rank first; with rank 1 only after two
+#: sweeps without progress. A connection that waits for the application never gives way.
 EVICTION_RANK: Final = {Phase.IDLE: 0, Phase.HEAD: 0, Phase.BODY: 1, Phase.WRITE: 1, Phase.CLOSING: 1}
 #: The rank of a connection, and since when it has made no progress.
 Turn = tuple[int, float]

@@ -5,7 +5,8 @@
 
 A name counts once, however often its question fails: one name whose server hangs opens nothing. Any answer begins the
 count again. Names about which the upstream answers nonsense are counted apart (`suspect`), because nonsense about a
-name can be that name's fault.
+name can be that name's fault. So can a timeout: the upstream waits for the server of that handle. Timeouts alone put
+the upstream in doubt and do not open the breaker.
 
 Times are seconds of one monotonic clock, handed in; the machine itself knows no time.
 """
@@ -32,6 +33,8 @@ class Breaker:
         # Hashes: a name may have 8 kB. At most `failures` of them are held.
         self._failed_names: set[int] = set()
         self._suspect_names: set[int] = set()
+        #: Whether every failure of `_failed_names` was a timeout.
+        self._only_timeouts = True
         #: When it opened, or when the probe was let through.
         self._since = 0.0
         self.state = BreakerState.CLOSED
@@ -55,16 +58,24 @@ class Breaker:
     def record_answer(self) -> None:
         """The upstream answered, be it "not found"; an answer closes the breaker, whichever question it answers."""
         self.state = BreakerState.CLOSED
-        self._failed_names.clear()
-        self._suspect_names.clear()
+        self._clear()
 
-    def record_failure(self, name: str, now: float) -> None:
-        """The upstream failed. A failure that arrives when the breaker is open already does not prolong it."""
+    def record_failure(self, name: str, now: float, *, is_timeout: bool = False) -> bool:
+        """The upstream failed; whether it is in doubt now, because timeouts alone would open the breaker.
+
+        A failure that arrives when the breaker is open already does not prolong it.
+        """
         if self.state is BreakerState.OPEN:
-            return
-        self._failed_names.add(hash(name))
-        if self.state is BreakerState.HALF_OPEN or len(self._failed_names) >= self._most_failures:
-            self.open(now)
+            return False
+        self._only_timeouts = self._only_timeouts and is_timeout
+        if len(self._failed_names) < self._most_failures:
+            self._failed_names.add(hash(name))
+        if self.state is not BreakerState.HALF_OPEN and len(self._failed_names) < self._most_failures:
+            return False
+        if self._only_timeouts:
+            return True
+        self.open(now)
+        return False
 
     def suspect(self, name: str) -> bool:
         """The upstream refused one name, or its answer was unreadable; whether the upstream itself is in doubt now."""
@@ -77,5 +88,9 @@ class Breaker:
     def open(self, now: float) -> None:
         """Let no question pass for the cooldown."""
         self.state, self._since = BreakerState.OPEN, now
+        self._clear()
+
+    def _clear(self) -> None:
         self._failed_names.clear()
         self._suspect_names.clear()
+        self._only_timeouts = True

@@ -3,7 +3,8 @@
 A failure is either the upstream's own (no connection, no answer in time, 429, 5xx) or that of one name (any other
 refusal, an answer that cannot be read). Failures of the upstream open the breaker if several names meet them. Failures
 of names do so only if several names have them without an answer in between, and the upstream then also fails to answer
-the control question: an intercepting proxy fails at every name, a damaged record at its own.
+the control question: an intercepting proxy fails at every name, a damaged record at its own. Timeouts alone are decided
+by the control question as well: a name whose handle server hangs looks like an upstream that hangs.
 """
 
 from __future__ import annotations
@@ -218,8 +219,11 @@ class Guard:
             # An upstream that says when to come back is obeyed; the breaker has nothing to add.
             await self._begin_pause(error.retry_after, error)
         else:
-            self.breaker.record_failure(name, self._clock())
+            is_timeout = isinstance(error, UpstreamTimeout)
+            in_doubt = self.breaker.record_failure(name, self._clock(), is_timeout=is_timeout)
             self._log_failure(error)
+            if in_doubt:
+                await self._ask_control_question()
             if isinstance(error, UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
                 await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)
 

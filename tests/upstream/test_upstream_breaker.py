@@ -121,3 +121,24 @@ def test_failures_of_names_and_of_the_upstream_are_counted_apart() -> None:
     breaker.suspect("a")
     breaker.record_failure("b", 0)
     assert breaker.state is BreakerState.CLOSED
+
+
+def test_timeouts_alone_put_the_upstream_in_doubt_and_open_nothing() -> None:
+    breaker = Breaker(failures=3, cooldown=10)
+    doubts = [breaker.record_failure(name, 0, is_timeout=True) for name in "aabbcd"]
+    assert doubts == [False, False, False, False, True, True]
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_one_failure_that_is_not_a_timeout_opens_it_at_the_usual_number() -> None:
+    breaker = Breaker(failures=3, cooldown=10)
+    breaker.record_failure("a", 0)
+    assert [breaker.record_failure(name, 0, is_timeout=True) for name in "bc"] == [False, False]
+    assert breaker.state is BreakerState.OPEN
+
+
+def test_a_probe_that_times_out_puts_the_upstream_in_doubt() -> None:
+    breaker = opened()
+    breaker.allow(10)
+    assert breaker.record_failure("b", 12, is_timeout=True)
+    assert breaker.state is BreakerState.HALF_OPEN

@@ -206,7 +206,21 @@ async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> Non
     upstream.fault(EVERY_NAME, "hang")
     failures = [type(await parts.fail(name)) for name in ("10.1234/a", "10.1234/b", "10.1234/c")]
     assert failures == [UpstreamTimeout, UpstreamTimeout, BreakerOpen]
-    assert parts.heard.outcomes == ["timeout", "timeout", "breaker_open"]
+    # The third is the control question.
+    assert parts.heard.outcomes == ["timeout", "timeout", "timeout", "breaker_open"]
+    await parts.source.aclose()
+
+
+async def test_names_that_hang_do_not_open_the_breaker_of_an_upstream_that_works(upstream: FakeUpstream) -> None:
+    parts = Parts(upstream, total_timeout=0.3)
+    names = [f"10.1234/{number}" for number in range(6)]
+    for name in names:
+        upstream.fault(name, "hang")
+        assert type(await parts.fail(name)) is UpstreamTimeout
+    assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
+    # Each two names without an answer in between cost one control question, which clears them.
+    assert upstream.asked(CONTROL_NAME.text) == len(names) / 2
+    assert parts.state() == "ok"
     await parts.source.aclose()
 
 

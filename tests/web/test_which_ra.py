@@ -114,6 +114,21 @@ async def test_most_names_at_once(proxy: Proxy) -> None:
     assert proxy.upstream.asked("10.5555/a") == 1
 
 
+@pytest.mark.parametrize(("agency", "expected"), [("mEDRA", {"RA": "mEDRA"}), (None, {"status": "Unknown"})])
+async def test_the_service_of_the_upstream_gets_one_question_for_a_prefix(
+    proxy: Proxy, agency: str | None, expected: dict[str, str]
+) -> None:
+    names = [f"10.9999/{number}" for number in range(20)]
+    proxy.upstream.put("10.9999", [value("EMAIL", "x@example.org")])
+    for name in names:
+        proxy.upstream.put(name, url="http://example.org/")
+    if agency is not None:
+        proxy.upstream.agency("10.9999", agency)
+    got = await proxy.get(f"/ra/{','.join(names)}")
+    assert got.json == [{"DOI": name, **expected} for name in names]
+    assert proxy.upstream.agency_questions == 1
+
+
 @pytest.mark.parametrize("name", ["<img src=x onerror=y>", '"}],"RA":"x', "10.5555/\u202e", "\\", "ä"])
 async def test_a_name_is_a_json_string(proxy: Proxy, name: str) -> None:
     quoted = "".join(f"%{byte:02X}" for byte in name.encode())
