@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import InvalidAnswer
 from app.handle.record import read_values
+from app.handle.ttl import DEFAULT_TTL
 from app.handle.value import Data, HandleValue, read_value
 
 
@@ -43,6 +44,18 @@ def test_every_format_of_data_is_read(data: object, expected: Data) -> None:
 def test_only_a_string_is_text() -> None:
     assert value(data="http://example.org/").text == "http://example.org/"
     assert value(data={"format": "base64", "value": "AAEC"}).text is None
+
+
+def test_data_without_a_format_are_a_string() -> None:
+    assert value(data={"value": "http://example.org/"}).text == "http://example.org/"
+    assert value(data={"value": 7}).data == Data("unknown", 7)
+    assert value(data={"format": "string"}).data == Data("unknown", None)
+
+
+def test_members_that_are_left_out_have_their_usual_values() -> None:
+    read = read_value(b'{"index":7,"type":"Url"}')
+    assert (read.index, read.type, read.folded_type, read.text) == (7, "Url", "URL", None)
+    assert (read.ttl, read.timestamp, read.permissions, read.references) == (DEFAULT_TTL, None, "1110", ())
 
 
 @pytest.mark.parametrize(

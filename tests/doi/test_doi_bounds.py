@@ -1,0 +1,65 @@
+"""The bounds of names, as numbers: a changed bound is a changed promise."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+
+from app.doi.name import HandleName
+from app.doi.presentation import BLANKS, read_path, suggestions
+from app.doi.repair import with_hyphens, without_blanks, without_latex_escapes, without_trailing_punctuation
+from app.errors import NameTooLong
+
+
+def test_blanks_are_controls_spaces_separators_and_eight_more() -> None:
+    """ZWSP, ZWNJ, ZWJ, word joiner, byte order mark, Mongolian vowel separator and the two noncharacters of plane 0."""
+    trimmed = {c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) in {"Cc", "Zs", "Zl", "Zp"}}
+    assert set(BLANKS) == trimmed | set("\u200b\u200c\u200d\u2060\ufeff\u180e\ufffe\uffff")
+
+
+def test_a_name_has_at_most_8192_bytes() -> None:
+    assert len(HandleName("a" * 8_192).text) == 8_192
+    assert len(HandleName("\U0001f600" * 2_048).text) == 2_048
+    for text in ("a" * 8_193, "\U0001f600" * 2_048 + "a"):
+        with pytest.raises(NameTooLong):
+            HandleName(text)
+
+
+@pytest.mark.parametrize(("letters", "is_one"), [(2, False), (3, True), (12, True), (13, False)])
+def test_a_short_doi_without_its_prefix_has_3_to_12_letters(letters: int, is_one: bool) -> None:
+    expected = HandleName("10/" + "a" * letters) if is_one else None
+    assert HandleName("a" * letters).expanded_short_doi() == expected
+
+
+@pytest.mark.parametrize("length", [254, 255, 256, 257, 2_000])
+def test_a_path_of_any_length_is_read_alike(length: int) -> None:
+    suffix = "a" * (length - len("/10.1000/"))
+    assert read_path(f"/10.1000/{suffix}".encode()).text == f"10.1000/{suffix}"
+
+
+@pytest.mark.parametrize(("length", "found"), [(2_048, 1), (2_049, 0)])
+def test_names_of_more_than_2048_characters_get_no_suggestions(length: int, found: int) -> None:
+    assert len(suggestions(HandleName("10.1000/".ljust(length - 1, "a") + "."))) == found
+
+
+def test_two_repairs_lead_to_a_suggestion_and_three_do_not() -> None:
+    assert suggestions(HandleName("10.1000/a\u2013b.pdf/"))[-1].text == "10.1000/a-b.pdf"
+    texts = [found.text for found in suggestions(HandleName("10.231/a\u2013b\u00ad.pdf/"))]
+    assert texts and "10.2310/a-b" not in texts
+
+
+def test_at_most_16_characters_are_cut_from_the_end() -> None:
+    assert without_trailing_punctuation("10.1000/182" + "." * 16) == "10.1000/182"
+    assert without_trailing_punctuation("10.1000/182" + "." * 17) == "10.1000/182."
+
+
+def test_a_dash_has_at_most_four_hyphens_on_either_side() -> None:
+    assert with_hyphens("a----\u2013----b") == "a-b"
+    assert with_hyphens("a-----\u2013-----b") == "a---b"
+
+
+def test_at_most_16_blanks_and_4_backslashes_are_dropped_in_one_place() -> None:
+    assert without_blanks("10.1000/" + " " * 17 + "182") == "10.1000/ 182"
+    assert without_latex_escapes("10.1000/18" + "\\" * 5 + "_2") == "10.1000/18\\_2"
