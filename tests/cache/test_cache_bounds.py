@@ -1,0 +1,254 @@
+"""What outlives a process or has a bound, as numbers and bytes: the stores of yesterday are read by these."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from io import BytesIO
+from pathlib import Path
+from sys import getsizeof
+
+import pytest
+from redis.asyncio import Redis
+
+from app.cache.bundle import BundleWriter, Refused, read_bundle
+from app.cache.entry import Entry, bound_times
+from app.cache.lease import Leases
+from app.cache.memory import MemoryStore
+from app.cache.sqlite.file import counted_bytes, mark_damaged
+from app.cache.store import Changes
+from app.cache.tiered import TieredStore
+from app.cache.valkey.store import ValkeyStore
+from app.cache.wire import FOREVER, from_line, pack, unpack
+from tests.cache.entries import NOW, entry, missing
+from tests.cache.sqlite_stores import fill, keys, opened
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+#: "10.1/A" is not registered, fetched at NOW and known for a minute: format version 2, response code 100.
+STORED = bytes.fromhex("eabd4e44026400000040fc54d9410000004ffc54d9410000004ffc54d941") + b"[]"
+LINE = (
+    b'{"handle":"10.1/A","responseCode":100,"values":[],"fetched":"2023-11-14T22:13:20Z",'
+    b'"fresh_until":"2023-11-14T22:14:20Z","stale_until":"2023-11-14T22:14:20Z"}\n'
+)
+
+
+# --- Formats ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_bytes_of_an_entry_stay_the_same() -> None:
+    assert pack(missing("10.1/A")) == STORED
+    assert unpack("10.1/A", STORED) == missing("10.1/A")
+
+
+def test_the_line_and_the_checksum_of_a_bundle_stay_the_same() -> None:
+    file = BytesIO()
+    writer = BundleWriter(file)
+    writer.add(missing("10.1/A"))
+    writer.finish()
+    digest = b"691a4acc5eb060123f3b40a653a893ba2224df61e392428c2f0b3171ab1010d3"
+    assert file.getvalue() == LINE + b'{"checksum":"sha256:' + digest + b'","lines":1}\n'
+
+
+def test_a_record_of_the_first_second_and_of_the_last_is_stored() -> None:
+    long = Entry("10.1/A", entry().answer, 0.0, 0.0, 253_402_300_799.0)
+    assert unpack("10.1/A", pack(long)) == long
+    assert FOREVER == 253_402_300_799.0
+    assert from_line(b'{"handle":"10.1/a","responseCode":100}').stale_until == 253_402_300_799.0
+
+
+def test_a_line_of_a_bundle_has_at_most_4_mebibytes() -> None:
+    line = b'{"handle":"10.1/a","responseCode":100'
+    longest = line.ljust(4 * 2**20 - 2) + b"}\n"
+    assert not any(isinstance(item, Refused) for item in read_bundle(BytesIO(longest)))
+    (refused, _) = read_bundle(BytesIO(line.ljust(4 * 2**20 - 1) + b"}\n"))
+    assert isinstance(refused, Refused)
+
+
+# --- Memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_counts_450_bytes_besides_its_key_and_values() -> None:
+    one = entry()
+    assert one.size == getsizeof(one.key) + getsizeof(one.answer.values) + 450
+
+
+def test_a_clock_may_be_60_seconds_ahead() -> None:
+    ahead, far = entry(fetched_at=NOW + 60), entry(fetched_at=NOW + 60.5)
+    assert (bound := bound_times(ahead, NOW, 1e9)) is not None and bound.fetched_at == NOW + 60
+    assert (bound := bound_times(far, NOW, 1e9)) is not None and bound.fetched_at == 0.0
+
+
+def test_one_process_remembers_10000_leases_and_forgets_the_oldest() -> None:
+    leases = Leases()
+    for name in range(10_000):
+        assert leases.take(str(name), "a", NOW, 20)
+    assert not leases.take("0", "b", NOW, 20)
+    assert leases.take("10000", "a", NOW, 20)
+    assert not leases.take("9999", "b", NOW, 20)
+    assert not leases.take("1", "b", NOW, 20)
+    assert leases.take("0", "b", NOW, 20)
+
+
+def test_a_lease_that_is_taken_again_counts_as_new() -> None:
+    leases = Leases()
+    for name in range(10_000):
+        leases.take(str(name), "a", NOW, 20)
+    leases.take("0", "b", NOW + 20, 20)
+    leases.take("10000", "b", NOW + 20, 20)
+    assert not leases.take("0", "c", NOW + 21, 20)
+
+
+def test_a_lease_from_before_the_clock_was_set_back_is_free() -> None:
+    leases = Leases()
+    assert leases.take("10.1/A", "a", NOW, 20)
+    assert not leases.take("10.1/A", "b", NOW, 20)
+    assert leases.take("10.1/A", "b", NOW - 1, 20)
+
+
+async def test_5000_announcements_are_kept(clock: Clock) -> None:
+    memory = MemoryStore(1_000_000, clock=clock)
+    start = (await memory.changes(None)).cursor
+    for name in range(5_000):
+        await memory.delete(str(name))
+    assert await memory.changes(start) == Changes("5000", tuple(map(str, range(5_000))))
+    await memory.delete("5000")
+    assert await memory.changes(start) == Changes("5001", overrun=True)
+    assert await memory.changes("5001") == Changes("5001")
+
+
+def test_10000_answers_that_ended_leave_memory_in_one_step(clock: Clock) -> None:
+    memory = MemoryStore(100_000_000, clock=clock)
+    for name in range(10_001):
+        memory.keep(missing(f"10.1/{name}"))
+    assert memory.drop_expired() == 0
+    clock.advance(60)
+    assert memory.drop_expired() == 10_000
+    assert (memory.drop_expired(), memory.drop_expired()) == (1, 0)
+    assert memory.entries == 0
+
+
+async def test_both_tiers_count_what_they_do(clock: Clock) -> None:
+    shared = MemoryStore(1_000_000, clock=clock)
+    here, there = (
+        TieredStore(MemoryStore(1_000_000, clock=clock), shared, clock=clock, ceiling=86_400.0) for _ in range(2)
+    )
+    await there.forget_announced()
+    await here.put(entry("10.1/A"))
+    await here.put(entry("10.1/B"))
+    assert await there.get("10.1/A") == entry("10.1/A")
+    assert await here.get("10.1/A") == entry("10.1/A")
+    assert await here.get("10.1/C") is None
+    assert await here.delete("10.1/A")
+    assert await here.clear_prefix("10.1") == 1
+    await there.forget_announced()
+    did = here.counters
+    assert (did.puts, did.deletes, did.hits_memory, did.hits_store, did.misses) == (2, 2, 1, 0, 1)
+    assert (did.forgotten, did.overruns, did.store_errors, did.lease_fallbacks, did.budget_fallbacks) == (0,) * 5
+    assert (there.counters.hits_store, there.counters.forgotten) == (1, 1)
+
+
+# --- SQLite ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_counts_180_bytes_besides_its_key_and_data() -> None:
+    assert counted_bytes(2, 1_000) == 1_360
+
+
+async def test_a_file_says_what_it_is(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    await fill(path, clock)
+    with closing(sqlite3.connect(path)) as connection:
+        pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
+        assert pragmas == [(int.from_bytes(b"DOIp", "big"),), (1,)]
+
+
+async def test_a_damaged_file_is_marked_and_set_aside_by_the_time(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    for found in ("store.sqlite3.corrupt-20231114T221320Z", "store.sqlite3.corrupt-20231114T221320Z-1"):
+        await fill(path, clock)
+        mark_damaged(path)
+        mark = tmp_path / "store.sqlite3.damaged"
+        assert mark.exists()
+        async with opened(path, clock) as store:
+            assert await keys(store) == []
+        assert (tmp_path / found).exists()
+        assert not mark.exists()
+
+
+async def test_5000_announcements_are_kept_in_a_file(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    async with opened(path, clock) as store:
+        start = (await store.changes(None)).cursor
+        for name in range(5_000):
+            await store.delete(f"10.1/{name}")
+        await store.flush()
+        assert len((await store.changes(start)).keys) == 5_000
+        await store.delete("10.1/5000")
+        await store.flush()
+        assert (await store.changes(start)).overrun
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT count(*) FROM announcements").fetchone() == (5_000,)
+
+
+async def test_use_is_noted_once_an_hour(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+
+    async def last_used(store_age: float) -> float:
+        clock.now = NOW + store_age
+        async with opened(path, clock) as store:
+            await store.get("10.1000/00000")
+        with closing(sqlite3.connect(path)) as connection:
+            (when,) = connection.execute("SELECT last_used FROM entries").fetchone()
+            return float(when) - NOW
+
+    await fill(path, clock, 1)
+    assert [await last_used(age) for age in (0, 3_599, 3_600, 3_601)] == [0, 0, 3_600, 3_600]
+
+
+async def test_leases_and_idle_buckets_are_tidied_every_256_releases(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+
+    def left() -> tuple[list[str], list[str]]:
+        with closing(sqlite3.connect(f"{path}.coordination")) as connection:
+            read = (connection.execute(f"SELECT {column}") for column in ("key FROM leases", "name FROM buckets"))
+            leases, buckets = (sorted(name for (name,) in rows) for rows in read)
+            return leases, buckets
+
+    async with opened(path, clock) as store:
+        await store.take("yesterday", 1, 1)
+        clock.advance(1)
+        await store.take("today", 1, 1)
+        clock.advance(86_400)
+        await store.lease("ended", "a", 0)
+        await store.lease("held", "a", 1)
+        for _ in range(255):
+            await store.release("none", "a")
+        assert left() == (["ended", "held"], ["today", "yesterday"])
+        await store.release("none", "a")
+        assert left() == (["held"], ["today"])
+
+
+# --- Valkey ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.valkey
+async def test_keys_and_times_on_the_server_stay_the_same(valkey_url: str, clock: Clock) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    await server.flushdb()
+    store = ValkeyStore(valkey_url, clock=clock, timeout=5.0)
+    await store.put(entry(ttl=60, grace=40), announce=True)
+    assert await store.lease("10.1000/182", "here", 20)
+    # A lease of less than a millisecond is one of a millisecond, which the server takes.
+    assert await store.lease("10.1000/0", "here", 0.0001)
+    await store.take("upstream", 2, 5)
+    prefix = "doi-proxy:v1:"
+    left = {name: await server.pttl(prefix + name) for name in ("entry:10.1000/182", "lease:10.1000/182")}
+    assert 90_000 < left["entry:10.1000/182"] <= 100_000
+    assert 10_000 < left["lease:10.1000/182"] <= 20_000
+    assert await server.exists(f"{prefix}bucket:upstream", f"{prefix}announcements") == 2
+    assert await server.get(f"{prefix}entry:10.1000/182") == pack(entry(ttl=60, grace=40))
+    assert [fields for _, fields in await server.xrange(f"{prefix}announcements")] == [{b"key": b"10.1000/182"}]
+    await store.close()
+    await server.aclose()
