@@ -37,7 +37,7 @@ def choose(candidates: Candidates, methods: str | None, client: Client, locatts:
     that is named twice counts once.
     """
     left, facts = candidates, NO_FACTS
-    names = (name.strip().lower() for name in (methods or DEFAULT_METHODS).split(",", _MOST_METHODS))
+    names = (name.strip().lower() for name in (methods or DEFAULT_METHODS).split(",", _MOST_METHODS)[:_MOST_METHODS])
     for name in dict.fromkeys(names):
         if len(left) <= 1:
             break

@@ -1,0 +1,184 @@
+"""The bounds of what one name may take, as numbers: a changed bound is a changed promise."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from app.cache.address import open_store
+from app.doi.name import HandleName
+from app.handle.answer import Answer, ResponseCode
+from app.handle.location import Location
+from app.handle.record import Record, read_values
+from app.resolver.asked import NOBODY, PLAIN, Asked, Client, ClientFact
+from app.resolver.failure_memory import FailureMemory
+from app.resolver.location_choice import choose
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.resolver import Resolver
+from app.resolver.target import Places, choose_target, links, links_values, own_xml_bytes, read_own_places
+from app.resolver.target_url import web_target
+from app.resolver.ttl_policy import TtlPolicy
+from app.resolver.which_ra import WhichRa
+from app.upstream.source import Question
+from tests.clock import Clock
+
+NAME = HandleName("10.5555/a")
+
+
+def record(*values: tuple[str, str]) -> Record:
+    return read_values(json.dumps([{"index": 1, "type": type_, "data": text} for type_, text in values]).encode())
+
+
+def location(**attributes: str) -> Location:
+    return Location(tuple(attributes.items()))
+
+
+# --- Addresses -------------------------------------------------------------------------------------------------------
+
+
+def test_a_target_has_at_most_16384_bytes() -> None:
+    start = "http://a/"
+    assert web_target(start.ljust(16_384, "x")) == start.ljust(16_384, "x")
+    assert web_target(start.ljust(16_385, "x")) is None
+    assert web_target("http://a/" + "ä" * 2_729) == "http://a/" + "%C3%A4" * 2_729
+    assert web_target("http://a/" + "ä" * 2_730) is None
+
+
+@pytest.mark.parametrize(("characters", "is_encoded"), [(253, True), (254, False)])
+def test_a_host_of_more_than_253_characters_is_not_put_into_punycode(characters: int, is_encoded: bool) -> None:
+    label = "ä" + "a" * 40
+    host = ".".join([label] * 6)[:characters].ljust(characters, "b")
+    found = web_target(f"http://{host}/")
+    assert found is not None
+    assert found.startswith("http://xn--") is is_encoded
+
+
+# --- Links -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_has_at_most_40_links() -> None:
+    entries = "".join(f"<location href='http://l/{n}' rel='item'/>" for n in range(41))
+    found = links(record(("10320/links", f"<l>{entries}</l>")), Places(), NAME)
+    assert [url for _, url in found] == [f"http://l/{n}" for n in range(40)]
+
+
+def test_the_addresses_of_links_have_at_most_4096_bytes() -> None:
+    def shown(*lengths: int) -> list[int]:
+        entries = "".join(f"<location href='{'http://l/'.ljust(length, 'x')}' rel='item'/>" for length in lengths)
+        return [len(url) for _, url in links(record(("10320/links", f"<l>{entries}</l>")), Places(), NAME)]
+
+    assert shown(4_096) == [4_096]
+    assert shown(4_097, 10) == [10]
+    assert shown(4_000, 97, 96) == [4_000, 96]
+
+
+def test_links_take_at_most_65536_characters_of_xml() -> None:
+    value = "<l><location href='http://l/'/></l>"
+    assert len(links_values(record(("10320/links", value.ljust(65_536 - len(value))), ("10320/links", value)))) == 2
+    assert len(links_values(record(("10320/links", value.ljust(65_537 - len(value))), ("10320/links", value)))) == 1
+
+
+# --- Locations -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_100_values_of_locations_are_read() -> None:
+    places = read_own_places(record(*[("10320/loc", "<l><location/></l>")] * 102))
+    assert (len(places.own.items), places.malformed) == (100, ("2 values after the first 100",))
+    assert read_own_places(record(*[("10320/loc", "<l/>")] * 100)).malformed == ()
+
+
+def test_the_locations_of_one_record_take_at_most_196608_characters_of_xml() -> None:
+    full, last = "<l><location/></l>".ljust(65_536), "<l><location/></l>"
+    three = [("10320/loc", full)] * 3
+    assert len(read_own_places(record(*three)).own.items) == 3
+    places = read_own_places(record(*three, ("10320/loc", last)))
+    assert (len(places.own.items), places.malformed) == (3, ("value 1: more XML than is read for one name",))
+
+
+def test_xml_of_one_name_is_counted_up_to_262144_characters() -> None:
+    given = record(("10320/loc", "a" * 200_000), ("10320/links", "a" * 62_144))
+    assert own_xml_bytes(given) == 262_144
+    assert own_xml_bytes(record(("10320/loc", "a" * 200_000), ("10320/links", "a" * 62_143))) == 262_143
+    assert own_xml_bytes(record(("10320/loc", "a" * 300_000))) == 262_144
+
+
+def test_the_first_20_methods_count() -> None:
+    found = [location(id="low", score="1"), location(id="high", score="2")]
+    for other, chosen in ((19, "high"), (20, "low")):
+        choice = choose(found, "x," * other + "score", Client(chance=0.0), ())
+        assert choice.location is not None and choice.location.get("id") == chosen
+
+
+@pytest.mark.parametrize(("country", "depends"), [(None, True), ("gb", False)])
+def test_a_country_in_the_query_is_not_a_fact_about_the_client(country: str | None, depends: bool) -> None:
+    xml = "<l chooseby='country'><location href='http://a/' country='gb'/><location href='http://b/'/></l>"
+    given = record(("10320/loc", xml))
+    client = Client(country="gb")
+    choice = choose_target(NAME, given, read_own_places(given), Asked(country=country), client)
+    assert choice.target is not None and choice.target.location == "http://a/"
+    assert bool(choice.facts & ClientFact.COUNTRY) is depends
+
+
+@pytest.mark.parametrize("length", [2_047, 2_048, 2_049])
+def test_a_target_of_any_length_has_its_own_status(length: int) -> None:
+    url = "http://a/".ljust(length, "x")
+    for status in (301, 302):
+        given = record(("10320/loc", f"<l http_sc='{status}'><location href='{url}'/></l>"))
+        found = choose_target(NAME, given, read_own_places(given), PLAIN, NOBODY).target
+        assert found is not None and (found.location, found.display, found.status) == (url, url, status)
+
+
+# --- Questions -------------------------------------------------------------------------------------------------------
+
+
+class CountingSource:
+    """An upstream that knows no name and takes some turns of the event loop for each question."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.in_flight = 0
+        self.most_in_flight = 0
+
+    async def ask(self, question: Question) -> Answer:
+        self.names.append(question.name.text)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        self.in_flight -= 1
+        if "/" in question.name.text:
+            return Answer(ResponseCode.HANDLE_NOT_FOUND)
+        return Answer(ResponseCode.SUCCESS, b'[{"index":1,"type":"EMAIL","data":"a@example.org"}]')
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
+    clock = Clock()
+    failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
+    cache = open_store("memory:", clock=clock)
+    resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
+    found = await WhichRa(resolver, PrefixChain(), None).rows([(name, HandleName(name)) for name in names], None)
+    await resolver.close()
+    return found
+
+
+@pytest.mark.anyio
+async def test_one_request_for_agencies_asks_8_questions_at_a_time() -> None:
+    source = CountingSource()
+    found = await rows(source, *(f"10.5555/{n}" for n in range(20)))
+    assert {row["status"] for row in found} == {"DOI does not exist"}
+    assert (source.most_in_flight, len(source.names)) == (8, 20)
+
+
+@pytest.mark.anyio
+async def test_a_prefix_and_four_prefixes_above_it_are_asked() -> None:
+    source = CountingSource()
+    assert await rows(source, "10.1.2.3.4.5.6.7") == [{"DOI": "10.1.2.3.4.5.6.7", "status": "Unknown"}]
+    assert source.names == ["10.1.2.3.4.5.6.7", "10.1.2.3.4.5.6", "10.1.2.3.4.5", "10.1.2.3.4", "10.1.2.3"]
+    source = CountingSource()
+    await rows(source, "10.1.2")
+    assert source.names == ["10.1.2", "10.1"]
