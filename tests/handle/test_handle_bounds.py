@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import InvalidAnswer, UpstreamRefused
 from app.handle.answer import read_answer
-from app.handle.location import Location, Locations, MalformedLocations, fill_template, handles, read_locations
+from app.handle.location import Location, Locations, MalformedLocations, fill_template, read_locations, split_handles
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record, read_values
 from app.handle.value import read_value
@@ -61,7 +61,7 @@ def test_the_first_2000_elements_and_the_first_1000_locations_count() -> None:
 
 def test_the_first_100_handles_count() -> None:
     names = tuple(f"10.1/{n}" for n in range(101))
-    assert handles(" ".join(names)) == names[:100]
+    assert split_handles(" ".join(names)) == names[:100]
     elements = "".join(f"<include>{name}</include><includeNamespace>{name}</includeNamespace>" for name in names)
     read = read_locations(f"<l>{elements}</l>")
     assert (read.includes, read.namespaces) == (names[:100], names[:100])

@@ -68,9 +68,10 @@ async def _delay(asked: Asked, writer: Peer, options: dict[str, Any]) -> bool:
 
 
 async def _status(asked: Asked, writer: Peer, options: dict[str, Any]) -> bool:
-    """An HTML page with the HTTP `status` and perhaps `retry_after`."""
+    """An HTML page of at least `size` bytes with the HTTP `status` and perhaps `retry_after`."""
     more = {"retry_after": str(options["retry_after"])} if options.get("retry_after") is not None else {}
-    send(writer, options["status"], b"<html>No.</html>", "text/html", **more)
+    page = b"<html>No.</html>".ljust(options.get("size", 0))
+    send(writer, options["status"], page, "text/html", **more)
     return True
 
 

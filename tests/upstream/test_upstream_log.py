@@ -59,7 +59,7 @@ def test_few_failures_over_a_minute_are_an_outage_too(written: Written) -> None:
     written.log.failure(DOWN, is_open=False)
     written.clock.advance(59)
     written.log.failure(DOWN, is_open=False)
-    assert (written.lines, written.log.is_down) == ([], False)
+    assert (written.lines, written.log.is_down, written.log.down_seconds) == ([], False, 0)
     written.clock.advance(1)
     written.log.failure(DOWN, is_open=False)
     assert (len(written.lines), written.log.is_down) == (1, True)
