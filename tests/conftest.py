@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,16 @@ class NotLoopback(RuntimeError):
 def anyio_backend() -> str:
     """Async tests run on asyncio, as the server does."""
     return "asyncio"
+
+
+@pytest.fixture
+def western_machine() -> Iterator[None]:
+    """The machine's local time is eleven hours before UTC."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "West11")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture(scope="session", autouse=True)

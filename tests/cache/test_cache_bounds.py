@@ -20,6 +20,7 @@ from app.cache.store import Changes
 from app.cache.tiered import TieredStore
 from app.cache.valkey.store import ValkeyStore
 from app.cache.wire import FOREVER, from_line, pack, unpack
+from app.errors import StoreError
 from tests.cache.entries import NOW, entry, missing
 from tests.cache.sqlite_stores import fill, keys, opened
 from tests.clock import Clock
@@ -228,6 +229,24 @@ async def test_leases_and_idle_buckets_are_tidied_every_256_releases(tmp_path: P
         assert left() == (["ended", "held"], ["today", "yesterday"])
         await store.release("none", "a")
         assert left() == (["held"], ["today"])
+
+
+async def test_a_coordination_file_that_failed_is_left_alone_for_a_second(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    async with opened(path, clock) as store:
+        with closing(sqlite3.connect(f"{path}.coordination", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="is locked"):
+                await store.take("upstream", 1, 1)
+            other.execute("ROLLBACK")
+        for seconds in (0.0, 0.99):
+            clock.now = NOW + seconds
+            with pytest.raises(StoreError, match="a moment ago"):
+                await store.take("upstream", 1, 1)
+        assert not (await store.stats()).healthy
+        clock.now = NOW + 1
+        assert await store.take("upstream", 1, 1) == 0.0
+        assert (await store.stats()).healthy
 
 
 # --- Valkey ----------------------------------------------------------------------------------------------------------

@@ -72,7 +72,9 @@ def test_bundles_one_behind_the_other_are_one_bundle() -> None:
 
 def test_blank_lines_and_a_missing_last_newline_are_no_damage() -> None:
     line = b'{"handle":"10.1/a","responseCode":100}'
-    assert read(b"\n" + line + b"\n\n" + line)[-1] == BundleEnd(2, 0, Checksum.ABSENT)
+    first, second, end = read(b"\n" + line + b"\n\n" + line)
+    assert isinstance(first, Entry) and first == second
+    assert end == BundleEnd(2, 0, Checksum.ABSENT)
 
 
 def test_a_line_longer_than_allowed_is_refused_without_being_held() -> None:

@@ -148,3 +148,11 @@ def test_a_line_that_is_no_record_says_why(line: bytes, reason: str) -> None:
 def test_reading_a_line_raises_nothing_else(line: bytes) -> None:
     with contextlib.suppress(InvalidBundleLine):
         from_line(line)
+
+
+@pytest.mark.usefixtures("western_machine")
+@pytest.mark.parametrize("zone", ["", "Z", "+00:00"])
+def test_a_time_of_a_line_is_utc_wherever_the_machine_is(zone: str) -> None:
+    line = b'{"handle":"10.1/a","responseCode":100,"fetched":"2023-11-14T22:13:20%b"}' % zone.encode()
+    assert from_line(line).fetched_at == 1_700_000_000.0
+    assert b'"fetched":"2023-11-14T22:13:20Z"' in to_line(from_line(line))

@@ -26,6 +26,11 @@ def test_a_ttl_is_seconds_or_an_iso_time_in_utc(given: int | float | str, expect
     assert read_ttl(given) == expected
 
 
+@pytest.mark.usefixtures("western_machine")
+def test_a_time_without_a_zone_is_utc_wherever_the_machine_is() -> None:
+    assert read_ttl("2030-01-01T00:00:00") == Ttl(1893456000, absolute=True)
+
+
 @pytest.mark.parametrize("given", ["", "soon", "86400s", "2030-13-01T00:00:00Z", float("nan")])
 def test_any_other_ttl_is_an_invalid_answer(given: float | str) -> None:
     with pytest.raises(InvalidAnswer):

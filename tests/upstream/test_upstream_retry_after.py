@@ -34,3 +34,9 @@ THEN = 784_111_777.0
 )
 def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None, source: str) -> None:
     assert read_retry_after(value, THEN - 60) == seconds, source
+
+
+@pytest.mark.usefixtures("western_machine")
+@pytest.mark.parametrize("zone", ["", " GMT", " -0000"])
+def test_a_date_is_utc_wherever_the_machine_is(zone: str) -> None:
+    assert read_retry_after(f"Sun, 06 Nov 1994 08:49:37{zone}", THEN - 60) == 60.0
