@@ -145,7 +145,7 @@ def _connections(settings: Settings, exposition: Exposition) -> Connections:
             idle_timeout=settings.client_idle_timeout,
             total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
             per_client=settings.client_max_connections,
-            networks=ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix),
+            client_of=ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix).client_of,
             is_trusted=trusted_addresses(settings.trusted_proxies),
         )
     )

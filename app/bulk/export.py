@@ -1,30 +1,26 @@
-"""`doi-proxy cache export`: what the store holds, or the part that a list or a prefix names, as a bundle."""
+"""Writes records of the cache as a bundle: all of them, or those under a prefix."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import sys
-import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Self, TextIO, cast
+from typing import BinaryIO, Final, Self, cast
 
-from app.assembly import Observers, Parts
-from app.bulk.lists import MOST_REMEMBERED, Distinct, read_lists
-from app.bulk.progress import Bar, progress
-from app.bulk.visit import Verdict, Visit, ask_what_it_needs
-from app.bulk.warm import INTERRUPTED, count_names, report, stopped_by_signals, was_interrupted
+from app.bulk.lists import MOST_REMEMBERED
+from app.bulk.progress import Bar
+from app.bulk.visit import ask_what_it_needs
 from app.cache.bundle import BundleWriter
 from app.cache.entry import Entry
-from app.cli.cache_store import asking, opened, require_store, sealed
+from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import ConfigurationError, DoiProxyError
+from app.errors import ConfigurationError
 from app.resolver.observer import NoObserver
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
-from app.settings import Settings
+from app.resolver.resolver import Resolver
 
 #: Standard output in place of a file.
 STANDARD_OUTPUT: Final = "-"
@@ -34,56 +30,8 @@ _COMPRESSION: Final = 6
 _STEP: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What is exported: all, the names of a list, or those under a prefix; `asks` for those that are not fresh."""
-
-    names_from: str | None = None
-    prefix: HandleName | None = None
-    asks: bool = False
-    column: str | None = None
-
-
-async def export(settings: Settings, choice: Choice, output: str) -> int:
-    """Write a bundle. Exit status 1 where a name of the list is not in it. Raises ConfigurationError, StoreError."""
-    if not choice.asks:
-        require_store(settings)
-    told = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
-    try:
-        with Output(output) as out:
-            writer = BundleWriter(out.file)
-            visit = await _export(settings, choice, writer)
-            if visit is not None:
-                _report(visit, told, asked=choice.asks)
-            if visit is not None and visit.stopped:
-                return INTERRUPTED if was_interrupted(visit) else 1
-            writer.finish()
-            out.keep()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
-    print(f"{writer.lines} records exported", file=told)
-    return 1 if visit is not None and visit.tally.counts[Verdict.COULD_NOT_VERIFY] else 0
-
-
-async def _export(settings: Settings, choice: Choice, writer: BundleWriter) -> Visit | None:
-    """Write the chosen records; what became of the names, where they were those of a list."""
-    bundle = _Once(writer)
-    observers = Observers(resolver=bundle)
-    if choice.names_from is not None:
-        async with asking(settings, observers) if choice.asks else sealed(settings, observers) as parts:
-            return await _export_list(parts, choice, choice.names_from, bundle)
-    elif choice.prefix is not None:
-        async with sealed(settings, observers) as parts:
-            await _export_prefix(parts, choice.prefix, bundle)
-    else:
-        await _export_all(settings, writer)
-    return None
-
-
-class _Once(NoObserver):
-    """Writes what a resolver answers with, each name once."""
+class RecordWriter(NoObserver):
+    """Writes the records that a resolver answers with, each name once."""
 
     def __init__(self, writer: BundleWriter) -> None:
         self._writer = writer
@@ -91,11 +39,11 @@ class _Once(NoObserver):
         self._written: set[str] = set()
 
     def resolved(self, resolution: Resolution) -> None:
-        """See Observer; nothing is written yet, since that may raise."""
+        """See Observer. An observer must not raise, so `write` does the writing."""
         self._waiting[resolution.entry.key] = resolution.entry
 
     def write(self) -> None:
-        """Write what was answered since the last time. Raises OSError."""
+        """Write the records resolved since the last call. Raises OSError."""
         for key, entry in self._waiting.items():
             if key not in self._written:
                 self._writer.add(entry)
@@ -105,52 +53,27 @@ class _Once(NoObserver):
         self._waiting.clear()
 
 
-async def _export_list(parts: Parts, choice: Choice, path: str, bundle: _Once) -> Visit:
-    any_handle = parts.settings.resolve == "any"
-    names = Distinct(read_lists([path], column=choice.column, any_handle=any_handle))
-    at_once = parts.settings.upstream_max_concurrency if choice.asks else 1
-    visit = Visit(parts.cache, parts.resolver, clock=time.time, at_once=at_once, asks=choice.asks, visited=bundle.write)
-    total = count_names([path], choice.column, any_handle)
-    with progress("exporting", total) as bar, stopped_by_signals(visit):
-        await visit.run(iter(names), bar)
-    return visit
-
-
-def _report(visit: Visit, told: TextIO, *, asked: bool) -> None:
-    if asked:
-        report(visit.tally, told)
-    else:
-        for line in visit.tally.named:
-            print(line.removeprefix(f"{Verdict.COULD_NOT_VERIFY.value}: "), file=sys.stderr)
-        if missing := visit.tally.counts[Verdict.COULD_NOT_VERIFY]:
-            print(f"{missing} names are not in the store (--ask asks the upstream for them)", file=sys.stderr)
-    if visit.list_failure is not None:
-        raise visit.list_failure
-    if visit.stopped:
-        print(f"stopped: {visit.stopped}; the bundle is not whole", file=sys.stderr)
-
-
-async def _export_prefix(parts: Parts, prefix: HandleName, bundle: _Once) -> None:
+async def export_prefix(
+    cache: TieredStore, resolver: Resolver, prefix: HandleName, records: RecordWriter, bar: Bar
+) -> None:
+    """Write the records under a prefix, with those that their redirects need; `records` observes the resolver."""
     prefixes = PrefixChain()
-    with progress("exporting", None) as bar:
-        steps = _Steps(bar)
-        async for entry in parts.cache.scan(f"{prefix.key}/"):
-            resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)
-            bundle.resolved(resolution)
-            if resolution.found:
-                await ask_what_it_needs(parts.resolver, prefixes, resolution)
-            bundle.write()
-            steps.one()
+    steps = _Steps(bar)
+    async for entry in cache.scan(f"{prefix.key}/"):
+        resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)
+        records.resolved(resolution)
+        if resolution.found:
+            await ask_what_it_needs(resolver, prefixes, resolution)
+        records.write()
+        steps.one()
 
 
-async def _export_all(settings: Settings, writer: BundleWriter) -> None:
-    async with opened(settings, read_only=True) as cache:
-        stats = await cache.stats()
-        with progress("exporting", None if stats.store is None else stats.store.entries) as bar:
-            steps = _Steps(bar)
-            async for entry in cache.scan():
-                writer.add(entry)
-                steps.one()
+async def export_all(cache: TieredStore, writer: BundleWriter, bar: Bar) -> None:
+    """Write every record."""
+    steps = _Steps(bar)
+    async for entry in cache.scan():
+        writer.add(entry)
+        steps.one()
 
 
 class _Steps:

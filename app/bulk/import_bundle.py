@@ -1,79 +1,98 @@
-"""`doi-proxy cache import`: a bundle into the store, never an older record over a newer one."""
+"""Reads a bundle into the cache. An older record never replaces a newer one."""
 
 from __future__ import annotations
 
 import gzip
 import sys
-import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from msgspec.structs import replace
 
 from app.bulk.lists import STANDARD_INPUT
-from app.bulk.progress import progress
+from app.bulk.progress import Bar
 from app.cache.bundle import BundleEnd, Checksum, Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.cache.wire import FOREVER
-from app.cli.cache_store import check, opened
 from app.errors import ConfigurationError
 from app.handle.answer import ResponseCode
-from app.settings import Settings
 
 #: Records, and bytes of values, that wait to be written at most.
 MOST_WAITING: Final = 4_000
 MOST_WAITING_BYTES: Final = 8 * 1024 * 1024
-#: Refused lines that are named; the others are counted.
+#: Refused lines of which the reason is kept; the others are counted.
 MOST_NAMED: Final = 100
 #: Records between two looks at how far the file is read.
 _LOOK_EVERY: Final = 200
 
-#: What becomes of a record, in the order in which it is told.
+#: What becomes of a record, in the order of the report.
 OUTCOMES: Final = ("new", "kept", "expired", "refused")
 
 
-def adopted(entry: Entry, settings: Settings, now: float) -> Entry:
-    """A record of a bundle within this proxy's own bounds; `now` in seconds since the epoch.
+@dataclass(frozen=True, slots=True)
+class ImportBounds:
+    """How long imported records may be used, in seconds. A sealed proxy has no upstream and keeps them for ever."""
 
-    Fresh for no longer than this proxy keeps its own, usable for no longer than its grace; in a sealed proxy, which
-    has nobody to ask, usable for ever. "Not found" has no grace anywhere.
+    negative_ttl: float
+    ttl_ceiling: float
+    grace: float
+    sealed: bool
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """How many records were imported or left out, the first refused lines, and the state of the checksum."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    refused: list[Refused] = field(default_factory=list)
+    checksum: Checksum = Checksum.ABSENT
+
+
+def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:
+    """A record of a bundle within the bounds of this proxy; `now` in seconds since the epoch.
+
+    A negative answer has no grace, also in a sealed proxy.
     """
     if entry.answer.code is not ResponseCode.SUCCESS:
-        ends = min(entry.stale_until, now + settings.cache_negative_ttl)
+        ends = min(entry.stale_until, now + bounds.negative_ttl)
         return replace(entry, fresh_until=min(entry.fresh_until, ends), stale_until=ends)
-    fresh_until = min(entry.fresh_until, now + settings.cache_ttl_ceiling)
-    if settings.mode == "sealed":
+    fresh_until = min(entry.fresh_until, now + bounds.ttl_ceiling)
+    if bounds.sealed:
         return replace(entry, fresh_until=fresh_until, stale_until=FOREVER)
-    ends = max(fresh_until, now) + settings.cache_grace
+    ends = max(fresh_until, now) + bounds.grace
     return replace(entry, fresh_until=fresh_until, stale_until=min(entry.stale_until, ends))
 
 
-async def import_bundle(settings: Settings, path: str, *, accept_no_checksum: bool) -> int:
-    """Import a bundle, `-` for standard input. Exit status 0, or 1 for refused lines and checksums not right."""
-    size = _size(path)
-    with _opened(path) as file:
-        async with opened(settings) as cache:
-            importing, position = _Importing(settings, cache), 0
-            with progress("importing", size, in_bytes=True) as bar:
-                for item in _read(_unpacked(path, file)):
-                    await importing.take(item)
-                    if size and importing.lines % _LOOK_EVERY == 0:
-                        before, position = position, file.tell()
-                        bar.advance(position - before)
-    return importing.report(accept_no_checksum)
+async def import_bundle(
+    cache: TieredStore, path: str, file: BinaryIO, bounds: ImportBounds, *, clock: Callable[[], float], bar: Bar
+) -> ImportReport:
+    """Import a bundle from an open file; the end `.gz` of its path says that it is compressed. The bar counts bytes.
+
+    Raises StoreError if the store fails.
+    """
+    work, position = _Import(cache, bounds, clock), 0
+    size = size_of(path)
+    for item in _read(_unpacked(path, file)):
+        await work.take(item)
+        if size and work.report.counts.total() % _LOOK_EVERY == 0:
+            before, position = position, file.tell()
+            bar.advance(position - before)
+    return work.report
 
 
-def _size(path: str) -> int | None:
-    """The length of a file in bytes, None for what has none."""
+def size_of(path: str) -> int | None:
+    """The length of a file in bytes; None for standard input and devices."""
     return Path(path).stat().st_size if path != STANDARD_INPUT and Path(path).is_file() else None
 
 
-def _opened(path: str) -> AbstractContextManager[BinaryIO]:
+def open_bundle(path: str) -> AbstractContextManager[BinaryIO]:
+    """The file of a bundle, or standard input. Raises ConfigurationError if it cannot be read."""
     if path == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
     try:
@@ -100,34 +119,28 @@ def _read(file: BinaryIO) -> Iterator[Entry | Refused | BundleEnd]:
         yield BundleEnd(entries + refused + 1, refused + 1, Checksum.ABSENT)
 
 
-class _Importing:
-    def __init__(self, settings: Settings, cache: TieredStore) -> None:
-        self._settings = settings
+class _Import:
+    def __init__(self, cache: TieredStore, bounds: ImportBounds, clock: Callable[[], float]) -> None:
         self._cache = cache
-        self._counts: Counter[str] = Counter()
-        self._named: list[Refused] = []
-        self._checksum = Checksum.ABSENT
+        self._bounds = bounds
+        self._clock = clock
+        self.report = ImportReport()
         self._waiting = self._waiting_bytes = 0
-
-    @property
-    def lines(self) -> int:
-        """Lines read so far that were records, or should have been."""
-        return self._counts.total()
 
     async def take(self, item: Entry | Refused | BundleEnd) -> None:
         """Put a record into the store, or note what else there is."""
         if isinstance(item, Entry):
-            self._counts[await self._put(item)] += 1
+            self.report.counts[await self._put(item)] += 1
         elif isinstance(item, Refused):
-            self._counts["refused"] += 1
-            if len(self._named) < MOST_NAMED:
-                self._named.append(item)
+            self.report.counts["refused"] += 1
+            if len(self.report.refused) < MOST_NAMED:
+                self.report.refused.append(item)
         else:
-            self._checksum = item.checksum
+            self.report.checksum = item.checksum
 
     async def _put(self, given: Entry) -> str:
-        now = time.time()
-        entry = adopted(given, self._settings, now)
+        now = self._clock()
+        entry = bound_entry(given, self._bounds, now)
         if not entry.is_usable(now):
             return "expired"
         if entry.answer.code is not ResponseCode.SUCCESS and await self._knows_record(entry.key, now):
@@ -138,26 +151,11 @@ class _Importing:
         self._waiting_bytes += len(entry.answer.values)
         if self._waiting >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
             await self._cache.flush()
-            await check(self._cache)
+            await self._cache.check()
             self._waiting = self._waiting_bytes = 0
         return "new"
 
     async def _knows_record(self, key: str, now: float) -> bool:
-        """Whether "not found" would take a record away: that takes an answer of today, confirmed by the upstream."""
+        """Whether there is a usable record: only an answer of the upstream itself may turn it into "not found"."""
         known = await self._cache.reread(key)
         return known is not None and known.is_usable(now) and known.answer.code is ResponseCode.SUCCESS
-
-    def report(self, accept_no_checksum: bool) -> int:
-        """Tell what became of the lines; returns the exit status."""
-        for refused in self._named:
-            print(f"line {refused.number} is refused: {refused.reason}", file=sys.stderr)
-        if self._counts["refused"] > len(self._named):
-            print(f"{self._counts['refused'] - len(self._named)} more lines are refused", file=sys.stderr)
-        absent = self._checksum is Checksum.ABSENT and not accept_no_checksum
-        if absent:
-            print("no checksum line ends the bundle: it may be cut off (--no-checksum accepts that)", file=sys.stderr)
-        if self._checksum is Checksum.WRONG:
-            print("the checksum is wrong: lines were changed, added or lost on the way", file=sys.stderr)
-        counts = ", ".join(f"{outcome} {self._counts[outcome]}" for outcome in OUTCOMES)
-        print(f"{counts}; checksum {self._checksum.value}")
-        return 1 if self._counts["refused"] or absent or self._checksum is Checksum.WRONG else 0

@@ -212,6 +212,13 @@ class TieredStore:
             store = await self._tried("stats", self._store.stats(), unknown)
         return TierStats(self._memory.entries, self._memory.bytes, self._memory.evictions, store, self.counters)
 
+    async def check(self) -> None:
+        """Raise StoreError if the store has failed since it was opened. For commands: a proxy counts that as a miss."""
+        if self.counters.store_errors:
+            stats = await self.stats()
+            detail = "" if stats.store is None else stats.store.detail
+            raise StoreError(f"The store failed, so the result is not complete: {detail}")
+
     async def flush(self) -> None:
         """Return when what was put before is durable, or the store has failed."""
         if self._store is not None:

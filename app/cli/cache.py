@@ -87,41 +87,41 @@ def run_cache(chosen: argparse.Namespace, settings: Settings) -> int:
 
 
 def _export(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.bulk.export import Choice, export
+    from app.cli.cache_commands import ExportChoice, export
 
     if chosen.names_from and chosen.prefix:
         raise ConfigurationError("--from and --prefix: give one of them")
     if chosen.ask and not chosen.names_from:
         raise ConfigurationError("--ask: which names to ask for is told by --from")
-    choice = Choice(chosen.names_from, _prefix(chosen.prefix), chosen.ask, chosen.column)
+    choice = ExportChoice(chosen.names_from, _prefix(chosen.prefix), chosen.ask, chosen.column)
     return asyncio.run(export(settings, choice, chosen.output))
 
 
 def _import(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.bulk.import_bundle import import_bundle
+    from app.cli.cache_commands import import_file
 
-    return asyncio.run(import_bundle(settings, chosen.bundle, accept_no_checksum=chosen.no_checksum))
+    return asyncio.run(import_file(settings, chosen.bundle, accept_no_checksum=chosen.no_checksum))
 
 
 def _warm(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.bulk.warm import warm
+    from app.cli.cache_commands import warm
 
     return asyncio.run(warm(settings, chosen.lists, column=chosen.column, limit=chosen.limit))
 
 
 def _stats(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.bulk.stats import show_stats
+    from app.cli.cache_commands import show_stats
 
     return asyncio.run(show_stats(settings, as_json=chosen.as_json, every_entry=chosen.every_entry))
 
 
 def _purge(chosen: argparse.Namespace, settings: Settings) -> int:
-    from app.bulk.purge import Choice, purge
+    from app.cli.cache_commands import PurgeChoice, purge
 
     given = [bool(chosen.names), bool(chosen.prefix), chosen.negative, chosen.everything]
     if sum(given) != 1:
         raise ConfigurationError("purge: give names, or one of --prefix, --negative and --all")
-    choice = Choice(chosen.names, _prefix(chosen.prefix), chosen.negative, chosen.everything)
+    choice = PurgeChoice(chosen.names, _prefix(chosen.prefix), chosen.negative, chosen.everything)
     return asyncio.run(purge(settings, choice))
 
 

@@ -1,21 +1,19 @@
-"""What a command about the cache works with: little memory, long patience, and failures of the store that are told."""
+"""Opens the parts for a command on the cache: little memory, long timeouts, and failures of the store that end it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from app.assembly import UNOBSERVED, Observers, Parts, assemble, open_cache
+from app.bulk.source import BulkSource
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
-from app.handle.answer import Answer
 from app.redaction import redact
 from app.settings import Settings
-from app.upstream.source import Priority, Question, Source
 
 #: The memory tier of a command, in bytes: enough for the prefix records that many names share.
 MEMORY_BYTES: Final = 8 * 1024 * 1024
@@ -45,21 +43,6 @@ def require_store(settings: Settings) -> None:
         )
 
 
-class BulkSource:
-    """A source whose every question is one of a bulk job: people go first."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    async def ask(self, question: Question) -> Answer:
-        """See Source."""
-        return await self._source.ask(replace(question, priority=Priority.BULK))
-
-    async def aclose(self) -> None:
-        """See Source."""
-        await self._source.aclose()
-
-
 @asynccontextmanager
 async def opened(settings: Settings, *, read_only: bool = False) -> AsyncIterator[TieredStore]:
     """The cache while the body runs; written out at the end. Raises ConfigurationError, StoreError for what failed."""
@@ -68,7 +51,7 @@ async def opened(settings: Settings, *, read_only: bool = False) -> AsyncIterato
     try:
         yield cache
         await cache.flush()
-        await check(cache)
+        await cache.check()
     finally:
         await cache.close()
 
@@ -102,7 +85,7 @@ async def _closing(parts: Parts) -> AsyncIterator[None]:
     try:
         yield
         await parts.cache.flush()
-        await check(parts.cache)
+        await parts.cache.check()
     finally:
         await parts.resolver.close()
         await parts.upstream.source.aclose()
@@ -115,11 +98,3 @@ def _named(settings: Settings) -> Iterator[None]:
         yield
     except StoreError as error:
         raise ConfigurationError(f"--store-url {redact(settings.store_url)}: {error.message}") from error
-
-
-async def check(cache: TieredStore) -> None:
-    """Raises StoreError if the store failed since it was opened: the cache alone takes that for a miss."""
-    if cache.counters.store_errors:
-        stats = await cache.stats()
-        detail = "" if stats.store is None else stats.store.detail
-        raise StoreError(f"The store failed, so that this is not complete: {detail}")

@@ -17,7 +17,6 @@ from typing import Final, Protocol
 
 from app.server import descriptors
 from app.server.malformed_requests import MalformedRequests
-from app.web.client_network import ClientNetworks
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +86,8 @@ class ConnectionLimits:
     idle_timeout: float
     total: int
     per_client: int
-    networks: ClientNetworks
+    #: The client of an address: the same for all addresses that count as one client.
+    client_of: Callable[[str], str]
     is_trusted: Callable[[str], bool]
 
     @property
@@ -137,7 +137,7 @@ class Connections:
         connection.since = connection.body_since = self.now
         limits = self._limits
         # A peer without an address is a front proxy on a Unix socket.
-        client = None if not address or limits.is_trusted(address) else limits.networks.client_of(address)
+        client = None if not address or limits.is_trusted(address) else limits.client_of(address)
         if client is not None:
             peers = self._of_client.get(client, {})
             if len(peers) >= limits.per_client and not self._evict_peer(peers):

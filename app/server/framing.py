@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from app.web.host import is_host
+from app.host import is_host
 
 END: Final = b"\r\n\r\n"
 #: The length of a body in chunks, which only its last chunk tells (RFC 9112, section 6.3).

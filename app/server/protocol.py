@@ -12,11 +12,11 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.server.connections import Connections, Phase, Reason
+from app.server.application import Application, application_of
+from app.server.connections import Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import END, body_length, end_of_part, host_fault
 from app.server.refusals import refusal
-from app.web.application import Application
 
 #: The longest head of a request, in bytes; uvicorn has no bound of its own with httptools.
 MAX_HEAD_BYTES: Final = 65_536
@@ -24,8 +24,6 @@ MAX_HEAD_BYTES: Final = 65_536
 PARTS_A_TURN: Final = 16
 #: What is used of uvicorn's protocol.
 USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
-#: Middlewares that a server puts around an application.
-_MOST_WRAPPERS: Final = 5
 _MALFORMED: Final = "The request is malformed."
 _TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
 _TOO_LATE: Final = "The request did not arrive in time."
@@ -39,8 +37,8 @@ class ExpressProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         application = application_of(self.app)
-        if application is None or not isinstance(application.connections, Connections):
-            raise TypeError("this protocol serves an app.web.application.Application with Connections alone")
+        if application is None:
+            raise TypeError("the application has no attribute `connections` with the server's Connections")
         self._application: Application | None = application
         self._lane = application.express
         self._connections = application.connections
@@ -353,12 +351,3 @@ class ExpressProtocol(HttpToolsProtocol):
         else:
             self._reason = reason
             self.transport.close()
-
-
-def application_of(app: Any) -> Application | None:
-    """The application, which the server may have wrapped; None where it is another one."""
-    for _ in range(_MOST_WRAPPERS):
-        if isinstance(app, Application):
-            return app
-        app = getattr(app, "app", None)
-    return None

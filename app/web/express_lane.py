@@ -14,12 +14,12 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from app.doi.name import HandleName
+from app.host import is_host
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.web.access_log import FORWARDED_FOR, AccessLog, LoggedReply, LoggedRequest
 from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
-from app.web.host import is_host
 from app.web.negotiation import is_browser, negotiate
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame, status_line

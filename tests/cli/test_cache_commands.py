@@ -22,21 +22,14 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from app.bulk.export import Choice, export
-from app.bulk.import_bundle import adopted
-from app.bulk.warm import warm
 from app.cache.address import open_store
 from app.cache.bundle import BundleWriter
 from app.cache.entry import Entry
-from app.cache.wire import FOREVER
-from app.cli.cache_store import BulkSource
+from app.cli.cache_commands import ExportChoice, export, warm
 from app.cli.main import main
-from app.doi.name import HandleName
-from app.errors import ConfigurationError, NotInBundle
+from app.errors import ConfigurationError
 from app.settings import ENV_PREFIX, Settings
-from app.upstream.local import SealedSource
-from app.upstream.source import Priority, Question
-from tests.cache.entries import NOW, entry, missing
+from tests.cache.entries import entry, missing
 from tests.fake_upstream import FakeUpstream
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -331,23 +324,6 @@ def test_what_is_past_its_hard_expiry_is_told_apart_and_no_fault(
     assert "new 0, kept 0, expired 2, refused 0" in capsys.readouterr().out
 
 
-def test_a_sealed_proxy_keeps_records_for_ever_and_lets_not_found_expire() -> None:
-    sealed = Settings(mode="sealed")
-    kept = adopted(entry(), sealed, NOW + 365 * 86_400)
-    assert (kept.fresh_until, kept.stale_until) == (entry().fresh_until, FOREVER)
-    assert not adopted(missing(), sealed, NOW + 61).is_usable(NOW + 61)
-
-
-def test_a_record_is_fresh_and_usable_for_no_longer_than_this_proxy_s_own() -> None:
-    settings = Settings(cache_ttl_ceiling=1000, cache_grace=5000, cache_negative_ttl=10)
-    long = adopted(entry(ttl=1e8, grace=1e8), settings, NOW)
-    assert (long.fresh_until, long.stale_until) == (NOW + 1000, NOW + 6000)
-    short = entry(ttl=10, grace=20)
-    assert adopted(short, settings, NOW) == short
-    never = adopted(missing(), settings, NOW)
-    assert (never.fresh_until, never.stale_until) == (NOW + 10, NOW + 10)
-
-
 def test_many_refused_lines_are_counted_and_the_first_are_named(
     tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -573,20 +549,6 @@ async def test_bibtex_and_csv_lists_are_warmed_too(
 
 
 @pytest.mark.anyio
-async def test_all_questions_of_a_bulk_job_are_bulk_questions() -> None:
-    asked: list[Question] = []
-
-    class Recording(SealedSource):
-        async def ask(self, question: Question) -> Any:
-            asked.append(question)
-            return await super().ask(question)
-
-    with pytest.raises(NotInBundle):
-        await BulkSource(Recording()).ask(Question(HandleName("10.1000/1"), authoritative=True))
-    assert asked == [Question(HandleName("10.1000/1"), authoritative=True, priority=Priority.BULK)]
-
-
-@pytest.mark.anyio
 async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: Path, store: str) -> None:
     names = ["10.1000/1", "10.1000/2", "10.1000/3"]
     async with FakeUpstream() as upstream:
@@ -625,7 +587,7 @@ async def test_an_export_may_ask_for_what_is_missing(
         settings = settings_for(upstream, store)
         assert await warm(settings, [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 0
         path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
-        assert await export(settings, Choice(names_from=path, asks=True), str(tmp_path / "b")) == 1
+        assert await export(settings, ExportChoice(names_from=path, asks=True), str(tmp_path / "b")) == 1
         assert upstream.asked("10.1000/1") == upstream.asked("10.1000/2") == 1
     assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
     assert "resolved 1, not_found 0, values_not_found 0, invalid 0, could_not_verify 1, stale 0, skipped 1" in (
@@ -769,7 +731,7 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
     async with before_upstream(store) as (upstream, proxy):
         register(upstream)
         settings = settings_for(upstream, store)
-        assert await export(settings, Choice(names_from=str(tmp_path / "list.txt"), asks=True), out) == 0
+        assert await export(settings, ExportChoice(names_from=str(tmp_path / "list.txt"), asks=True), out) == 0
         expected = await answers(proxy)
         assert [status for status, _, _ in expected] == [302, 200, 301, 302, 302] + [200] * 6 + [302]
         assert expected[-1][1] == "https://data.example/"
@@ -841,7 +803,7 @@ async def test_a_sealed_proxy_does_not_ask_for_an_export(tmp_path: Path, store: 
     with pytest.raises(ConfigurationError, match="--mode sealed"):
         await export(
             Settings(mode="sealed", store_url=store),
-            Choice(names_from=listed(tmp_path, "10.1000/1"), asks=True),
+            ExportChoice(names_from=listed(tmp_path, "10.1000/1"), asks=True),
             str(tmp_path / "b"),
         )
     assert not (tmp_path / "b").exists() and not (tmp_path / "b.partial").exists()

@@ -183,7 +183,7 @@ def _connections(total: int) -> Connections:
             idle_timeout=75,
             total=total,
             per_client=10,
-            networks=ClientNetworks(24, 64),
+            client_of=ClientNetworks(24, 64).client_of,
             is_trusted=lambda address: False,
         )
     )

@@ -23,7 +23,8 @@ import app.main
 from app.cache.entry import Entry
 from app.handle.answer import Answer, ResponseCode
 from app.main import create
-from app.server.protocol import USED, ExpressProtocol, application_of
+from app.server.application import application_of
+from app.server.protocol import USED, ExpressProtocol
 from app.settings import Settings
 from app.web.access_log import AccessLog
 from app.web.application import Application
@@ -344,7 +345,8 @@ async def test_the_application_is_found_behind_what_a_server_wraps_around() -> N
     class Wrapper:
         app = server.application
 
-    assert application_of(Wrapper()) is server.application
+    application: object = application_of(Wrapper())
+    assert application is server.application
     assert application_of(object()) is None
 
 

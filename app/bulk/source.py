@@ -1,0 +1,23 @@
+"""The upstream as bulk work sees it: every question waits until those of people are answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.handle.answer import Answer
+from app.upstream.source import Priority, Question, Source
+
+
+class BulkSource:
+    """A source whose every question has the priority of bulk work."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def ask(self, question: Question) -> Answer:
+        """See Source."""
+        return await self._source.ask(replace(question, priority=Priority.BULK))
+
+    async def aclose(self) -> None:
+        """See Source."""
+        await self._source.aclose()

@@ -1,0 +1,42 @@
+"""A purge deletes what was chosen and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.bulk.purge import purge_entries, purge_names
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from tests.cache.entries import NOW, entry, missing
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+async def filled(*keys: str) -> TieredStore:
+    clock = Clock(NOW)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), None, clock=clock, ceiling=86_400.0)
+    for key in keys:
+        await cache.put(entry(key))
+    return cache
+
+
+async def test_names_without_an_entry_are_returned() -> None:
+    cache = await filled("10.1000/1", "10.1000/2")
+    known, unknown = HandleName("10.1000/1"), HandleName("10.1000/9")
+    assert await purge_names(cache, [known, unknown]) == [unknown]
+    assert [one.key async for one in cache.scan()] == ["10.1000/2"]
+
+
+async def test_negative_entries_alone_can_be_purged() -> None:
+    cache = await filled("10.1000/1")
+    await cache.put(missing("10.1000/MISSING"))
+    assert await purge_entries(cache, negative_only=True) == 1
+    assert [one.key async for one in cache.scan()] == ["10.1000/1"]
+
+
+async def test_more_entries_than_one_batch_are_all_purged() -> None:
+    cache = await filled(*(f"10.1000/{number}" for number in range(200)))
+    assert await purge_entries(cache, negative_only=False) == 200
+    assert cache.memory.entries == 0
