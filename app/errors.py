@@ -1,39 +1,39 @@
-"""Everything that can go wrong, in one tree.
+"""All errors of this program, in one tree.
 
     DoiProxyError
     ├── InvalidRequest                 what the caller sent cannot be answered
     │   ├── InvalidName                  the name cannot be a handle or DOI name
     │   │   ├── MalformedEscape            a "%" without two hexadecimal digits
-    │   │   ├── NotUTF8                    bytes that are no UTF-8
-    │   │   ├── ForbiddenCodePoint         a control, a surrogate (strict parsing: any non-graphic)
+    │   │   ├── NotUTF8                    the bytes are not UTF-8
+    │   │   ├── ForbiddenCodePoint         a control character or surrogate (strict parsing: any non-graphic)
     │   │   ├── NameTooLong
     │   │   ├── EmptyName
-    │   │   └── NotADOI                    a handle, or nothing like one
+    │   │   └── NotADOI                    a handle that is not a DOI name, or other text
     │   ├── InvalidParameter             a query parameter that the REST API refuses
     │   ├── RequestTooLarge
     │   ├── ClientDenied                 the client's network is on the deny list
     │   └── TooManyRequests              a client is over one of its limits
-    │       ├── TooManyBypasses            it asked past the cache too often
+    │       ├── TooManyBypasses            it bypassed the cache too often
     │       └── RateExceeded               it sent requests too often
     ├── NotAnswerable                  the answer is known and is "no"
     │   ├── AliasChainTooLong
     │   └── PrefixInactive
-    ├── CouldNotVerify                 nobody knows: the upstream could not be asked
+    ├── CouldNotVerify                 the answer is unknown: the upstream could not be queried
     │   ├── UpstreamTimeout
     │   ├── UpstreamUnreachable
     │   ├── UpstreamRefused              403, 429, 5xx or responseCode 2
-    │   ├── InvalidAnswer                200 or 404 with something that is no answer
+    │   ├── InvalidAnswer                the body is not a valid answer of the handle API
     │   ├── BreakerOpen
     │   ├── UpstreamPaused               429 or 503 with Retry-After, a moment ago
     │   ├── BudgetSpent
     │   │   └── ShareSpent               one client has its share of waiting questions
-    │   └── NotInBundle                  sealed mode: never asked
-    ├── StoreError                     the store failed; always a miss, never an answer
+    │   └── NotInBundle                  sealed mode: upstreams are never queried
+    ├── StoreError                     the store failed; the caller treats it as a miss
     │   └── DamagedEntry                 one entry is damaged; the store works
-    └── ConfigurationError             the program cannot start so; exit status 2
+    └── ConfigurationError             the settings cannot be used; exit status 2
 
-The docstring of a class is its message; an instance may carry a more exact one. `status` is a hint for
-the HTTP face: nothing below `web` knows HTTP exceptions.
+The docstring of a class is its default message. `status` is the HTTP status that `web` answers with; packages below
+`web` do not use HTTP exceptions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SERVICE_UNAVAILABLE: Final = 503
 
 
 class DoiProxyError(Exception):
-    """Something went wrong."""
+    """The request failed."""
 
     status: ClassVar[int] = 500
 
@@ -56,7 +56,7 @@ class DoiProxyError(Exception):
 
     @property
     def message(self) -> str:
-        """One sentence for a person: what, where, and what to do."""
+        """What is wrong, where, and what to do."""
         return str(self.args[0])
 
 
@@ -75,11 +75,11 @@ class MalformedEscape(InvalidName):
 
 
 class NotUTF8(InvalidName):
-    """The name's bytes are not UTF-8."""
+    """The bytes of the name are not UTF-8; encode it in UTF-8, then percent-encode it."""
 
 
 class ForbiddenCodePoint(InvalidName):
-    """The name holds a code point that no DOI name may hold."""
+    """The name contains a code point that is not allowed in a DOI name."""
 
 
 class NameTooLong(InvalidName):
@@ -89,7 +89,7 @@ class NameTooLong(InvalidName):
 
 
 class EmptyName(InvalidName):
-    """No name was given."""
+    """The request has no DOI name."""
 
 
 class NotADOI(InvalidName):
@@ -97,7 +97,7 @@ class NotADOI(InvalidName):
 
 
 class InvalidParameter(InvalidRequest):
-    """A parameter has a value that cannot be read."""
+    """A query parameter has an invalid value."""
 
 
 class RequestTooLarge(InvalidRequest):
@@ -114,9 +114,9 @@ class ClientDenied(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What one client may do: `amount` requests or questions in a window of so many seconds."""
+    """The limit of one client: `amount` requests or questions in `window` seconds."""
 
-    #: A word for the limit: in RateLimit headers, and in metrics as the reason of a refusal.
+    #: The name of the limit in RateLimit headers, and in metrics as the reason of a refusal.
     name: str
     amount: int
     window: int
@@ -130,30 +130,30 @@ class TooManyRequests(InvalidRequest):
     def __init__(self, message: str | None = None, *, quota: Quota, retry_after: float) -> None:
         super().__init__(message)
         self.quota = quota
-        #: Seconds after which asking again makes sense.
+        #: Seconds to wait before the next attempt.
         self.retry_after = retry_after
 
 
 class TooManyBypasses(TooManyRequests):
-    """This client asked past the cache (auth, cert) too often; without these parameters it is answered at once."""
+    """This client bypassed the cache too often; wait, or send the request without auth and cert."""
 
 
 class RateExceeded(TooManyRequests):
-    """This client sent requests faster than this resolver allows; send them at a lower rate."""
+    """This client sent requests faster than this resolver allows; wait, then send them at a lower rate."""
 
 
 class NotAnswerable(DoiProxyError):
-    """The handle system has no answer to this question."""
+    """The handle system has no answer for this name."""
 
     status = 404
 
 
 class AliasChainTooLong(NotAnswerable):
-    """The aliases of this name form a loop, or a chain longer than is followed."""
+    """The aliases of this name form a loop or a chain that is too long."""
 
     def __init__(self, message: str | None = None, *, reached: str) -> None:
         super().__init__(message)
-        #: The name at which following ended.
+        #: The alias at which the resolver stopped.
         self.reached = reached
 
 
@@ -162,13 +162,13 @@ class PrefixInactive(NotAnswerable):
 
     def __init__(self, message: str | None = None, *, status_message: str | None, contact: str | None) -> None:
         super().__init__(message)
-        #: What the prefix record says about it, and whom it names.
+        #: The status message and the contact in the prefix record.
         self.status_message = status_message
         self.contact = contact
 
 
 class CouldNotVerify(DoiProxyError):
-    """The upstream could not be asked, so nobody knows whether this name is registered."""
+    """The upstream could not be queried, so it is unknown whether this name is registered."""
 
     status = 502
     #: The error type of RFC 9209, section 2.3, for the `Proxy-Status` header.
@@ -178,14 +178,14 @@ class CouldNotVerify(DoiProxyError):
 
     def __init__(self, message: str | None = None, *, retry_after: float | None = None, detail: str = "") -> None:
         super().__init__(message)
-        #: Seconds after which asking again makes sense, where that is known.
+        #: Seconds to wait before the next attempt, if known.
         self.retry_after = retry_after
-        #: A library's words, a host: for the log alone, never for a client.
+        #: The text of a library, a host name: only for the log, never for a client.
         self.detail = detail
 
     @property
     def concerns_name(self) -> bool:
-        """Whether the failure says something about one name, and nothing about the rest of the upstream."""
+        """Whether the failure concerns one name only. The upstream may work for all other names."""
         return False
 
 
@@ -226,17 +226,17 @@ class UpstreamRefused(CouldNotVerify):
         self.response_code = response_code
 
     @property
-    def asks_for_pause(self) -> bool:
-        """Whether the status is one whose Retry-After concerns the whole upstream.
+    def requests_pause(self) -> bool:
+        """Whether the Retry-After of this status holds for the whole upstream.
 
-        These are 429 (RFC 6585, section 4) and 503 (RFC 9110, section 15.6.4).
+        That is so for 429 (RFC 6585, section 4) and 503 (RFC 9110, section 15.6.4).
         """
         return self.upstream_status in (_TOO_MANY_REQUESTS, _SERVICE_UNAVAILABLE)
 
     @property
     def concerns_name(self) -> bool:
-        """See CouldNotVerify. A handle server that failed behind a working upstream is reported as a response code."""
-        if self.asks_for_pause or self.upstream_status is None:
+        """See CouldNotVerify. A working upstream reports the failure of a handle server as a response code."""
+        if self.requests_pause or self.upstream_status is None:
             return False
         return self.upstream_status < _SERVER_ERRORS or self.response_code is not None
 
@@ -254,7 +254,7 @@ class InvalidAnswer(CouldNotVerify):
 
 
 class BreakerOpen(CouldNotVerify):
-    """The upstream failed repeatedly and is not being asked for a moment."""
+    """The upstream failed repeatedly, so this resolver does not query it for a short time; try again later."""
 
     status = 503
     proxy_error = "destination_unavailable"
@@ -262,7 +262,7 @@ class BreakerOpen(CouldNotVerify):
 
 
 class UpstreamPaused(CouldNotVerify):
-    """The upstream wants no questions for a while."""
+    """The upstream has requested a pause with Retry-After; try again later."""
 
     status = 503
     proxy_error = "destination_unavailable"
@@ -270,7 +270,7 @@ class UpstreamPaused(CouldNotVerify):
 
 
 class BudgetSpent(CouldNotVerify):
-    """This resolver's budget of upstream questions is spent for the moment."""
+    """This resolver's budget of upstream questions is spent; try again later."""
 
     status = 503
     proxy_error = "connection_limit_reached"
@@ -278,7 +278,7 @@ class BudgetSpent(CouldNotVerify):
 
 
 class ShareSpent(BudgetSpent):
-    """This client has as many upstream questions waiting as one client may have; try again later."""
+    """This client has reached its limit of waiting upstream questions; try again later."""
 
     status = 429
     token = "share-spent"
@@ -290,7 +290,7 @@ class ShareSpent(BudgetSpent):
 
 
 class NotInBundle(CouldNotVerify):
-    """This resolver runs sealed, and the name is not in its bundle."""
+    """This resolver runs in sealed mode, and the name is not in its store; import the record."""
 
     status = 504
     proxy_error = "destination_unavailable"
@@ -302,7 +302,7 @@ class StoreError(DoiProxyError):
 
 
 class DamagedEntry(StoreError):
-    """The store's entry of one name is damaged."""
+    """The store's entry for one name is damaged."""
 
 
 class ConfigurationError(DoiProxyError):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from app.assembly import Parts
 from app.metrics.instruments import ProcessState, SharedState, StateMetrics, UpstreamGauges
-from app.metrics.workers import Exposed, Exposition
+from app.metrics.workers import Exposition, MetricsText
 
 
-async def expose(parts: Parts, state: StateMetrics, exposition: Exposition, accept: str | None) -> Exposed:
+async def expose(parts: Parts, state: StateMetrics, exposition: Exposition, accept: str | None) -> MetricsText:
     """What `/metrics` answers; the store is asked, the upstream never."""
     stats = await parts.cache.stats()
     tokens = parts.upstream.budget.tokens if parts.bucket is None else await parts.bucket.look()
     store = stats.store
     entries, size = (0, 0) if store is None else (store.entries, store.bytes)
-    state.tell_shared(SharedState(tokens, entries, size, stats.healthy))
-    state.tell_process(read_process(parts))
+    state.set_shared_state(SharedState(tokens, entries, size, stats.healthy))
+    state.set_process_state(read_process(parts))
     return exposition.write(accept)
 
 

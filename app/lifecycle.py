@@ -1,4 +1,4 @@
-"""What changes in one process while it runs: the settings that are reloaded, and whether it is draining."""
+"""The state of a running process that can change: its settings, and whether it is draining."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from app.settings import Settings, reloadable
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a task that is still running is cancelled once more, and how often.
-_CANCEL_EVERY: Final = 0.1
-_MOST_CANCELS: Final = 50
+#: Seconds between two cancellations of a task that is still running, and how many there are.
+_CANCEL_INTERVAL: Final = 0.1
+_MAX_CANCELS: Final = 50
 
-#: Puts the settings of one part into force. Raises ConfigurationError, and then has changed nothing.
+#: Applies new settings to one part. Raises ConfigurationError, and then changes nothing.
 Apply = Callable[[Settings], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part that can be reloaded, with the names of the settings that it reads."""
+    """A part that can be reloaded, with the names of the settings that it uses."""
 
     apply: Apply
     names: frozenset[str]
@@ -39,27 +39,27 @@ class Lifecycle:
         self._parts: list[_Part] = []
 
     def on_reload(self, apply: Apply, *names: str) -> None:
-        """Call `apply` at each reload: the files that a setting names may change while the setting does not."""
+        """Call `apply` at each reload, even if no setting has changed: a file that a setting names may have."""
         self._parts.append(_Part(apply, frozenset(names)))
 
     @property
     def reloaded(self) -> frozenset[str]:
-        """The names of the settings that some part reloads."""
+        """The names of the settings that the parts reload."""
         return frozenset().union(*(part.names for part in self._parts))
 
     def start_draining(self) -> None:
-        """From now on requests should go elsewhere."""
+        """Answer 503 at `/readyz` from now on."""
         self.draining = True
 
     def reload(self, fresh: Settings) -> None:
-        """Put the reloadable settings into force. A part that cannot use them logs why and keeps its own."""
+        """Apply the reloadable settings. A part that cannot use them keeps its previous ones and logs the reason."""
         before, kept = self.settings, set[str]()
         after = merge(before, fresh)
         for part in self._parts:
             try:
                 part.apply(after)
             except ConfigurationError as error:
-                log.error("not reloaded, the former settings stay in force: %s", error.message)
+                log.error("reload failed, the previous settings stay in force: %s", error.message)
                 kept |= part.names
         self.settings = after.model_copy(update={name: getattr(before, name) for name in kept})
 
@@ -67,16 +67,16 @@ class Lifecycle:
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Cancel tasks until they have ended.
 
-    One cancellation is not enough for a task that uses the store for ever: in Python 3.11 `asyncio.wait_for`, which
-    redis-py sends by, loses a cancellation that arrives together with its result (python/cpython#86296).
+    One cancellation is not enough for a task that uses the store in a loop. redis-py sends with `asyncio.wait_for`. In
+    Python 3.11 that loses a cancellation which arrives together with its result (python/cpython#86296).
     """
     pending = set(tasks)
-    for _ in range(_MOST_CANCELS):
+    for _ in range(_MAX_CANCELS):
         if not pending:
             return
         for task in pending:
             task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=_CANCEL_EVERY)
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_INTERVAL)
 
 
 def merge(in_force: Settings, fresh: Settings) -> Settings:
@@ -84,19 +84,19 @@ def merge(in_force: Settings, fresh: Settings) -> Settings:
     return in_force.model_copy(update={name: getattr(fresh, name) for name in reloadable()})
 
 
-def reread(in_force: Settings, load: Callable[[], Settings]) -> Settings:
-    """Read the settings again and log what differs. Returns those in force if the new ones cannot be used."""
+def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings:
+    """Load the settings again and log the differences. Returns `in_force` if the new settings cannot be used."""
     try:
         fresh = load()
     except ConfigurationError as error:
-        log.error("SIGHUP: not reloaded, the former settings stay in force: %s", error.message)
+        log.error("SIGHUP: reload failed, the previous settings stay in force: %s", error.message)
         return in_force
     changed = {name for name in Settings.model_fields if getattr(fresh, name) != getattr(in_force, name)}
-    log.info("SIGHUP: reloading; settings that changed: %s", _listed(changed & reloadable()))
-    if waiting := changed - reloadable():
-        log.warning("SIGHUP: these settings changed and need a restart: %s", _listed(waiting))
+    log.info("SIGHUP: reloading; settings that changed: %s", _join(changed & reloadable()))
+    if unapplied := changed - reloadable():
+        log.warning("SIGHUP: these settings changed and need a restart: %s", _join(unapplied))
     return fresh
 
 
-def _listed(names: set[str]) -> str:
+def _join(names: set[str]) -> str:
     return ", ".join(sorted(names)) or "none"

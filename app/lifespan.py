@@ -24,36 +24,36 @@ from app.metrics.workers import Exposition
 
 log = logging.getLogger(__name__)
 
-#: How often a worker tells the others how it is, in seconds.
-TELL_INTERVAL: Final = 1.0
+#: Seconds between two updates of the metrics that other workers read.
+PUBLISH_INTERVAL: Final = 1.0
 
 
 @asynccontextmanager
 async def run_lifespan(
     parts: Parts, clock: Callable[[], float], state: StateMetrics, exposition: Exposition
 ) -> AsyncIterator[None]:
-    """Start and end; numbers are kept up to date where another process may be asked for them."""
+    """Load the seed, run the background tasks, and close the parts at the end."""
     if parts.settings.seed is not None:
         await _load_seed(parts.settings.seed, parts.cache, clock, parts.settings.cache_grace)
     tasks = [asyncio.create_task(parts.cache.watch())]
     delay = sample_delay(delay_histogram(exposition.registry), time.perf_counter, asyncio.sleep)
     tasks.append(asyncio.create_task(delay))
     if exposition.is_shared:
-        tasks.append(asyncio.create_task(_keep_telling(parts, state, exposition)))
+        tasks.append(asyncio.create_task(_publish_metrics(parts, state, exposition)))
     try:
         yield
     finally:
         await end_tasks(tasks)
-        exposition.tell()
+        exposition.flush()
         await parts.resolver.close()
         await parts.upstream.source.aclose()
         await parts.cache.close()
 
 
 async def _load_seed(path: Path, cache: TieredStore, clock: Callable[[], float], grace: float) -> None:
-    """Put the records of the seed into the cache, except names that it knows.
+    """Put the records of the seed into the cache, except names that the cache already has.
 
-    They expire at once: the upstream is queried first, and they are served only while it cannot be reached.
+    A seed record is expired from the start. It is served only while the upstream cannot be reached.
     """
     loaded = known = 0
     with path.open("rb") as file:
@@ -71,8 +71,8 @@ async def _load_seed(path: Path, cache: TieredStore, clock: Callable[[], float],
     log.info("%s: %s records loaded, %s were in the cache already", path, loaded, known)
 
 
-async def _keep_telling(parts: Parts, state: StateMetrics, exposition: Exposition) -> None:
+async def _publish_metrics(parts: Parts, state: StateMetrics, exposition: Exposition) -> None:
     while True:
-        exposition.tell()
-        state.tell_process(read_process(parts))
-        await asyncio.sleep(TELL_INTERVAL)
+        exposition.flush()
+        state.set_process_state(read_process(parts))
+        await asyncio.sleep(PUBLISH_INTERVAL)

@@ -74,7 +74,7 @@ def create(
     state = StateMetrics(exposition.registry, __version__)
     client_metrics = ClientMetrics(exposition.registry)
     observers = _observers(exposition, client_metrics)
-    exposition.tallies.append(http_metrics.tell)
+    exposition.flushers.append(http_metrics.flush)
     parts = assemble(settings, clock, observers)
     sub_path = urlsplit(settings.public_url or "").path.rstrip("/")
     pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
@@ -99,7 +99,9 @@ def create(
     )
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
     connections = _connections(settings, exposition)
-    lifecycle.on_reload(lambda new: connections.trust(trusted_addresses(new.trusted_proxies)), "trusted_proxies")
+    lifecycle.on_reload(
+        lambda new: connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies)), "trusted_proxies"
+    )
     documented = create_documented(
         version=__version__,
         lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
@@ -151,8 +153,10 @@ def _connections(settings: Settings, exposition: Exposition) -> Connections:
     )
     reasons = [reason.value for reason in Reason]
     metrics = ConnectionMetrics(exposition.registry, reasons)
-    exposition.tallies.append(
-        lambda: metrics.tell(len(connections), {reason.value: number for reason, number in connections.closed.items()})
+    exposition.flushers.append(
+        lambda: metrics.report(
+            len(connections), {reason.value: number for reason, number in connections.closed.items()}
+        )
     )
     return connections
 
@@ -174,7 +178,7 @@ def _folder_of_counts(settings: Settings) -> Path | None:
 
 def _observers(exposition: Exposition, clients: ClientMetrics) -> Observers:
     answers = AnswerMetrics(exposition.registry, clients.refused)
-    exposition.tallies.append(answers.tell)
+    exposition.flushers.append(answers.flush)
     upstream = UpstreamMetrics(exposition.registry, OUTCOMES, NOT_ASKED)
     return Observers(answers, upstream.observer, StoreMetrics(exposition.registry))
 

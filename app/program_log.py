@@ -1,6 +1,6 @@
-"""The lines that the program writes about itself, to standard error: text for people or one JSON object a line.
+"""The log of the program, on standard error, as text or as one JSON object per line.
 
-Lines about requests are another log: app/web/access_log.py.
+Requests are logged by app/web/access_log.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from app.settings import Settings
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-#: Libraries whose lines below a warning hold the names that are looked up.
+#: Libraries whose log lines below WARNING contain the names of requests.
 _LIBRARIES_THAT_LOG_NAMES: Final = ("httpx", "httpcore", "hpack", "h2")
 
 
@@ -24,7 +24,7 @@ class JSONFormatter(logging.Formatter):
     """Formats a record as one JSON object without line breaks: time, level, logger, message and, if any, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Format one record."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": time, "level": record.levelname.lower(), "logger": record.name}
         line["message"] = _encodable(record.getMessage().strip())
@@ -36,7 +36,7 @@ class JSONFormatter(logging.Formatter):
 
 
 def begin_logging(settings: Settings) -> None:
-    """Send every line of this process to standard error: the program's, those of libraries, warnings and a crash."""
+    """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash."""
     handler = logging.StreamHandler()
     handler.setFormatter(JSONFormatter() if settings.log_format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
@@ -47,7 +47,7 @@ def begin_logging(settings: Settings) -> None:
 
 
 def set_log_level(settings: Settings) -> None:
-    """Log from this severity on."""
+    """Set the lowest severity that is logged."""
     logging.getLogger().setLevel(settings.log_level.upper())
 
 
@@ -55,9 +55,9 @@ def _log_crash(kind: type[BaseException], error: BaseException, trace: Traceback
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
     else:
-        logging.getLogger(__name__).critical("the program ends by a fault of its own", exc_info=(kind, error, trace))
+        logging.getLogger(__name__).critical("the program crashed; please report this", exc_info=(kind, error, trace))
 
 
 def _encodable(text: str) -> str:
-    # A lone surrogate has no UTF-8; file names that are not UTF-8 hold them.
+    # Python represents a file name that is not UTF-8 with lone surrogates, which cannot be encoded.
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""How the parts of one process are, in closed words: no path, no host, no text of a library."""
+"""The state of the parts of one process, in a fixed vocabulary without paths, hosts or messages of libraries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]
 
 
 async def describe_readiness(parts: Parts, lifecycle: Lifecycle) -> Readiness:
-    """What `/readyz` answers; the store is asked, the upstream never."""
+    """The body of `/readyz`. It queries the store, and never an upstream."""
     stats = await parts.cache.stats()
-    # A store that fails is a slower cache, not a reason to send requests elsewhere.
+    # A failing store makes the cache slower. It is not a reason to send requests to another node.
     store = "memory-only" if stats.store is None else "ok" if stats.healthy else "failing"
     upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(parts.upstream.guards.values(), 1)]
     detail = {"mode": parts.settings.mode, "upstream": _worst_state(upstreams), "store": store}

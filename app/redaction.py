@@ -1,4 +1,4 @@
-"""Secrets taken out of text that people and logs see: settings may hold URLs with credentials."""
+"""Masks the secrets in text that is shown or logged. Settings may contain URLs with credentials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 #: Shown in place of a secret.
 MASK: Final = "***"
-#: User and password of a URL (RFC 3986, section 3.2.1). The last "@" ends them: the libraries read it so too.
+#: User and password of a URL (RFC 3986, section 3.2.1). They end at the last "@", as in the libraries' parsers.
 _USERINFO: Final = re.compile(r"://\S*@")
 #: One parameter of a URL's query.
 _PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]*)=[^&;#\s]*")
@@ -17,10 +17,10 @@ _SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key|auth|cred|user", re
 
 
 def redact(text: str) -> str:
-    """The text with the user, the password and the secret query parameters of its URLs masked."""
+    """Mask the user, the password and the secret query parameters of the URLs in a text."""
     return _USERINFO.sub(f"://{MASK}@", _PARAMETER.sub(_mask_parameter, text))
 
 
-def _mask_parameter(found: re.Match[str]) -> str:
-    # Clients of Redis decode the names of parameters, so p%61ssword is one too.
-    return f"{found[1]}{found[2]}={MASK}" if _SECRET_NAME.search(unquote(found[2])) else found[0]
+def _mask_parameter(match: re.Match[str]) -> str:
+    # Redis clients decode the names of parameters, so `p%61ssword` is a password too.
+    return f"{match[1]}{match[2]}={MASK}" if _SECRET_NAME.search(unquote(match[2])) else match[0]

@@ -10,7 +10,7 @@ import pytest
 
 from app.cli.serve import register, server_options
 from app.errors import ConfigurationError
-from app.lifecycle import Lifecycle, end_tasks, merge, reread
+from app.lifecycle import Lifecycle, end_tasks, merge, reload_settings
 from app.main import create
 from app.server.http_server import Events, HttpServer
 from app.settings import Settings, reloadable
@@ -50,7 +50,7 @@ def test_a_part_that_cannot_be_reloaded_keeps_its_settings_and_the_others_are_re
 
 def test_settings_that_need_a_restart_are_named(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    assert reread(BEFORE, lambda: AFTER) == AFTER
+    assert reload_settings(BEFORE, lambda: AFTER) == AFTER
     assert [record.getMessage() for record in caplog.records] == [
         "SIGHUP: reloading; settings that changed: log_level",
         "SIGHUP: these settings changed and need a restart: port",
@@ -61,7 +61,7 @@ def test_settings_that_cannot_be_read_leave_the_former_ones(caplog: pytest.LogCa
     def load() -> Settings:
         raise ConfigurationError("proxy.toml: port: not a number")
 
-    assert reread(BEFORE, load) == BEFORE
+    assert reload_settings(BEFORE, load) == BEFORE
     assert "proxy.toml: port: not a number" in caplog.text
 
 

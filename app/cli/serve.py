@@ -10,9 +10,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
-from app.lifecycle import Lifecycle, merge, reread
+from app.lifecycle import Lifecycle, merge, reload_settings
 from app.main import check, create
-from app.metrics.workers import FOLDER_VARIABLE, fresh_folder
+from app.metrics.workers import FOLDER_VARIABLE, temporary_folder
 from app.program_log import begin_logging, set_log_level
 from app.server.http_server import Events, HttpServer, ServerOptions
 from app.server.listening import check_certificate, listen
@@ -52,7 +52,7 @@ def _serve_alone(
 
     def reload() -> None:
         notifier.reloading()
-        lifecycle.reload(reread(lifecycle.settings, load))
+        lifecycle.reload(reload_settings(lifecycle.settings, load))
         notifier.ready(status)
 
     def drain() -> None:
@@ -78,11 +78,11 @@ def _supervise(settings: Settings, load: Callable[[], Settings], listening: sock
     def reload() -> Settings:
         nonlocal in_force
         notifier.reloading()
-        in_force = merge(in_force, reread(in_force, load))
+        in_force = merge(in_force, reload_settings(in_force, load))
         set_log_level(in_force)
         return in_force
 
-    with fresh_folder() as folder:
+    with temporary_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
         return Supervisor(
             start,
@@ -108,9 +108,9 @@ def work(settings: Settings, listening: socket.socket, pipe: Connection) -> None
 def register(server: HttpServer, lifecycle: Lifecycle) -> None:
     """Let the server follow a reload."""
     lifecycle.on_reload(lambda new: server.load_certificate(new.tls_cert, new.tls_key), "tls_cert", "tls_key")
-    lifecycle.on_reload(lambda new: server.trust(new.trusted_proxies), "trusted_proxies")
+    lifecycle.on_reload(lambda new: server.set_trusted_proxies(new.trusted_proxies), "trusted_proxies")
     lifecycle.on_reload(
-        lambda new: server.set_end(new.drain_seconds, new.grace_seconds), "drain_seconds", "grace_seconds"
+        lambda new: server.set_shutdown_times(new.drain_seconds, new.grace_seconds), "drain_seconds", "grace_seconds"
     )
 
 

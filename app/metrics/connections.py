@@ -8,10 +8,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ConnectionMetrics:
-    """The connections of clients: how many are open, and why the others were closed."""
+    """The connections of clients: how many are open, and why the rest was closed."""
 
     def __init__(self, registry: CollectorRegistry, reasons: Collection[str]) -> None:
-        """`reasons` is every word that `tell` may be given."""
+        """`reasons` are all keys that `report` accepts."""
         self._open = Gauge(
             "doi_proxy_connections_open", "Open client connections.", registry=registry, multiprocess_mode="livesum"
         )
@@ -21,8 +21,8 @@ class ConnectionMetrics:
         self._closed = {reason: closed.labels(reason) for reason in reasons}
         self._last = dict.fromkeys(reasons, 0)
 
-    def tell(self, number_open: int, closed: Mapping[str, int]) -> None:
-        """Show how many connections are open and how many ended since the process began, by reason."""
+    def report(self, number_open: int, closed: Mapping[str, int]) -> None:
+        """Set how many connections are open, and how many have ended since the process started, by reason."""
         self._open.set(number_open)
         for reason, number in closed.items():
             self._closed[reason].inc(number - self._last[reason])

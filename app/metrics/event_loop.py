@@ -1,4 +1,4 @@
-"""How late the event loop is: the time for which a piece of work kept all other requests of the process waiting."""
+"""The delay of the event loop: how long one piece of work kept all other requests of the process waiting."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 
 def delay_histogram(registry: CollectorRegistry) -> Callable[[float], None]:
-    """What counts the samples, in seconds."""
+    """The function that records a sample, in seconds."""
     return Histogram(
         "doi_proxy_event_loop_delay_seconds",
-        "How much later than planned the event loop woke a task, in samples taken all the time.",
+        "How much later than planned the event loop woke a task, sampled ten times a second.",
         buckets=_BUCKETS,
         registry=registry,
     ).observe
@@ -25,7 +25,7 @@ def delay_histogram(registry: CollectorRegistry) -> Callable[[float], None]:
 async def sample_delay(
     observe: Callable[[float], None], timer: Callable[[], float], pause: Callable[[float], Awaitable[None]]
 ) -> None:
-    """Report how much longer than SAMPLE_INTERVAL each `pause` of it takes, until cancelled."""
+    """Pause for SAMPLE_INTERVAL and observe how late the pause ended, again and again until cancelled."""
     while True:
         due = timer() + SAMPLE_INTERVAL
         await pause(SAMPLE_INTERVAL)

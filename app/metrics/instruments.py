@@ -1,9 +1,9 @@
-"""What is counted: requests, answers, upstream questions, the store, and how this process is. See docs/metrics.md.
+"""The metrics: requests, answers, upstream questions, the store, and the state of the process. See docs/metrics.md.
 
-Labels hold words of closed sets alone: no name that anybody asks for and no address is ever in one.
+Labels have values from closed sets only. A name or an address is never a label.
 
-What every request counts is kept in plain numbers, which cost a tenth of prometheus-client's locked ones, and handed
-over by `tell` before anybody reads: one thread counts and reads.
+Numbers that every request increments are plain integers, which cost a tenth of prometheus-client's locked counters.
+`flush` adds them to the counters before a scrape. One thread does both.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import CouldNotVerify, ShareSpent
 from app.resolver.resolution import Origin, Resolution
 
-#: Methods that are counted by name, all others as one: a client may invent as many as it likes.
+#: Methods with a label of their own. All others share one label, because a client can invent any number of methods.
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
 OTHER_METHOD: Final = "other"
-#: Bounds of requests: an answer from memory takes well under a millisecond. In seconds.
+#: Histogram bounds for requests, in seconds. An answer from memory takes well under a millisecond.
 REQUEST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Bounds of upstream questions: they cross the Internet, and end at a deadline. In seconds.
+#: Histogram bounds for upstream questions, in seconds. They cross the Internet and end at a deadline.
 UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
-#: How an answer came about, by its origin; a fresh "not found" is its own kind.
+#: The label of an answer by its origin. A fresh "not found" has the label NEGATIVE.
 KINDS: Final = {
     Origin.HIT: "fresh",
     Origin.STALE: "stale",
@@ -35,10 +35,11 @@ KINDS: Final = {
     Origin.BYPASSED: "bypassed",
 }
 NEGATIVE: Final = "negative"
-#: Why a client is refused: its share of upstream questions, its requests a second, the deny list, `auth` and `cert`.
+#: The limits that can refuse a client: its share of upstream questions, its request rate, the deny list, and `auth` or
+#: `cert`.
 SHARE_REFUSED: Final = "share"
 REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass")
-#: What is asked of a store.
+#: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "scan", "changes", "lease", "release", "take", "back_off", "stats", "flush", "close",
 )  # fmt: skip
@@ -73,33 +74,33 @@ class HttpMetrics:
             self._answers.setdefault(key, 0)
         self._answers[key] += 1
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count an answer and how long it took."""
+    def record_answer(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count an answer and its duration."""
         self.count(route, method, status)
         durations = self._durations[route]
         durations.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
         durations.sum += seconds
 
-    def tell(self) -> None:
-        """Hand over what was counted since the last time."""
+    def flush(self) -> None:
+        """Add the numbers since the last flush to the counters."""
         for key, number in self._answers.items():
             if number:
                 self._requests.labels(*key).inc(number)
                 self._answers[key] = 0
         for durations in self._durations.values():
-            durations.tell()
+            durations.flush()
 
 
 class _Durations:
-    """The observations of one histogram since they were last told, by bucket, and their sum."""
+    """The observations of one histogram since the last flush: their number by bucket, and their sum."""
 
     def __init__(self, histogram: Histogram) -> None:
         self._histogram = histogram
         self.counts = [0] * (len(REQUEST_SECONDS) + 1)
         self.sum = 0.0
 
-    def tell(self) -> None:
-        # prometheus-client takes observations one by one alone; these two are what its `observe` adds to.
+    def flush(self) -> None:
+        # prometheus-client's public API takes one observation at a time. Its `observe` adds to these two.
         for bucket, number in zip(self._histogram._buckets, self.counts, strict=True):
             if number:
                 bucket.inc(number)
@@ -126,10 +127,10 @@ class ClientMetrics:
 
 
 class AnswerMetrics:
-    """What a resolver did: an Observer of app.resolver.observer."""
+    """The answers of a resolver. Implements app.resolver.observer.Observer."""
 
     def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
-        """`refused` counts names that were not answered because their client had its share of the upstream."""
+        """`refused` counts names that were not answered because their client had reached its share of the upstream."""
         self._refused = refused
         answers = Counter(
             "doi_proxy_cache_answers",
@@ -139,12 +140,14 @@ class AnswerMetrics:
         )
         failures = Counter(
             "doi_proxy_could_not_verify",
-            "Names that could not be answered because nothing was known and the upstream could not be asked.",
+            "Names that could not be answered: no record in the cache, and the upstream could not be queried.",
             ["reason"],
             registry=registry,
         )
         refreshes = Counter(
-            "doi_proxy_refreshes_ahead", "Records renewed in the background before their TTL ended.", registry=registry
+            "doi_proxy_refreshes_ahead",
+            "Records refreshed in the background before their TTL ended.",
+            registry=registry,
         )
         malformed = Counter(
             "doi_proxy_locations_malformed",
@@ -153,13 +156,13 @@ class AnswerMetrics:
         )
         confirmations = Counter(
             "doi_proxy_not_found_confirmations",
-            "Times that the upstream was asked again because it said that a known name is gone.",
+            "Second questions about a known name, because the first answer was that it does not exist.",
             ["result"],
             registry=registry,
         )
         self._answered = {origin: answers.labels(kind).inc for origin, kind in KINDS.items()}
         self._negative = answers.labels(NEGATIVE).inc
-        #: Fresh answers since they were last told: nearly all answers are.
+        #: Fresh answers since the last flush. Nearly all answers are fresh.
         self._hits = 0
         self._failed = {cls.__name__: failures.labels(cls.token).inc for cls in _failure_classes()}
         self.refreshed_ahead = refreshes.inc
@@ -186,17 +189,17 @@ class AnswerMetrics:
         """See Observer."""
         (self._confirmed if confirmed else self._refuted)()
 
-    def tell(self) -> None:
-        """Hand over what was counted since the last time."""
+    def flush(self) -> None:
+        """Add the numbers since the last flush to the counters."""
         self._answered[Origin.HIT](self._hits)
         self._hits = 0
 
 
 class UpstreamMetrics:
-    """Questions to upstreams, which are numbered from 1 in the order of the settings: an address is in no label."""
+    """Questions to upstreams. An upstream's label is its number in the settings, from 1; its address is not a label."""
 
     def __init__(self, registry: CollectorRegistry, outcomes: Collection[str], not_asked: Collection[str]) -> None:
-        """`outcomes` is every word that an observer may be told, `not_asked` those of them without a question."""
+        """`outcomes` are all outcomes that an observer accepts; `not_asked` are those without a question."""
         self._outcomes = outcomes
         self._not_asked = frozenset(not_asked)
         self._questions = Counter(
@@ -207,7 +210,7 @@ class UpstreamMetrics:
         )
         self._seconds = Histogram(
             "doi_proxy_upstream_question_duration_seconds",
-            "Time that an upstream took, of the questions that were really asked.",
+            "Time that an upstream took to answer a question or to fail.",
             ["upstream"],
             buckets=UPSTREAM_SECONDS,
             registry=registry,
@@ -217,8 +220,8 @@ class UpstreamMetrics:
         """The observer of one upstream."""
         label = str(number)
         return QuestionObserver(
-            counting={outcome: self._questions.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
-            observing=self._seconds.labels(label).observe,
+            counters={outcome: self._questions.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
+            observe_seconds=self._seconds.labels(label).observe,
             not_asked=self._not_asked,
         )
 
@@ -227,19 +230,19 @@ class UpstreamMetrics:
 class QuestionObserver:
     """Counts the questions to one upstream."""
 
-    counting: dict[str, Callable[[], None]]
-    observing: Callable[[float], None]
+    counters: dict[str, Callable[[], None]]
+    observe_seconds: Callable[[float], None]
     not_asked: frozenset[str]
 
     def asked(self, outcome: str, seconds: float) -> None:
-        """A question ended; `seconds` is how long the upstream took, or the wait for a place."""
-        self.counting[outcome]()
+        """Count a question that ended. `seconds` is the time the upstream took, or the wait for the budget."""
+        self.counters[outcome]()
         if outcome not in self.not_asked:
-            self.observing(seconds)
+            self.observe_seconds(seconds)
 
 
 class StoreMetrics:
-    """What the store could not do."""
+    """The failures of the store."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         errors = Counter(
@@ -248,13 +251,13 @@ class StoreMetrics:
         self._failed = {operation: errors.labels(operation).inc for operation in STORE_OPERATIONS}
 
     def store_failed(self, operation: str) -> None:
-        """The store could not do `operation`, one of STORE_OPERATIONS."""
+        """Count a failure of `operation`, one of STORE_OPERATIONS."""
         self._failed[operation]()
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamGauges:
-    """How one upstream is: `breaker` is 0 closed, 1 half-open, 2 open; the others are in seconds."""
+    """The state of one upstream: `breaker` is 0 closed, 1 half-open, 2 open; the other fields are in seconds."""
 
     breaker: int
     retry_after: float
@@ -263,7 +266,7 @@ class UpstreamGauges:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """How one process is at a moment; `upstreams` are in the order of their numbers."""
+    """The state of one process at a moment; `upstreams` are in the order of their numbers."""
 
     in_flight: int
     waiting: int
@@ -278,7 +281,7 @@ class ProcessState:
 
 @dataclass(frozen=True, slots=True)
 class SharedState:
-    """How what all processes share is at a moment."""
+    """The state that all processes share, at a moment."""
 
     tokens: float
     store_entries: int
@@ -287,20 +290,17 @@ class SharedState:
 
 
 class StateMetrics:
-    """Gauges, and the counts that the parts keep themselves: read when somebody asks, at no cost for a request."""
+    """Gauges, and counters that other parts of the program keep. They are set before a scrape, not by requests."""
 
     def __init__(self, registry: CollectorRegistry, version: str) -> None:
         def gauge(name: str, about: str, *labels: str, newest: bool = False) -> Gauge:
             mode: Literal["livemostrecent", "livesum"] = "livemostrecent" if newest else "livesum"
             return Gauge(f"doi_proxy_{name}", about, labels, registry=registry, multiprocess_mode=mode)
 
-        def rising(name: str, about: str) -> Counter:
-            return Counter(f"doi_proxy_{name}", about, registry=registry)
-
         self._in_flight = gauge("upstream_in_flight", "Upstream questions under way.")
         self._waiting = gauge("upstream_waiting", "Upstream questions that wait for the budget.")
         self._clients_waiting = gauge(
-            "upstream_clients_waiting", "Clients with a question of a person that waits for the budget."
+            "upstream_clients_waiting", "Clients with an interactive question that waits for the budget."
         )
 
         def worst(name: str, about: str) -> Gauge:
@@ -309,28 +309,34 @@ class StateMetrics:
             )
 
         self._breaker = worst("breaker_state", "Circuit breaker of an upstream: 0 closed, 1 half-open, 2 open.")
-        self._retry_after = worst("retry_after_seconds", "Seconds left of the pause that an upstream wants.")
+        self._retry_after = worst("retry_after_seconds", "Seconds left of the pause that an upstream has requested.")
         self._down = worst("down_seconds", "Seconds since the first failure of an outage; 0 without one.")
         self._memory_entries = gauge("memory_entries", "Entries in the memory tier.")
         self._memory_bytes = gauge("memory_bytes", "Bytes of the entries in the memory tier.")
-        self._evictions = _Rising(rising("memory_evictions", "Entries that left the memory tier for lack of room."))
+        self._evictions = _ExternalCounter(
+            Counter(
+                "doi_proxy_memory_evictions",
+                "Entries that were evicted from the memory tier for lack of room.",
+                registry=registry,
+            )
+        )
         fallbacks = Counter(
             "doi_proxy_store_fallbacks",
-            "Decisions made by one process alone because the store failed.",
+            "Decisions that one process made alone because the store failed.",
             ["kind"],
             registry=registry,
         )
-        self._lease_fallbacks = _Rising(fallbacks.labels("lease"))
-        self._budget_fallbacks = _Rising(fallbacks.labels("budget"))
-        self._tokens = gauge("upstream_budget_tokens", "Upstream questions that could be asked at once.", newest=True)
+        self._lease_fallbacks = _ExternalCounter(fallbacks.labels("lease"))
+        self._budget_fallbacks = _ExternalCounter(fallbacks.labels("budget"))
+        self._tokens = gauge("upstream_budget_tokens", "Upstream questions that the budget allows now.", newest=True)
         self._store_entries = gauge("store_entries", "Entries in the store.", newest=True)
         self._store_bytes = gauge("store_bytes", "Bytes of the store.", newest=True)
         self._store_up = gauge("store_up", "1 while the store works, 0 while it fails.", newest=True)
         gauge("workers", "Worker processes that run.").set(1)
         gauge("build_info", "1, with the version of this program.", "version", newest=True).labels(version).set(1)
 
-    def tell_process(self, state: ProcessState) -> None:
-        """Show how this process is."""
+    def set_process_state(self, state: ProcessState) -> None:
+        """Set the gauges of this process."""
         self._in_flight.set(state.in_flight)
         self._waiting.set(state.waiting)
         self._clients_waiting.set(state.clients_waiting)
@@ -340,28 +346,28 @@ class StateMetrics:
             self._down.labels(str(number)).set(upstream.down)
         self._memory_entries.set(state.memory_entries)
         self._memory_bytes.set(state.memory_bytes)
-        self._evictions.reached(state.memory_evictions)
-        self._lease_fallbacks.reached(state.lease_fallbacks)
-        self._budget_fallbacks.reached(state.budget_fallbacks)
+        self._evictions.set_total(state.memory_evictions)
+        self._lease_fallbacks.set_total(state.lease_fallbacks)
+        self._budget_fallbacks.set_total(state.budget_fallbacks)
 
-    def tell_shared(self, state: SharedState) -> None:
-        """Show how what is shared is."""
+    def set_shared_state(self, state: SharedState) -> None:
+        """Set the gauges of the state that all processes share."""
         self._tokens.set(state.tokens)
         self._store_entries.set(state.store_entries)
         self._store_bytes.set(state.store_bytes)
         self._store_up.set(state.store_up)
 
 
-class _Rising:
-    """A counter of something that counts itself since the process began."""
+class _ExternalCounter:
+    """A counter whose total is kept elsewhere in the process."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
         self._last = 0
 
-    def reached(self, count: int) -> None:
-        self._counter.inc(max(0, count - self._last))
-        self._last = max(count, self._last)
+    def set_total(self, total: int) -> None:
+        self._counter.inc(max(0, total - self._last))
+        self._last = max(total, self._last)
 
 
 def _failure_classes() -> Iterator[type[CouldNotVerify]]:

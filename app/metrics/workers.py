@@ -1,9 +1,9 @@
-"""Where counts are kept and how `/metrics` writes them: of one process, or summed over the workers of a machine.
+"""The text of `/metrics`: the metrics of one process, or their sums over the workers of a machine.
 
-Workers sum by prometheus-client's multiprocess mode: each keeps its numbers in memory-mapped files of one folder, and
-whichever is asked reads them all. A worker's files are named by the number of a place that it holds by a file lock, as
-long as it lives: the next worker takes the place of a dead one and counts on, so that nothing is lost but what a killed
-worker counted in its last second, and there are no more files than there were workers at once.
+Workers use prometheus-client's multiprocess mode: each keeps its metrics in memory-mapped files in one folder, and a
+scrape reads the files of all workers. A worker's files are named by its slot, a number that it holds with a file lock
+as long as it runs. The next worker takes the slot of a dead one and counts on. A killed worker therefore loses only the
+counts of its last second, and there are as many files as slots.
 """
 
 from __future__ import annotations
@@ -25,128 +25,132 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from app.errors import ConfigurationError
 
-#: Names the folder; prometheus-client reads it from the environment of each worker.
+#: The environment variable with the folder. prometheus-client reads it in each worker.
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
-#: Workers at once: twice the most that a setting allows, for those that are just being replaced.
-MOST_PLACES: Final = 128
-#: How the folders begin that `fresh_folder` makes.
+#: Twice the highest number of workers in the settings, because a worker and its replacement can overlap.
+MAX_SLOTS: Final = 128
+#: The prefix of the folders that `temporary_folder` creates.
 FOLDER_PREFIX: Final = "doi-proxy-counts-"
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
 @dataclass(frozen=True, slots=True)
-class Exposed:
-    """What `/metrics` answers."""
+class MetricsText:
+    """The body of an answer of `/metrics`, with its media type."""
 
     content_type: str
     body: bytes
 
 
 class Exposition:
-    """The registry of a process, and the text of its metrics. One of them in a process counts at a time."""
+    """The registry of a process, and the text of its metrics. Only the newest one in a process counts."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder` is what FOLDER_VARIABLE names, None where no other worker counts. Raises ConfigurationError."""
+        """`folder` is the value of FOLDER_VARIABLE, None for a single process. Raises ConfigurationError."""
         self.registry = CollectorRegistry()
-        #: Called before anybody reads: each hands over what it counted since the last time.
-        self.tallies: list[Callable[[], None]] = []
-        self._places = None if folder is None else Places(folder)
-        # Set here because the library otherwise decides when it is imported, by the environment alone.
-        if self._places is None:
+        #: Called before a scrape: each adds its plain numbers to its prometheus-client counters.
+        self.flushers: list[Callable[[], None]] = []
+        self._slots = None if folder is None else WorkerSlots(folder)
+        # The library would otherwise decide at import, from the environment.
+        if self._slots is None:
             values.ValueClass = values.MutexValue
         else:
-            number = self._places.take()
+            number = self._slots.take()
             values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
-        # The time at which each series began would double their number, and several workers have no such time.
+        # A `_created` series for each series would double their number, and several workers have no common start.
         disable_created_metrics()  # type: ignore[no-untyped-call]
 
     @property
     def is_shared(self) -> bool:
-        """Whether other workers count too."""
-        return self._places is not None
+        """Whether other workers share the metrics."""
+        return self._slots is not None
 
-    def tell(self) -> None:
-        """Let everything that was counted in this process stand where it is read."""
-        for tell in self.tallies:
-            tell()
+    def flush(self) -> None:
+        """Add the plain numbers of this process to the counters that a scrape reads."""
+        for flush in self.flushers:
+            flush()
 
-    def write(self, accept: str | None) -> Exposed:
-        """The metrics of all workers as Prometheus' text, or as OpenMetrics where `accept` names that."""
-        self.tell()
+    def write(self, accept: str | None) -> MetricsText:
+        """The metrics of all workers, in OpenMetrics if `accept` lists it, else in Prometheus' text format."""
+        self.flush()
         registry = self.registry
-        if self._places is not None:
-            self._places.forget_the_dead()
+        if self._slots is not None:
+            self._slots.drop_ended_workers()
             registry = CollectorRegistry()
-            MultiProcessCollector(registry, path=str(self._places.folder))  # type: ignore[no-untyped-call]
+            MultiProcessCollector(registry, path=str(self._slots.folder))  # type: ignore[no-untyped-call]
         if _OPENMETRICS in (accept or "").lower():
-            return Exposed(openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(registry))  # type: ignore[no-untyped-call]
-        return Exposed(CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
+            return MetricsText(openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(registry))  # type: ignore[no-untyped-call]
+        return MetricsText(CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
 
 
-class Places:
-    """The numbers of the workers that share a folder, each held by the lock of one file."""
+class WorkerSlots:
+    """The slots of the workers that share a folder. A worker holds a slot by locking its file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._held: list[int] = []
 
     def take(self) -> int:
-        """The first number that nobody holds, held until this process ends. Raises ConfigurationError."""
-        for number in range(MOST_PLACES):
+        """Take the first free slot until this process ends, and return its number. Raises ConfigurationError."""
+        for number in range(MAX_SLOTS):
             lock = _lock(self._file(number))
             if lock is not None:
                 self._held.append(lock)
-                self._forget_state(number)
+                self._drop_state(number)
                 return number
-        raise ConfigurationError(f"{FOLDER_VARIABLE}={self.folder}: it cannot be used, or {MOST_PLACES} workers do")
+        raise ConfigurationError(
+            f"{FOLDER_VARIABLE}={self.folder}: the folder is not writable, or {MAX_SLOTS} workers use it; set "
+            "TMPDIR to a writable folder and restart"
+        )
 
-    def forget_the_dead(self) -> None:
-        """Drop what is only true of a live worker, such as its questions under way, where there is none any more."""
-        for file in self.folder.glob("place-*.lock"):
+    def drop_ended_workers(self) -> None:
+        """Drop the gauges of workers that have ended, such as their questions under way."""
+        for file in self.folder.glob("slot-*.lock"):
             lock = _lock(file)
             if lock is not None:
-                # Held meanwhile, so that no new worker begins in it.
-                self._forget_state(int(file.stem.removeprefix("place-")))
+                # The lock keeps a new worker out of the slot meanwhile.
+                self._drop_state(int(file.stem.removeprefix("slot-")))
                 os.close(lock)
 
     def _file(self, number: int) -> Path:
-        return self.folder / f"place-{number}.lock"
+        return self.folder / f"slot-{number}.lock"
 
-    def _forget_state(self, number: int) -> None:
-        # Another worker may do the same at this moment.
+    def _drop_state(self, number: int) -> None:
+        # Another worker may drop the same files at this moment.
         with suppress(FileNotFoundError):
             mark_process_dead(number, path=str(self.folder))  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def fresh_folder() -> Iterator[Path]:
-    """A new folder for the workers' counts, removed at the end. Raises ConfigurationError.
+def temporary_folder() -> Iterator[Path]:
+    """Create a folder for the workers' metrics and remove it at the end. Raises ConfigurationError.
 
-    Those that services of this user left behind because they were killed are removed as well.
+    Folders that killed services of this user left behind are removed too.
     """
     try:
         parent = Path(tempfile.gettempdir())
-        for left in parent.glob(f"{FOLDER_PREFIX}*"):
-            _remove_if_left(left)
+        for existing in parent.glob(f"{FOLDER_PREFIX}*"):
+            _remove_if_abandoned(existing)
         folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     except OSError as error:
         raise ConfigurationError(
-            f"--workers: no temporary folder can be made for the workers' counts; set TMPDIR ({error})"
+            f"--workers: cannot create a temporary folder for the workers' metrics: {error}; set TMPDIR to a "
+            "writable folder"
         ) from error
-    held = _lock(folder, os.O_RDONLY)
+    lock = _lock(folder, os.O_RDONLY)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if held is not None:
-            os.close(held)
+        if lock is not None:
+            os.close(lock)
 
 
-def _remove_if_left(folder: Path) -> None:
-    """Remove a folder whose service and workers are all gone; one that is new may not be locked yet."""
+def _remove_if_abandoned(folder: Path) -> None:
+    """Remove a folder whose service and workers have all ended. A new folder without slots may not be locked yet."""
     locks = [_lock(folder, os.O_RDONLY)]
-    # Workers go on for a while without the service that started them.
-    locks += [_lock(file, os.O_RDWR) for file in folder.glob("place-*.lock")]
+    # Workers outlive the service that started them for a moment.
+    locks += [_lock(file, os.O_RDWR) for file in folder.glob("slot-*.lock")]
     if len(locks) > 1 and None not in locks:
         shutil.rmtree(folder, ignore_errors=True)
     for lock in locks:
@@ -155,14 +159,14 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def _lock(file: Path, mode: int = os.O_RDWR | os.O_CREAT) -> int | None:
-    """The file, opened and locked, or None where somebody holds it or it cannot be opened."""
+    """Open and lock a file. Returns None if another process holds the lock, or if the file cannot be opened."""
     try:
-        opened = os.open(file, mode | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(file, mode | os.O_CLOEXEC, 0o600)
     except OSError:
         return None
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(opened)
+        os.close(descriptor)
         return None
-    return opened
+    return descriptor

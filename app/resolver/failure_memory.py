@@ -75,7 +75,7 @@ class FailureMemory:
 
 
 def _wish(error: CouldNotVerify) -> float:
-    about_name = isinstance(error, UpstreamRefused) and not error.asks_for_pause
+    about_name = isinstance(error, UpstreamRefused) and not error.requests_pause
     return (error.retry_after or 0.0) if about_name else 0.0
 
 

@@ -1,6 +1,6 @@
-"""The open connections of one process: their number, their deadlines, and which one gives way to a new one.
+"""The open connections of one process: their number, their deadlines, and which one is closed for a new one.
 
-One sweep a second looks at every connection. A timer per request would cost each answer more than the sweep costs all.
+One sweep a second checks every connection. A timer for each request would cost more in total than the sweep.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 
 #: The longest time between two sweeps, in seconds.
 MAX_SWEEP_INTERVAL: Final = 1.0
-#: Idle connections that are closed when no further file can be opened.
+#: Idle connections that one sweep closes while no further file can be opened.
 RELIEF: Final = 32
-#: A whole body may take so many times the deadline for its progress: by default its 64 KiB arrive in 120 s. Without
-#: this limit one byte every 29 s holds a connection for ever.
+#: A whole body may take this many times the deadline for its progress: 120 s by default. Without this limit, a client
+#: that sends one byte every 29 s would keep a connection for ever.
 BODY_DEADLINES: Final = 4
 
 
@@ -44,7 +44,7 @@ class Reason(Enum):
 
 
 class Phase(Enum):
-    """What a connection waits for."""
+    """The event that a connection waits for."""
 
     IDLE = "the next request"
     HEAD = "the rest of a head"
@@ -54,23 +54,23 @@ class Phase(Enum):
     CLOSING = "a client that closes its side"
 
 
-#: The phases in which a connection gives way to a new one, those of a lower rank first; with rank 1 only after two
-#: sweeps without progress. A connection that waits for the application never gives way.
+#: The phases in which a connection can be closed for a new one, lower ranks first. Rank 1 also needs two sweeps without
+#: progress. A connection that waits for the application is never closed.
 EVICTION_RANK: Final = {Phase.IDLE: 0, Phase.HEAD: 0, Phase.BODY: 1, Phase.WRITE: 1, Phase.CLOSING: 1}
-#: The rank of a connection, and since when it has made no progress.
+#: The rank of a connection, and the time of its last progress.
 Turn = tuple[int, float]
 
 
 class Connection(Protocol):
-    """A connection as this module sees it."""
+    """The part of a connection that this module uses."""
 
-    #: When it began to wait for a request or for the rest of its head, by Connections.now.
+    #: When the connection began to wait for a request or for the rest of its head, by Connections.now.
     since: float
-    #: When the head of its last request had arrived.
+    #: When the head of its last request arrived.
     body_since: float
 
     def phase(self, now: float) -> tuple[Phase, float]:
-        """What it waits for, and since when without progress; notes how far writing has come."""
+        """The phase, and the time of the last progress. A call records how much of the answer is unsent."""
 
     def expire(self, reason: Reason) -> None:
         """End the connection because of a deadline or a cap."""
@@ -78,7 +78,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Deadlines in seconds, and caps. `is_trusted` tells the addresses of front proxies, which have no cap each."""
+    """Deadlines in seconds, and caps. `is_trusted` recognises front proxies, which are exempt from `per_client`."""
 
     head_timeout: float
     body_timeout: float
@@ -92,7 +92,7 @@ class ConnectionLimits:
 
     @property
     def sweep_interval(self) -> float:
-        """Seconds between two sweeps: short beside every deadline."""
+        """Seconds between two sweeps, at most a quarter of the shortest deadline."""
         shortest = min(self.head_timeout, self.body_timeout, self.write_timeout, self.idle_timeout)
         return min(MAX_SWEEP_INTERVAL, shortest / 4)
 
@@ -101,7 +101,7 @@ class Connections:
     """The open connections of one process."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        #: The time of the last sweep (asyncio's clock), which is exact enough for deadlines and costs nothing to read.
+        #: The time of the last sweep (asyncio's clock). It is exact enough for deadlines and cheap to read.
         self.now = 0.0
         self.malformed = MalformedRequests()
         #: How many connections ended, by reason.
@@ -109,15 +109,15 @@ class Connections:
         self._limits = limits
         self._client: dict[Connection, str | None] = {}
         self._of_client: dict[str, dict[Connection, None]] = {}
-        #: Evicted connections, which end in the next turn of the loop and count no more.
+        #: Evicted connections. They end in the next turn of the loop and no longer count.
         self._evicted: set[Connection] = set()
-        #: Connections that can give way, the first to go first, each with its turn at the moment of the list.
+        #: A snapshot of the connections that can be closed, in that order, each with its turn at that moment.
         self._first_to_go: deque[tuple[Turn, Connection]] = deque()
         self._evictions_left, self._listed_at = 0, -inf
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = self._is_exhausted = False
         interval = limits.sweep_interval
-        # `since` lies up to one interval before the event, and no connection may end early.
+        # `since` can be one interval earlier than the event. Without the margin, a connection could end too early.
         self._deadlines = {
             Phase.IDLE: (limits.idle_timeout + interval, Reason.IDLE),
             Phase.HEAD: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT),
@@ -131,7 +131,7 @@ class Connections:
         return len(self._client)
 
     def admit(self, connection: Connection, address: str, loop: asyncio.AbstractEventLoop) -> bool:
-        """Add a connection; another gives way to it at a cap. False if none does: the new one must end."""
+        """Add a connection. At a cap, another one is closed for it. Returns False if none can be closed."""
         if self._timer is None:
             self._start(loop)
         connection.since = connection.body_since = self.now
@@ -151,18 +151,18 @@ class Connections:
             self._of_client.setdefault(client, {})[connection] = None
         return True
 
-    def trust(self, is_trusted: Callable[[str], bool]) -> None:
-        """Take other addresses for front proxies, from the next connection on."""
+    def set_trusted_proxies(self, is_trusted: Callable[[str], bool]) -> None:
+        """Change the addresses of front proxies. This affects new connections."""
         self._limits = replace(self._limits, is_trusted=is_trusted)
 
     def remove(self, connection: Connection, reason: Reason) -> None:
-        """Count a connection that has ended."""
+        """Remove a connection that has ended, and count it."""
         self._forget(connection)
         self._evicted.discard(connection)
         self.closed[reason] += 1
 
     def sweep(self, now: float) -> None:
-        """End every connection past a deadline, and report what changed; `now` is asyncio's clock."""
+        """End every connection past its deadline, and log changes of state; `now` is asyncio's clock."""
         self.now = now
         for connection in (*self._client, *self._evicted):
             phase, since = connection.phase(now)
@@ -199,14 +199,14 @@ class Connections:
         connection.expire(Reason.CAP)
 
     def _evict_peer(self, peers: dict[Connection, None]) -> bool:
-        """End the connection of one client that goes first; the cap bounds the search."""
+        """End the first connection in order of eviction of one client. The cap limits the search."""
         turns = [(turn, peer) for peer in peers if (turn := self._turn(peer)) is not None]
         if turns:
             self._evict(min(turns, key=itemgetter(0))[1])
         return bool(turns)
 
     def _evict_first(self) -> bool:
-        """End the connection that goes first of all."""
+        """End the first connection in order of eviction."""
         for _ in range(2):
             while self._first_to_go:
                 turn, connection = self._first_to_go.popleft()
@@ -219,9 +219,9 @@ class Connections:
         return False
 
     def _list_turns(self) -> bool:
-        """List again who gives way. False if that was done too recently: each list costs a look at every connection.
+        """Take a new snapshot of the connections that can be closed. Returns False if the last one is too recent.
 
-        A list is due after as many evictions as an eighth of the connections, or after a sweep.
+        A snapshot visits every connection, so it is taken once per sweep, or after evicting an eighth of them.
         """
         if self._evictions_left > 0 and self._listed_at == self.now:
             return False
@@ -242,16 +242,16 @@ class Connections:
         """Log the change to and from the cap."""
         if is_full and not self._is_full:
             log.warning(
-                "%d connections are open, as many as max_connections or the limit of open files allows: the oldest "
-                "idle ones are closed for new ones",
+                "%d connections are open, the most that max_connections or the limit of open files allows; the oldest "
+                "idle connections are closed for new ones",
                 len(self._client),
             )
         elif self._is_full and not is_full:
-            log.info("%d connections are open: there is room for new ones again", len(self._client))
+            log.info("%d connections are open, fewer than the limit again", len(self._client))
         self._is_full = is_full
 
     def _relieve(self) -> None:
-        """Close idle connections while no further file can be opened, and log the change to and from that."""
+        """Close idle connections while no further file can be opened, and log when that state begins and ends."""
         is_exhausted = descriptors.are_exhausted()
         if is_exhausted:
             for _ in range(RELIEF):
@@ -259,7 +259,7 @@ class Connections:
                     break
         if is_exhausted and not self._is_exhausted:
             log.error(
-                "the limit of open files is reached with %d connections: raise LimitNOFILE (ulimit -n)",
+                "the limit of open files is reached with %d connections; raise LimitNOFILE (ulimit -n)",
                 len(self._client),
             )
         elif self._is_exhausted and not is_exhausted:

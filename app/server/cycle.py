@@ -1,4 +1,4 @@
-"""A request with a body, and reading that pauses: what stands between uvicorn's request cycle and its connection."""
+"""Two adapters between uvicorn's request cycle and its connection: paused reading, and requests with a body."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
 class ReadingFlow(FlowControl):
-    """Flow control that lets the protocol hold reading back, whatever the application does."""
+    """Flow control with a hold: while the protocol holds reading, the application cannot resume it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__(transport)
         self._is_held = False
 
     def hold(self) -> None:
-        """Read nothing more until `release`."""
+        """Stop reading until `release`."""
         self._is_held = True
         self.pause_reading()
 
     def release(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if self._is_held:
             self._is_held = False
             self.resume_reading()
 
     def resume_reading(self) -> None:
-        """Read on unless the protocol holds reading back."""
+        """Resume reading, unless the protocol holds it."""
         if not self._is_held:
             super().resume_reading()
 
@@ -44,9 +44,9 @@ class AnswerTransport:
 
 
 def keep_alive_after_body(cycle: RequestResponseCycle, app: Any) -> Any:
-    """`app`, whose answer announces the end of the connection unless the application read the whole body before.
+    """Wrap `app`: its answer closes the connection, unless the application has read the whole body before it answers.
 
-    Bytes of a body that nobody reads could be taken for the next request (RFC 9112, section 9.3).
+    The unread bytes of a body could be parsed as the next request (RFC 9112, section 9.3).
     """
     keep_alive, cycle.keep_alive = cycle.keep_alive, False
 

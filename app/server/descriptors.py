@@ -1,4 +1,4 @@
-"""The limit of open files: how many connections fit below it, and whether it is reached."""
+"""The limit of open files: how many connections it allows, and whether it is reached."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import os
 import resource
 from typing import Final
 
-#: Files of the process besides connections: the program, its store, its log, the port, and sockets that are about to
-#: be closed while new ones are accepted.
+#: Open files other than connections: the program, its store, its log, the port, and sockets that are being closed while
+#: new ones are accepted.
 RESERVED: Final = 96
-#: Connections where the system sets no limit of open files.
+#: The limit of connections if the system has no limit of open files.
 UNLIMITED: Final = 65_536
 
 
 def connections_that_fit(upstream_connections: int) -> int:
-    """How many client connections fit below this process's limit of open files (RLIMIT_NOFILE)."""
+    """The number of client connections that the limit of open files (RLIMIT_NOFILE) allows this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return UNLIMITED
-    # Half of a small limit is left to clients.
+    # With a small limit, clients get half of it.
     return max(soft - RESERVED - upstream_connections, soft // 2)
 
 
 def are_exhausted() -> bool:
-    """Whether this process or the system can open no further file."""
+    """Whether this process or the system has reached its limit of open files."""
     try:
         os.close(os.dup(2))
     except OSError:

@@ -1,4 +1,4 @@
-"""Where a request ends: what the head says about it, and where a stream of bytes may be cut."""
+"""Where a request ends: the length of its body, and where a stream of bytes may be cut."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 from app.host import is_host
 
 END: Final = b"\r\n\r\n"
-#: The length of a body in chunks, which only its last chunk tells (RFC 9112, section 6.3).
+#: Stands for the length of a chunked body, which is known only at its last chunk (RFC 9112, section 6.3).
 CHUNKED: Final = -1
 
 
 def end_of_part(before: bytes, data: bytes, start: int) -> int:
     """The index in `data` after the first CR LF CR LF from `start` on, or the length of `data` if there is none.
 
-    `before` holds the last three bytes that precede `start`, or fewer. A head and a body in chunks both end with
-    CR LF CR LF (RFC 9112, sections 2.1 and 7.1): data that is cut there holds the end of one message at most.
+    `before` holds up to three bytes that precede `start`. A head and a chunked body both end with CR LF CR LF (RFC
+    9112, sections 2.1 and 7.1), so a part that is cut there contains the end of at most one message.
     """
     split = (before + data[start : start + 3]).find(END)
     if split >= 0:
@@ -26,7 +26,7 @@ def end_of_part(before: bytes, data: bytes, start: int) -> int:
 
 
 def body_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """The length of a request's body in bytes, CHUNKED for one in chunks; the parser has checked the values."""
+    """The length of a request's body in bytes, or CHUNKED. The parser has already checked the values."""
     length = 0
     for name, value in headers:
         if name == b"transfer-encoding":
@@ -37,10 +37,10 @@ def body_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 def host_fault(headers: Iterable[tuple[bytes, bytes]], version: str) -> str | None:
-    """What is wrong with the Host header of a request; None if it is right (RFC 9112, section 3.2)."""
+    """The error in the Host header of a request, None if it is valid (RFC 9112, section 3.2)."""
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1:
         return "The request has more than one Host header; send one."
     if not hosts:
         return None if version == "1.0" else "The request has no Host header; send one."
-    return None if is_host(hosts[0]) else "The Host header is not a host name, with an optional port."
+    return None if is_host(hosts[0]) else "The Host header is not a host name with an optional port; correct it."

@@ -1,4 +1,4 @@
-"""The HTTP server of one process: its options, and an end that loses no request."""
+"""The HTTP server of one process: its options, and a shutdown that loses no request."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ log = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 BACKLOG: Final = 2048
-#: Seconds after the port is closed for which an idle connection is still read: a request may be on its way.
+#: Seconds for which idle connections are still read after the port is closed, because a request may be on its way.
 LINGER: Final = 0.5
 _LINGER_STEP: Final = 0.05
 #: Turns of the event loop in which connections that the kernel has established are accepted before the port closes.
 _ACCEPT_TURNS: Final = 100
-#: A connection that answers with it is closed (RFC 9112, section 9.6).
+#: The header of the last answer on a connection (RFC 9112, section 9.6).
 _CLOSE: Final = (b"connection", b"close")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What the server reads of the settings."""
+    """The settings that the server uses."""
 
     trusted_proxies: str
     tls_cert: Path | None
     tls_key: Path | None
     #: Seconds for which requests are still answered after `/readyz` has turned to 503.
     drain_seconds: float
-    #: Seconds that requests under way get to finish after that.
+    #: Seconds for requests under way to finish after that.
     grace_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a process does when its server can answer, and when it begins to drain."""
+    """Callbacks: `ready` when the server can answer, `draining` when it begins to drain."""
 
     ready: Callable[[], None]
     draining: Callable[[], None]
 
 
 class HttpServer(uvicorn.Server):
-    """Serves one application. A subclass decides by its `capture_signals` what tells it to drain."""
+    """Serves one application. A subclass overrides `capture_signals` to decide when it drains."""
 
     def __init__(self, application: Any, options: ServerOptions, events: Events) -> None:
         self._certificate = CertificateReload()
@@ -64,21 +64,21 @@ class HttpServer(uvicorn.Server):
         self._draining = False
 
     def load_certificate(self, certificate: Path | None, key: Path | None) -> None:
-        """Serve this certificate to new connections. Raises ConfigurationError, and then serves the former one."""
+        """Use this certificate for new connections. Raises ConfigurationError and keeps the previous certificate."""
         self._certificate.load(certificate, key)
 
-    def set_end(self, drain_seconds: float, grace_seconds: float) -> None:
-        """How long the end may take; see ServerOptions."""
+    def set_shutdown_times(self, drain_seconds: float, grace_seconds: float) -> None:
+        """Set how long a shutdown may take; see ServerOptions."""
         self._drain_seconds = drain_seconds
         self.config.timeout_graceful_shutdown = grace_seconds  # type: ignore[assignment]
 
-    def trust(self, proxies: str) -> None:
-        """Believe the forwarding headers of these addresses alone."""
+    def set_trusted_proxies(self, proxies: str) -> None:
+        """Accept forwarding headers from these addresses only."""
         middleware: Any = self.config.loaded_app
         middleware.trusted_hosts = ProxyHeadersMiddleware(middleware.app, proxies).trusted_hosts
 
     def drain(self) -> None:
-        """Answer 503 at `/readyz`, go on for `drain_seconds`, then end. Only the first call counts."""
+        """Answer 503 at `/readyz`, serve for `drain_seconds` more, then shut down. Later calls do nothing."""
         if self._draining:
             return
         self._draining = True
@@ -95,13 +95,13 @@ class HttpServer(uvicorn.Server):
         self._events.ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the port, answer what has arrived, and end the application."""
+        """Close the port, answer the requests that have arrived, and end the application."""
         await self._close_port(sockets or [])
         await self._linger()
         await super().shutdown(sockets)
 
     async def _close_port(self, sockets: Sequence[socket.socket]) -> None:
-        # The kernel resets connections that it has established and the process has not accepted.
+        # The kernel resets connections that it has established and this process has not accepted.
         waiting = select.poll()
         for listening in sockets:
             waiting.register(listening, select.POLLIN)
@@ -115,12 +115,12 @@ class HttpServer(uvicorn.Server):
             listening.close()
 
     async def _linger(self) -> None:
-        """Answer what is on its way on open connections, and have each of them closed after its answer."""
+        """Answer requests that are on their way on open connections, and close each connection after its answer."""
         self.server_state.default_headers = [*self.server_state.default_headers, _CLOSE]
         deadline = asyncio.get_running_loop().time() + LINGER
         while asyncio.get_running_loop().time() < deadline:
             for connection in self.server_state.connections:
-                connection.leave_shortcuts()  # type: ignore[union-attr]
+                connection.disable_shortcuts()  # type: ignore[union-attr]
             await asyncio.sleep(_LINGER_STEP)
             if not self.server_state.connections:
                 return

@@ -13,7 +13,7 @@ from app.errors import ConfigurationError
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a socket. The server listens on it once it can answer. Raises ConfigurationError that says what to do."""
+    """Bind a socket. The server starts to listen on it when it can answer. Raises ConfigurationError."""
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -24,17 +24,17 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         reason = {
-            errno.EADDRINUSE: "the port is in use: stop what uses it or choose another by --port",
-            errno.EACCES: "this user may not open the port: choose one above 1023",
-            errno.EADDRNOTAVAIL: "this machine has no such address",
+            errno.EADDRINUSE: "the port is in use; stop the program that uses it, or choose another port with --port",
+            errno.EACCES: "this user may not open the port; choose a port above 1023 with --port",
+            errno.EADDRNOTAVAIL: "this machine does not have this address; choose one of its addresses with --host",
         }.get(error.errno or 0, str(error))
         raise ConfigurationError(f"cannot listen on {host} port {port}: {reason}") from error
 
 
 def check_certificate(certificate: Path | None, key: Path | None) -> None:
-    """Raises ConfigurationError if HTTPS is asked for and cannot be served with these files."""
+    """Check that the files can serve HTTPS, if they are set. Raises ConfigurationError."""
     if (certificate is None) != (key is None):
-        raise ConfigurationError("to serve HTTPS, give both --tls-cert and --tls-key")
+        raise ConfigurationError("--tls-cert and --tls-key: only one of them is set; set both to serve HTTPS")
     if certificate is not None and key is not None:
         _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
 
@@ -42,9 +42,9 @@ def check_certificate(certificate: Path | None, key: Path | None) -> None:
 class CertificateReload:
     """Serves the newest certificate to each new connection.
 
-    Loading a second certificate into a live context would replace the first only if their keys are of one type, so
-    each certificate gets a context of its own. OpenSSL calls back for each ClientHello, also for one without a server
-    name, and a connection may change its context there (Python library reference, `SSLContext.sni_callback`).
+    A second certificate in the same context replaces the first only if both keys have the same type. So each
+    certificate gets a context of its own. OpenSSL calls `sni_callback` for each ClientHello, even without a server
+    name. The callback may change the connection's context (Python library reference, `SSLContext.sni_callback`).
     """
 
     def __init__(self) -> None:
@@ -52,17 +52,17 @@ class CertificateReload:
         self._newest: ssl.SSLContext | None = None
 
     def open(self, _config: Any, create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        """The context of the port: uvicorn's option `ssl_context_factory`."""
+        """Create the context of the port. This is uvicorn's option `ssl_context_factory`."""
         context = create()
         context.sni_callback = self._take_newest
         self._newest = context
         return context
 
     def load(self, certificate: Path | None, key: Path | None) -> None:
-        """Serve this certificate from now on. Raises ConfigurationError, and then serves the former one."""
+        """Use this certificate from now on. Raises ConfigurationError and keeps the previous certificate."""
         check_certificate(certificate, key)
         if (self._newest is None) != (certificate is None):
-            raise ConfigurationError("--tls-cert: HTTPS can be switched on or off only by a restart")
+            raise ConfigurationError("--tls-cert: a reload cannot switch HTTPS on or off; restart the service")
         if certificate is not None and key is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             _load(context, certificate, key)

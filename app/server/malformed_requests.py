@@ -1,4 +1,4 @@
-"""Counts requests that the server refuses or that ask for another protocol, and reports them once a minute at most."""
+"""Counts malformed requests and requests with an Upgrade header, and logs the counts at most once a minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPORT_INTERVAL: Final = 60.0
 
 
 class MalformedRequests:
-    """The requests of one process."""
+    """The counts of one process."""
 
     def __init__(self) -> None:
         self._malformed = 0
@@ -24,16 +24,16 @@ class MalformedRequests:
         self._malformed += 1
 
     def count_upgrade(self) -> None:
-        """Count a request to change to a protocol that this server does not have (RFC 9110, section 7.8)."""
+        """Count a request with an Upgrade to a protocol that this server does not support (RFC 9110, section 7.8)."""
         self._upgrades += 1
 
     @property
     def is_pending(self) -> bool:
-        """Whether there is something to report."""
+        """Whether there are counts that are not logged yet."""
         return bool(self._malformed or self._upgrades)
 
     def report(self, now: float) -> None:
-        """Log the counts since the last line, if that is a minute old; `now` is monotonic, in seconds."""
+        """Log the counts if the last line is at least a minute old; `now` is monotonic, in seconds."""
         if not self.is_pending or now < self._next_report:
             return
         log.warning(

@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with the express lane, answers without a task, and limits on what a client can do.
 
-A connection parses one request, answers it, and only then parses the next: bytes that arrive meanwhile stay unread, at
-most one read of the socket, and reading pauses. The only module, with app.server.cycle, that relies on uvicorn's
-internals. USED lists them, and a test compares, so an upgrade of uvicorn that changes them is noticed.
+A connection parses one request, answers it, and only then parses the next. Reading pauses meanwhile, so at most one
+read of the socket is buffered. Only this module and app.server.cycle rely on uvicorn internals. USED lists them, and a
+test compares the list with the installed uvicorn.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import END, body_length, end_of_part, host_fault
 from app.server.refusals import refusal
 
-#: The longest head of a request, in bytes; uvicorn has no bound of its own with httptools.
+#: The limit of a request's head. uvicorn has no limit of its own with httptools.
 MAX_HEAD_BYTES: Final = 65_536
-#: Parts of a stream (heads, pieces of bodies) that one connection may parse before another has its turn.
+#: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
-#: What is used of uvicorn's protocol.
+#: The methods of uvicorn's protocol that this module overrides.
 USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
 _MALFORMED: Final = "The request is malformed."
 _TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
@@ -44,24 +44,24 @@ class ExpressProtocol(HttpToolsProtocol):
         self._connections = application.connections
         #: See app.server.connections.Connection.
         self.since = self.body_since = 0.0
-        #: Bytes that no parser has seen, from the index `_at` on.
+        #: Bytes that are not parsed yet, from the index `_at` on.
         self._unread, self._at = b"", 0
-        #: The last three bytes that the parser saw of a head or of a body in chunks that has not ended.
+        #: The last three bytes that the parser got of an incomplete head or chunked body.
         self._before = b""
-        #: Bytes of a head that has not ended, and whether none has ended yet on this connection.
+        #: Bytes of an incomplete head, and whether this connection has not had a complete head yet.
         self._head_bytes, self._is_new = 0, True
-        #: The bytes left of a body, CHUNKED while one in chunks arrives, 0 outside of a body.
+        #: The bytes left of a body, CHUNKED during a chunked body, 0 outside of a body.
         self._body_left = 0
-        #: Bytes of a body in chunks that are not data (sizes, extensions, trailers) since the last data.
+        #: Bytes of a chunked body that are not data (sizes, extensions, trailers) since the last data.
         self._framing_bytes = 0
-        #: Whether the head of a request is being parsed: only then is it answered without a task.
+        #: Whether the head of a request is being parsed. Only then can it be answered without a task.
         self._reading_head = False
         self._is_advancing = self._is_scheduled = False
-        #: Whether the client has sent all that it sends, and whether this side has.
+        #: Whether the client has closed its sending side, and whether this server has.
         self._eof = self._ended = False
         self._reason = Reason.CLIENT
         self._refusal = _MALFORMED
-        #: Bytes written that the client had not read at the last sweep, and when they last became fewer.
+        #: Written bytes that were unsent at the last sweep, and the last time their number fell.
         self._unsent, self._unsent_since = 0, 0.0
         self._dates: tuple[Any, bytes] = (None, b"")
 
@@ -87,7 +87,7 @@ class ExpressProtocol(HttpToolsProtocol):
         if self._body_left or not (self._head_bytes or self._is_new):
             self.since = self._connections.now
         if self._is_between_requests() and 0 < data.find(END) == len(data) - len(END) < MAX_HEAD_BYTES - len(END):
-            # One whole head, as nearly every request is: there is nothing to cut.
+            # One complete head, like nearly every request: it need not be cut into parts.
             self._take(data)
             return
         self._unread = self._unread[self._at :] + data if self._unread else data
@@ -95,7 +95,7 @@ class ExpressProtocol(HttpToolsProtocol):
         self._advance()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client has sent all that it sends. Over TCP, it still gets the answer that is due.
+        """The client has closed its sending side. Over plain TCP, it still gets the answer that is due.
 
         asyncio cannot keep one side of a TLS connection open (asyncio.Protocol.eof_received).
         """
@@ -112,7 +112,7 @@ class ExpressProtocol(HttpToolsProtocol):
     # --- Parsing ------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Parse and answer what is unread, one request after the other, as far as it may go now."""
+        """Parse and answer the unread requests, one after the other, as far as possible now."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -153,7 +153,7 @@ class ExpressProtocol(HttpToolsProtocol):
         return cycle is None or (cycle.response_complete and not self.pipeline)
 
     def _parse_part(self) -> None:
-        """Answer the next request by the lane, or give the parser the next part of the stream."""
+        """Cut the next part off the stream and process it."""
         data, start = self._unread, self._at
         end = len(data)
         if self._body_left > 0:
@@ -167,7 +167,7 @@ class ExpressProtocol(HttpToolsProtocol):
         self._take(part)
 
     def _take(self, part: bytes) -> None:
-        """Answer a head by the lane, or give a part of the stream to the parser."""
+        """Answer a complete head from the express lane, or feed a part of the stream to the parser."""
         is_head = not (self._head_bytes or self._body_left) and part.endswith(END)
         if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
             answer = self._lane.answer(part, self._default_headers(), self.client[0] if self.client else "")
@@ -189,7 +189,7 @@ class ExpressProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserUpgrade:
-            # The parser pauses after such a request. It is answered as any other (RFC 9110, section 7.8).
+            # The parser pauses after such a request. The request gets a normal answer (RFC 9110, section 7.8).
             self._connections.malformed.count_upgrade()
         except httptools.HttpParserError:
             self._refuse(400, self._refusal, Reason.MALFORMED)
@@ -202,13 +202,13 @@ class ExpressProtocol(HttpToolsProtocol):
         """A head has arrived."""
         fault = self._fault()
         if fault is not None:
-            # The parser refuses what a callback raises; `_feed` answers 400.
+            # The parser turns this exception into an HttpParserError; `_feed` answers 400.
             self._refusal = fault
             raise ValueError(fault)
         self._head_bytes, self._is_new, self._before = 0, False, b""
         self._body_left = body_length(self.headers)
         if self._body_left and self.parser.should_upgrade():
-            # The parser would take the body for the next request.
+            # The parser would parse the body as the next request.
             self._refusal = _UPGRADE_WITH_BODY
             raise ValueError(_UPGRADE_WITH_BODY)
         self.since = self.body_since = self._connections.now
@@ -221,7 +221,7 @@ class ExpressProtocol(HttpToolsProtocol):
         return _MALFORMED if version == "0.9" else host_fault(self.headers, version)
 
     def on_message_complete(self) -> None:
-        """A request has arrived wholly."""
+        """A request has arrived completely."""
         self._head_bytes, self._framing_bytes, self._body_left, self._before = 0, 0, 0, b""
         super().on_message_complete()
 
@@ -248,8 +248,8 @@ class ExpressProtocol(HttpToolsProtocol):
         cycle.response_started = cycle.response_complete = True
         cycle.on_response()
 
-    def leave_shortcuts(self) -> None:
-        """Answer by tasks alone from now on: they close the connection where an answer says `connection: close`."""
+    def disable_shortcuts(self) -> None:
+        """Answer every request with a task from now on. Only a task obeys the `connection: close` of an answer."""
         self._application = self._lane = None
 
     def on_response_complete(self) -> None:
@@ -267,7 +267,7 @@ class ExpressProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         if self._unread or self._eof:
-            # Later: the task that wrote this answer has still to log and count it.
+            # Not now: the task that wrote this answer has yet to log and count it.
             self._schedule()
 
     def _default_headers(self) -> bytes:
@@ -279,7 +279,7 @@ class ExpressProtocol(HttpToolsProtocol):
     # --- The end ------------------------------------------------------------------------------------------------
 
     def _refuse(self, status: int, text: str, reason: Reason) -> None:
-        """Answer a request that cannot be read, unless its answer has begun; end the connection."""
+        """Refuse a request, unless its answer has begun, and end the connection."""
         if self._ended:
             return
         if reason is Reason.MALFORMED:
@@ -298,10 +298,10 @@ class ExpressProtocol(HttpToolsProtocol):
         self._end(Reason.FINISHED)
 
     def _end(self, reason: Reason) -> None:
-        """End the connection after what is written.
+        """End the connection after the bytes that are already written.
 
-        Closed with bytes of the client unread, TCP would reset it and could destroy the answer on its way. So this
-        side alone ends first, and what the client still sends is discarded until it ends too (RFC 9112, section 9.6).
+        If a connection is closed with unread bytes, TCP resets it, and the client can lose the answer. So this server
+        closes only its sending side, and discards what arrives until the client closes too (RFC 9112, section 9.6).
         """
         is_partial = bool(self._head_bytes or self._body_left or self._unread)
         self._ended, self._reason = True, reason
@@ -315,7 +315,7 @@ class ExpressProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """The server ends; an answer that is due is still given."""
+        """End the connection after the answer that is due."""
         if self._ended:
             self.transport.close()
         else:

@@ -1,4 +1,4 @@
-"""Which addresses are front proxies, by the same rules as uvicorn believes their headers."""
+"""The addresses of trusted front proxies, matched in the same way as uvicorn matches them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 
 def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
-    """Whether an address is among `trusted_proxies`: addresses and networks, comma separated, or `*` for all."""
+    """A test for the addresses in `trusted_proxies`: addresses and networks separated by commas, or `*` for all."""
 
     async def no_application(scope: object, receive: object, send: object) -> None: ...
 

@@ -1,15 +1,15 @@
-"""Answers of the server itself, to requests that never reach the application."""
+"""Answers that the server gives without the application, to requests that it refuses."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 
-#: Seconds after which a client that found no room may try again.
+#: Seconds after which a client may try again if too many connections were open.
 RETRY_AFTER = 1
 
 
 def refusal(status: int, text: str, default_headers: bytes) -> bytes:
-    """A whole answer that announces the end of its connection (RFC 9112, section 9.6)."""
+    """The bytes of an answer with `connection: close` (RFC 9112, section 9.6)."""
     body = text.encode("ascii")
     lines = [
         b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode()),

@@ -1,4 +1,4 @@
-"""The server of a process alone: SIGTERM and SIGINT end it in order, SIGHUP reloads its settings."""
+"""The server of a single process: SIGTERM and SIGINT drain it, SIGHUP reloads its settings."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class SignalServer(HttpServer):
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         yield
         loop.remove_signal_handler(signal.SIGHUP)
-        # Its default would end a process that is about to end in order.
+        # The default action of SIGHUP would kill the process during its shutdown.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _drain_at_signal(self) -> None:
-        # The kernel ends the process at the second signal, even if the event loop hangs.
+        # From now on the kernel kills the process at the next signal, even if the event loop hangs.
         for number in _ENDING:
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
@@ -41,5 +41,5 @@ class SignalServer(HttpServer):
 
 
 def ignore_hangup() -> None:
-    """Let SIGHUP do nothing. Its default ends a process, also one that is about to start its server."""
+    """Ignore SIGHUP. Its default action would kill a process that has not started its server yet."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

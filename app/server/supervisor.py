@@ -1,8 +1,8 @@
-"""The processes of a service with several workers: one supervisor, which serves nothing itself.
+"""The supervisor of a service with several workers. It serves no requests itself.
 
-The supervisor starts the workers, replaces one that ends or falls silent, and forwards a reload and the end through a
-pipe to each. Signals alone would not do: systemd and a terminal send them to every process of the service at once, and
-a worker could not tell a second request to end from the copy of the first.
+The supervisor starts the workers and replaces a worker that ends or hangs. It forwards reload and shutdown to each
+worker through a pipe. Signals are not enough: systemd and a terminal send a signal to every process of the service, so
+a worker could not distinguish a second SIGTERM from the copy of the first.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
 from app.server.http_server import Events
-from app.server.worker import Word
+from app.server.worker import PipeMessage
 
 log = logging.getLogger(__name__)
 
-#: Seconds that a worker may be silent, as it is while it starts on a busy machine, before it is replaced.
-MOST_SILENCE: Final = 60.0
-#: Seconds before a worker is started in place of one that ended before it could answer.
+#: Seconds without a message after which a worker is replaced. A worker that starts on a busy machine sends none.
+MAX_SILENCE: Final = 60.0
+#: Seconds before a worker that ended during its start is replaced.
 RESTART_PAUSE: Final = 1.0
-#: Seconds that workers get beyond the time they were promised to end in, before they are killed.
+#: Seconds that workers get beyond their shutdown time before they are killed.
 END_MARGIN: Final = 10.0
 _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: Signals that can wait to be read; more than that many at once say nothing new.
-_MOST_SIGNALS: Final = 64
+#: Signals that are read in one turn. More of them would only repeat the first ones.
+_MAX_SIGNALS: Final = 64
 
 
 @dataclass(slots=True)
@@ -41,14 +41,14 @@ class _Worker:
 
     process: SpawnProcess
     channel: Connection
-    #: When it was last heard of, in seconds of the monotonic clock.
-    heard: float
+    #: When its last message arrived, in seconds of the monotonic clock.
+    heard_at: float
     ready: bool = False
     reloading: bool = False
 
 
 class Supervisor:
-    """Runs the workers of a service until it is told to end."""
+    """Runs the workers of a service until a signal ends it."""
 
     def __init__(
         self,
@@ -60,46 +60,46 @@ class Supervisor:
         reload: Callable[[], Any],
         seconds_to_end: Callable[[], float],
     ) -> None:
-        """`create` makes a process that gets the other end of a pipe; `reload` returns what is sent to each worker.
+        """`create` makes a process that gets the other end of a pipe. `reload` returns the message for each worker.
 
-        `seconds_to_end` is the time in which a worker has promised to end.
+        `seconds_to_end` is the time in which a worker shuts down.
         """
         self._create = create
-        self._most = workers
+        self._worker_count = workers
         self._listening = listening
         self._events = events
         self._reload = reload
         self._seconds_to_end = seconds_to_end
         self._workers: list[_Worker] = []
-        #: Whether all workers answer with the newest settings, and this was reported.
+        #: Whether all workers answer with the newest settings, and this is logged.
         self._answering = False
         #: Whether all workers have answered once.
         self._started = False
-        #: When workers are killed, while the service ends.
+        #: During a shutdown, the time at which workers are killed.
         self._deadline: float | None = None
-        #: When a worker that ended too early is replaced.
+        #: When a worker that ended during its start is replaced.
         self._restart_at = 0.0
         self._failed = False
 
     def run(self) -> bool:
         """Serve until a signal ends the service. Returns False if its workers could not start."""
-        with _signals() as arrived:
-            self._fill()
+        with _signals() as signals:
+            self._start_missing()
             while self._workers or self._deadline is None:
-                self._turn(arrived)
+                self._turn(signals)
         return not self._failed
 
-    def _turn(self, arrived: socket.socket) -> None:
-        """Wait for the next thing that happens, and react to it."""
+    def _turn(self, signals: socket.socket) -> None:
+        """Wait for a signal, a message or the end of a worker, and react."""
         channels = [worker.channel for worker in self._workers]
-        wait([arrived, *channels, *(worker.process.sentinel for worker in self._workers)], RESTART_PAUSE)
-        for number in _read_signals(arrived):
+        wait([signals, *channels, *(worker.process.sentinel for worker in self._workers)], RESTART_PAUSE)
+        for number in _read_signals(signals):
             self._handle(signal.Signals(number))
         for worker in self._workers:
             self._listen(worker)
-        self._bury()
-        self._fill()
-        self._announce()
+        self._remove_ended()
+        self._start_missing()
+        self._report_ready()
 
     def _handle(self, number: signal.Signals) -> None:
         if number == signal.SIGHUP:
@@ -108,7 +108,7 @@ class Supervisor:
         elif self._deadline is None:
             self._end()
         else:
-            log.warning("%s again: the workers are killed", number.name)
+            log.warning("second %s: killing the workers", number.name)
             self._deadline = 0.0
 
     def _forward_reload(self) -> None:
@@ -120,63 +120,63 @@ class Supervisor:
     def _end(self) -> None:
         self._deadline = time.monotonic() + self._seconds_to_end() + END_MARGIN
         self._events.draining()
-        # The kernel resets connections that no process has accepted when the last descriptor is closed. The last one
-        # to close is to be a worker, which accepts them first.
+        # When the last descriptor of the port is closed, the kernel resets connections that no process has accepted.
+        # So the supervisor closes its descriptor first: a worker accepts waiting connections before it closes its own.
         self._listening.close()
         for worker in self._workers:
-            _send(worker, Word.END)
+            _send(worker, PipeMessage.END)
 
     def _listen(self, worker: _Worker) -> None:
-        """Read what the worker has sent."""
+        """Read the messages of a worker."""
         with suppress(EOFError, OSError):
             while worker.channel.poll():
-                word = worker.channel.recv()
-                worker.heard = time.monotonic()
-                worker.ready = worker.ready or word == Word.READY
-                worker.reloading = worker.reloading and word != Word.RELOADED
+                message = worker.channel.recv()
+                worker.heard_at = time.monotonic()
+                worker.ready = worker.ready or message == PipeMessage.READY
+                worker.reloading = worker.reloading and message != PipeMessage.RELOADED
 
-    def _bury(self) -> None:
-        """Forget workers that have ended, and kill those that are silent or late."""
+    def _remove_ended(self) -> None:
+        """Remove workers that have ended. Kill workers that hang or do not shut down in time."""
         now = time.monotonic()
         late = self._deadline is not None and now >= self._deadline
         for worker in tuple(self._workers):
-            if late or now - worker.heard > MOST_SILENCE:
+            if late or now - worker.heard_at > MAX_SILENCE:
                 worker.process.kill()
                 worker.process.join()
             if worker.process.exitcode is not None:
                 self._workers.remove(worker)
                 worker.channel.close()
-                self._judge(worker, now)
+                self._handle_exit(worker, now)
 
-    def _judge(self, worker: _Worker, now: float) -> None:
-        """Find out what the end of a worker means for the service."""
+    def _handle_exit(self, worker: _Worker, now: float) -> None:
+        """React to the end of a worker. The service ends if a worker fails before all have answered once."""
         if self._deadline is not None:
             return
         log.error("worker %s ended with status %s", worker.process.pid, worker.process.exitcode)
         if worker.ready:
             return
         self._restart_at = now + RESTART_PAUSE
-        # A worker that was killed from outside is replaced; one that gives up by itself would do so again.
+        # A worker that was killed is replaced. A worker that exited by itself would do so again.
         if not self._started and (worker.process.exitcode or 0) > 0:
-            log.error("a worker could not start; the service ends")
+            log.error("a worker could not start; the service ends (the lines above show why)")
             self._failed = True
             self._end()
 
-    def _fill(self) -> None:
+    def _start_missing(self) -> None:
         """Start the workers that are missing."""
         if self._deadline is not None or time.monotonic() < self._restart_at:
             return
-        while len(self._workers) < self._most:
-            channel, theirs = multiprocessing.Pipe()
-            process = self._create(theirs)
+        while len(self._workers) < self._worker_count:
+            channel, worker_end = multiprocessing.Pipe()
+            process = self._create(worker_end)
             process.start()
-            # Its end has to be closed here, or the end of the worker would not be seen.
-            theirs.close()
+            # While this process has the worker's end open too, it cannot detect that the worker has closed it.
+            worker_end.close()
             self._workers.append(_Worker(process, channel, time.monotonic()))
 
-    def _announce(self) -> None:
-        """Report once that all workers answer."""
-        whole = len(self._workers) == self._most
+    def _report_ready(self) -> None:
+        """Log once that all workers answer."""
+        whole = len(self._workers) == self._worker_count
         if self._answering or self._deadline is not None or not whole:
             return
         if all(worker.ready and not worker.reloading for worker in self._workers):
@@ -186,7 +186,7 @@ class Supervisor:
 
 
 def _send(worker: _Worker, message: Any) -> bool:
-    """Whether a worker that runs was sent the message."""
+    """Send a message to a worker. Returns False if the worker has closed its pipe."""
     try:
         worker.channel.send(message)
     except OSError:
@@ -196,24 +196,24 @@ def _send(worker: _Worker, message: Any) -> bool:
 
 @contextmanager
 def _signals() -> Generator[socket.socket]:
-    """A socket on which the number of each signal arrives as a byte (Python library reference, set_wakeup_fd)."""
-    arrived, wakeup = socket.socketpair()
-    arrived.setblocking(False)
+    """A socket that receives the number of each signal as a byte (Python library reference, set_wakeup_fd)."""
+    signals, wakeup = socket.socketpair()
+    signals.setblocking(False)
     wakeup.setblocking(False)
     before = {number: signal.signal(number, lambda *_: None) for number in _HANDLED}
     signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     try:
-        yield arrived
+        yield signals
     finally:
         signal.set_wakeup_fd(-1)
         for number, action in before.items():
             signal.signal(number, action)
-        arrived.close()
+        signals.close()
         wakeup.close()
 
 
-def _read_signals(arrived: socket.socket) -> Iterable[int]:
+def _read_signals(signals: socket.socket) -> Iterable[int]:
     try:
-        return [number for number in arrived.recv(_MOST_SIGNALS) if number in _HANDLED]
+        return [number for number in signals.recv(_MAX_SIGNALS) if number in _HANDLED]
     except BlockingIOError:
         return ()

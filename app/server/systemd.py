@@ -1,4 +1,4 @@
-"""Tells systemd how the service is (sd_notify(3)); does nothing where systemd has not started it."""
+"""Notifies systemd of the state of the service (sd_notify(3)). Does nothing if systemd did not start it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import time
 
 log = logging.getLogger(__name__)
 
-#: Names the socket that systemd listens on.
+#: The environment variable with the socket of systemd.
 SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 
 class Notifier:
-    """Sends states to the socket that `NOTIFY_SOCKET` names."""
+    """Sends states to the socket of systemd."""
 
     def __init__(self, address: str | None) -> None:
         # A leading "@" stands for the zero byte of an abstract address (sd_notify(3), "Notes").
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
 
     def ready(self, status: str) -> None:
-        """The service answers; also said at the end of a reload."""
+        """Report that the service answers, after its start or a reload."""
         self._send("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """A reload begins. systemd matches the time with the signal that it sent."""
+        """Report that a reload begins. systemd compares the time with that of its signal."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self, status: str) -> None:
-        """The service drains and ends."""
+        """Report that the service drains and will end."""
         self._send("STOPPING=1", f"STATUS={status}")
 
     def _send(self, *lines: str) -> None:
@@ -36,7 +36,7 @@ class Notifier:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
-                # A manager that does not read must not stop the service.
+                # The service must not block if systemd does not read.
                 notify.setblocking(False)
                 notify.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The server of a worker process: its supervisor tells it through a pipe what signals tell a process alone."""
+"""The server of a worker process. Its supervisor sends it reload and shutdown through a pipe."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from app.server.http_server import Events, HttpServer, ServerOptions
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two signs of life from the event loop of a worker.
+#: Seconds between two ALIVE messages, which the event loop of a worker sends.
 ALIVE_INTERVAL: Final = 5.0
 
 
-class Word(Enum):
-    """What a supervisor and a worker say to each other; everything else that a worker receives are settings."""
+class PipeMessage(Enum):
+    """The messages between a supervisor and a worker. Any other message to a worker is its new settings."""
 
     READY = "ready"
     RELOADED = "reloaded"
@@ -29,7 +29,7 @@ class Word(Enum):
 
 
 class WorkerServer(HttpServer):
-    """Serves until the supervisor says END, or is gone."""
+    """Serves until the supervisor sends END or has ended itself."""
 
     def __init__(
         self,
@@ -39,28 +39,28 @@ class WorkerServer(HttpServer):
         pipe: Connection,
         reload: Callable[[Any], None],
     ) -> None:
-        """`reload` is called with what the supervisor sends."""
-        super().__init__(application, options, Events(ready=lambda: self._say(Word.READY), draining=draining))
+        """`reload` is called with the settings that the supervisor sends."""
+        super().__init__(application, options, Events(ready=lambda: self._send(PipeMessage.READY), draining=draining))
         self._pipe = pipe
         self._reload = reload
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Listen to the supervisor. The signals of a terminal are the supervisor's affair."""
+        """Listen to the supervisor. Ignore the signals of a terminal, which the supervisor handles."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.drain)
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         loop.add_reader(self._pipe.fileno(), self._listen)
-        self._show_life()
+        self._send_alive()
         yield
 
-    def _show_life(self) -> None:
-        self._say(Word.ALIVE)
-        asyncio.get_running_loop().call_later(ALIVE_INTERVAL, self._show_life)
+    def _send_alive(self) -> None:
+        self._send(PipeMessage.ALIVE)
+        asyncio.get_running_loop().call_later(ALIVE_INTERVAL, self._send_alive)
 
-    def _say(self, word: Word) -> None:
-        # A supervisor that is gone is noticed where its messages are read.
+    def _send(self, word: PipeMessage) -> None:
+        # `_listen` notices that the supervisor has ended.
         with suppress(OSError):
             self._pipe.send(word)
 
@@ -68,12 +68,12 @@ class WorkerServer(HttpServer):
         try:
             message = self._pipe.recv()
         except (EOFError, OSError):
-            # No other process would end this one, and it holds the port.
-            log.error("the supervising process is gone; this worker ends")
+            # This worker keeps the port open, and no other process would end it.
+            log.error("the supervisor process has ended; this worker shuts down")
             asyncio.get_running_loop().remove_reader(self._pipe.fileno())
-            message = Word.END
-        if message == Word.END:
+            message = PipeMessage.END
+        if message == PipeMessage.END:
             self.drain()
         else:
             self._reload(message)
-            self._say(Word.RELOADED)
+            self._send(PipeMessage.RELOADED)

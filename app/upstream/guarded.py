@@ -215,7 +215,7 @@ class Guard:
             self.log.unreadable(name, error)
             if self.breaker.suspect(name):
                 await self._ask_control_question()
-        elif isinstance(error, UpstreamRefused) and error.asks_for_pause and error.retry_after:
+        elif isinstance(error, UpstreamRefused) and error.requests_pause and error.retry_after:
             # An upstream that says when to come back is obeyed; the breaker has nothing to add.
             await self._begin_pause(error.retry_after, error)
         else:

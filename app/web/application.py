@@ -97,7 +97,7 @@ class Application:
         if reply is None:
             return None
         seconds = self._metrics.timer() - began
-        self._metrics.answered(route, method, reply.status, seconds)
+        self._metrics.record_answer(route, method, reply.status, seconds)
         self._offer(request, reply)
         last = b"" if log is None else log.log_reply(request, route, reply, seconds)
         return write_reply(reply, default_headers, last, head_only=method == "HEAD")
@@ -131,7 +131,7 @@ class Application:
             status = reply.status
             self._offer(request, reply)
             await send_reply(reply, send, head_only=request.head_only)
-        self._metrics.answered(route, request.method, status, self._metrics.timer() - began)
+        self._metrics.record_answer(route, request.method, status, self._metrics.timer() - began)
 
     def _offer(self, request: Request, reply: Reply) -> None:
         """Let the express lane repeat a reply that depends on nothing but the path and one fresh record."""

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
-from app.metrics.workers import Exposed
+from app.metrics.workers import MetricsText
 from app.web.described import described_routes
 from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT
 from app.web.header import Header
@@ -29,7 +29,7 @@ def create_documented(
     version: str,
     lifespan: Lifespan,
     readiness: Callable[[], Awaitable[Readiness]],
-    exposed: Callable[[str | None], Awaitable[Exposed]],
+    exposed: Callable[[str | None], Awaitable[MetricsText]],
     docs_page: Callable[[dict[str, Any]], bytes],
     files: Mapping[str, tuple[str, bytes]],
     server_url: str,
@@ -105,7 +105,7 @@ def _add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> 
         app.add_api_route("/" + route.__name__, route, methods=["HEAD"], include_in_schema=False)
 
 
-def _add_metrics(app: FastAPI, exposed: Callable[[str | None], Awaitable[Exposed]]) -> None:
+def _add_metrics(app: FastAPI, exposed: Callable[[str | None], Awaitable[MetricsText]]) -> None:
     @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def metrics(request: Request) -> Response:
         found = await exposed(request.headers.get("accept"))

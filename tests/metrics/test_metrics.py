@@ -34,7 +34,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app import __version__
 from app.cache.store import Store
 from app.metrics.instruments import STORE_OPERATIONS, HttpMetrics, UpstreamMetrics
-from app.metrics.workers import FOLDER_PREFIX, Exposition, fresh_folder
+from app.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
 from app.upstream.guarded import NOT_ASKED, OUTCOMES
 from tests.web.proxy import Got, Proxy, running
 
@@ -256,7 +256,7 @@ async def test_invented_methods_are_one_series() -> None:
 def test_the_express_lane_counts_by_one_call() -> None:
     exposition = Exposition()
     metrics = HttpMetrics(exposition.registry, timer=lambda: 0.0, routes=["resolve"])
-    exposition.tallies.append(metrics.tell)
+    exposition.flushers.append(metrics.flush)
     for _ in range(3):
         metrics.count("express", "GET", 302)
     found = samples(exposition.write(None).body.decode())
@@ -266,10 +266,10 @@ def test_the_express_lane_counts_by_one_call() -> None:
 def test_durations_stand_in_their_buckets_however_often_they_are_read() -> None:
     exposition = Exposition()
     metrics = HttpMetrics(exposition.registry, timer=lambda: 0.0, routes=["resolve"])
-    exposition.tallies.append(metrics.tell)
+    exposition.flushers.append(metrics.flush)
     name = "http_request_duration_seconds"
     for seconds in (0.0005, 0.0006, 20.0):
-        metrics.answered("resolve", "GET", 302, seconds)
+        metrics.record_answer("resolve", "GET", 302, seconds)
         exposition.write(None)
     found = samples(exposition.write(None).body.decode())
     at = {le: value(found, f"{name}_bucket", route="resolve", le=le) for le in ("0.0005", "0.001", "10.0", "+Inf")}
@@ -602,15 +602,15 @@ def test_the_folder_of_a_killed_service_is_removed_by_the_next_one_and_that_of_a
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("killed", "serves", "works"):
         (tmp_path / f"{FOLDER_PREFIX}{name}").mkdir()
-        (tmp_path / f"{FOLDER_PREFIX}{name}" / "place-0.lock").touch()
+        (tmp_path / f"{FOLDER_PREFIX}{name}" / "slot-0.lock").touch()
     # A service that has not started its workers yet has no file there.
     (tmp_path / f"{FOLDER_PREFIX}begins").mkdir()
     held = [os.open(tmp_path / f"{FOLDER_PREFIX}serves", os.O_RDONLY)]
-    held += [os.open(tmp_path / f"{FOLDER_PREFIX}works" / "place-0.lock", os.O_RDWR)]
+    held += [os.open(tmp_path / f"{FOLDER_PREFIX}works" / "slot-0.lock", os.O_RDWR)]
     try:
         for one in held:
             fcntl.flock(one, fcntl.LOCK_EX)
-        with fresh_folder() as folder:
+        with temporary_folder() as folder:
             left = {path.name.removeprefix(FOLDER_PREFIX) for path in tmp_path.iterdir()}
             assert left == {"serves", "works", "begins", folder.name.removeprefix(FOLDER_PREFIX)}
         assert not folder.exists()

@@ -186,7 +186,7 @@ async def test_a_reload_keeps_the_processes_and_a_broken_file_the_settings(
     before = proxy.process.workers()
     write_settings(path, log_level="loud")
     proxy.process.send(signal.SIGHUP)
-    await logged(proxy, f"the former settings stay in force: {path}: log_level: input should be 'debug'")
+    await logged(proxy, f"the previous settings stay in force: {path}: log_level: input should be 'debug'")
     assert (await proxy.ask(f"/{NAME}")).location == URL
     write_settings(path, log_level="error", mode="sealed")
     proxy.process.send(signal.SIGHUP)
@@ -215,7 +215,7 @@ async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp
     await until(lambda: serves(second), PATIENCE, "the second certificate is served")
     key.write_text("not a key", "utf-8")
     proxy.process.send(signal.SIGHUP)
-    await logged(proxy, "the former settings stay in force: --tls-cert")
+    await logged(proxy, "the previous settings stay in force: --tls-cert")
     assert await serves(second)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.server.http_server import Events
 from app.server.supervisor import Supervisor
-from app.server.worker import Word
+from app.server.worker import PipeMessage
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -23,9 +23,9 @@ def fail(_: Connection) -> None:
 
 
 def obey(pipe: Connection) -> None:
-    pipe.send(Word.READY)
-    while (message := pipe.recv()) != Word.END:
-        pipe.send(Word.RELOADED if message == "settings" else Word.ALIVE)
+    pipe.send(PipeMessage.READY)
+    while (message := pipe.recv()) != PipeMessage.END:
+        pipe.send(PipeMessage.RELOADED if message == "settings" else PipeMessage.ALIVE)
 
 
 class Watched:

@@ -73,8 +73,8 @@ def test_a_pause_is_two_lines(written: Written) -> None:
     written.clock.advance(61)
     assert [written.log.pause_end(), written.log.pause_end()] == [True, False]
     assert written.lines == [
-        "upstream 1 (up.example) gets no questions for 60 s: upstream-paused: The upstream wants no questions for a "
-        "while.",
+        "upstream 1 (up.example) gets no questions for 60 s: upstream-paused: The upstream has requested a "
+        "pause with Retry-After; try again later.",
         "upstream 1 (up.example) gets questions again after 61 s",
     ]
 
