@@ -1,4 +1,4 @@
-"""From the address of a store to the cache that uses it."""
+"""Opens the cache for a store URL."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ def open_store(
     observer: TierObserver | None = None,
     read_only: bool = False,
 ) -> TieredStore:
-    """The memory tier in front of the store at `url`.
+    """Open the memory tier and the store at `url`.
 
-    `memory:` has no store; `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
-    absolute one; redis, rediss, valkey and valkeys name a server. `store_bytes` bounds a file, `timeout` a server,
-    `ceiling` how long a record is fresh, in seconds.
-    `read_only` opens a file without changing anything. Raises ConfigurationError for any other URL, StoreError for a
-    file that cannot be used.
+    `memory:` has no store. `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
+    absolute path. redis, rediss, valkey and valkeys name a server. `store_bytes` limits the size of a file, `timeout`
+    the wait for a server, and `ceiling` how long a record is fresh, in seconds. With `read_only`, the file is not
+    changed. Raises ConfigurationError for any other URL, and StoreError for a file that cannot be used.
     """
     store = _second_tier(url, clock, store_bytes, timeout, read_only=read_only)
     memory = MemoryStore(memory_bytes, clock=clock)
@@ -54,7 +53,7 @@ def _second_tier(
     if scheme + colon == "memory:" and rest in ("", "//"):
         return None
     if scheme == "sqlite":
-        # Imported where it is wanted: the libraries take tens of milliseconds each.
+        # Imported only if needed: each of the libraries takes tens of milliseconds.
         from app.cache.sqlite.read_only import ReadOnlySqliteStore  # noqa: PLC0415
         from app.cache.sqlite.store import SqliteStore  # noqa: PLC0415
 
@@ -64,7 +63,7 @@ def _second_tier(
     if scheme in _SERVER_SCHEMES:
         return _server(url, clock, timeout)
     raise ConfigurationError(
-        f"The store URL scheme {scheme[:40]!r} is not known; use memory:, sqlite:///path, redis://host/0 or"
+        f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, redis://host/0 or"
         " valkey://host/0."
     )
 
@@ -72,22 +71,24 @@ def _second_tier(
 def _file_path(rest: str) -> Path:
     path = rest.removeprefix("///")
     if path == rest or not path or path.endswith("/") or "\0" in path:
-        raise ConfigurationError("A SQLite store URL is sqlite:///relative/file or sqlite:////absolute/file.")
+        raise ConfigurationError(
+            "The SQLite store URL has no file path; use sqlite:///relative/file or sqlite:////absolute/file."
+        )
     if path == ":memory:":
-        raise ConfigurationError('A store in memory is written "memory:".')
+        raise ConfigurationError('The SQLite store URL has the path ":memory:"; use memory: for a cache in memory.')
     return Path(path)
 
 
 def _server(url: str, clock: Callable[[], float], timeout: float) -> Store:
     from app.cache.valkey.store import ValkeyStore  # noqa: PLC0415
 
-    # The URL may hold a password, so that no message repeats it.
+    # The URL may contain a password, so it is not part of a message.
     try:
         parts = urlsplit(url)
         if not parts.hostname or (parts.port is not None and parts.port == 0):
-            raise ValueError("it names no host and port")
+            raise ValueError("it has no host, or port 0")
         if not parts.path.strip("/").isdigit() and parts.path.strip("/"):
-            raise ValueError("its path is no database number")
+            raise ValueError("its path is not a database number")
         return ValkeyStore(url, clock=clock, timeout=timeout)
     except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"The store URL cannot be read: {error}.") from error
+        raise ConfigurationError(f"The store URL is invalid: {error}; use redis://host:port/0.") from error

@@ -7,14 +7,14 @@ from typing import Final
 
 from app.token_bucket import Bucket, back_off, take_token
 
-#: A store forgets a bucket that was not used for a day, in seconds: it is full again.
+#: Seconds without use after which a store drops a bucket. A bucket is usually full again after a day.
 LONGEST_IDLE: Final = 86_400
-#: Buckets that one process remembers; a forgotten one starts full again.
-_MOST_BUCKETS: Final = 10_000
+#: Buckets of one process. A dropped bucket starts full again.
+_MAX_BUCKETS: Final = 10_000
 
 
 class Buckets:
-    """The token buckets of one process, by name; the ones not used for longest are forgotten first."""
+    """The token buckets of one process, by name. The least recently used bucket is dropped first."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
@@ -26,11 +26,11 @@ class Buckets:
         return wait
 
     def back_off(self, name: str, now: float, seconds: float) -> None:
-        """Empty the bucket, which begins to fill again after `seconds`."""
+        """Empty the bucket for `seconds`, then let it fill again."""
         self._keep(name, back_off(self._buckets.get(name), now, seconds))
 
     def _keep(self, name: str, bucket: Bucket) -> None:
         self._buckets[name] = bucket
         self._buckets.move_to_end(name)
-        while len(self._buckets) > _MOST_BUCKETS:
+        while len(self._buckets) > _MAX_BUCKETS:
             self._buckets.popitem(last=False)

@@ -1,7 +1,7 @@
 """Bundles: records as lines of JSON, for export, import and seeding, with a checksum at the end.
 
-The last line is `{"checksum":"sha256:<hex>","lines":<N>}`, over the bytes of the N lines before it, newlines
-included. A file written by hand may lack it, and bundles may be put one behind the other.
+The last line is `{"checksum":"sha256:<hex>","lines":<N>}`. It covers the bytes of the N lines before it, including
+their newlines. A file written by hand may omit it, and a file may contain several bundles, one after the other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import msgspec
 from app.cache.entry import Entry
 from app.cache.wire import InvalidBundleLine, from_line, to_line
 
-#: A longer line is refused, in bytes. It is also the default of the largest upstream answer.
+#: Limit of a line, in bytes.
 LONGEST_LINE: Final = 4 * 1024 * 1024
 
 
 class Checksum(Enum):
-    """What the checksum lines of a bundle say about it."""
+    """The result of comparing a bundle with its checksum lines."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -31,7 +31,7 @@ class Checksum(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A line that was left out: its number, from 1, and why."""
+    """A line that was left out: its number, from 1, and the reason."""
 
     number: int
     reason: str
@@ -39,7 +39,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class BundleEnd:
-    """The whole bundle was read: lines (without checksum lines and blank ones), refused ones, and the checksum."""
+    """The end of a bundle: its lines (except checksum lines and blank lines), the refused ones, and the checksum."""
 
     lines: int
     refused: int
@@ -70,25 +70,25 @@ class BundleWriter:
         self.lines += 1
 
     def finish(self) -> None:
-        """Write the checksum line; the file stays open."""
+        """Write the checksum line. The file stays open."""
         end = _ChecksumLine(f"sha256:{self._sum.hexdigest()}", self.lines)
         self._file.write(msgspec.json.encode(end) + b"\n")
 
 
 def read_bundle(file: BinaryIO, *, expired_at: float = 0.0) -> Iterator[Entry | Refused | BundleEnd]:
-    """Read a bundle line by line: entries, the lines that had to be refused, and a BundleEnd as the last item.
+    """Read a bundle line by line: entries, refused lines, and a BundleEnd as the last item.
 
-    `expired_at`: see from_line. Never raises for what the file holds; OSError of the file passes.
+    For `expired_at` see from_line. An invalid line is an item, not an exception. Raises OSError.
     """
-    return _Reading(file, expired_at).items()
+    return _BundleReader(file, expired_at).items()
 
 
-class _Reading:
+class _BundleReader:
     def __init__(self, file: BinaryIO, expired_at: float) -> None:
         self._file = file
         self._expired_at = expired_at
         self._sum = sha256()
-        self._summed = 0  # lines since the beginning or the last checksum line
+        self._unchecked = 0  # lines since the start or the last checksum line
         self._total = 0
         self._refused = 0
         self._checksum = Checksum.ABSENT
@@ -106,13 +106,13 @@ class _Reading:
             if item is not None:
                 self._refused += isinstance(item, Refused)
                 yield item
-        # Lines behind the last checksum line are vouched for by nobody.
-        unverified = self._checksum is Checksum.RIGHT and self._summed > 0
+        # No checksum covers the lines after the last checksum line.
+        unverified = self._checksum is Checksum.RIGHT and self._unchecked > 0
         yield BundleEnd(self._total, self._refused, Checksum.ABSENT if unverified else self._checksum)
 
     def _item(self, number: int, line: bytes) -> Entry | Refused | None:
         if line.startswith(b'{"checksum"'):
-            return self._verified(number, line)
+            return self._check(number, line)
         if not line.strip():
             self._sum.update(line)
             return None
@@ -124,7 +124,7 @@ class _Reading:
 
     def _count(self, line: bytes) -> None:
         self._sum.update(line)
-        self._summed += 1
+        self._unchecked += 1
         self._total += 1
 
     def _skip_rest(self) -> None:
@@ -133,17 +133,19 @@ class _Reading:
             if rest.endswith(b"\n"):
                 return
 
-    def _verified(self, number: int, line: bytes) -> Refused | None:
-        found, lines = f"sha256:{self._sum.hexdigest()}", self._summed
-        self._sum, self._summed = sha256(), 0
+    def _check(self, number: int, line: bytes) -> Refused | None:
+        checksum, lines = f"sha256:{self._sum.hexdigest()}", self._unchecked
+        self._sum, self._unchecked = sha256(), 0
         try:
-            told = _decoder.decode(line)
+            stated = _decoder.decode(line)
         except (msgspec.DecodeError, ValueError) as error:
             self._checksum = Checksum.WRONG
-            return Refused(number, f"not a checksum line: {error}")
-        if (told.checksum, told.lines) != (found, lines):
+            return Refused(number, f"not a valid checksum line: {error}")
+        if (stated.checksum, stated.lines) != (checksum, lines):
             self._checksum = Checksum.WRONG
-            return Refused(number, f"the checksum is that of {told.lines} other lines; {lines} lines were read")
+            return Refused(
+                number, f"the checksum (of {stated.lines} lines) does not match the {lines} lines that were read"
+            )
         if self._checksum is Checksum.ABSENT:
             self._checksum = Checksum.RIGHT
         return None

@@ -1,4 +1,4 @@
-"""What is remembered about one name."""
+"""A cache entry: the answer about one name."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from msgspec.structs import replace
 
 from app.handle.answer import Answer, ResponseCode
 
-#: Bytes that an entry takes in the memory tier besides its key and its values: the two objects, three floats, and
-#: its places in the LRU cache's three tables. Measured over 100,000 entries: 451 of resident
-#: memory (392 by tracemalloc, which does not see what the allocator rounds up).
+#: Bytes that an entry takes in the memory tier besides its key and its values: two objects, three floats, and its slots
+#: in the three tables of the LRU cache. Measured over 100,000 entries: 451 B of resident memory (392 B by tracemalloc,
+#: which does not count the allocator's rounding).
 OVERHEAD: Final = 450
 
 
-#: Clocks of several machines may differ by this much, in seconds. An entry that was fetched later than this after the
-#: present was written by a clock that has been corrected since.
+#: The largest difference between the clocks of several machines, in seconds. An entry with a later time in the future
+#: was written before a clock was corrected.
 LONGEST_SKEW: Final = 60.0
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """The answer about one name and how long it counts; times in seconds since the epoch.
+    """The answer about one name, and its soft and hard expiry. Times are seconds since the epoch.
 
-    `key` is the canonical name (`HandleName.key`). Until `fresh_until` the answer needs no question; after it and
-    until `stale_until` it may be served where the upstream cannot be asked.
+    `key` is the canonical name (`HandleName.key`). Until `fresh_until`, the answer is served without a query. From then
+    until `stale_until`, it is served only if the upstream cannot be queried.
     """
 
     key: str
@@ -35,32 +35,32 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     stale_until: float
 
     def is_fresh(self, now: float) -> bool:
-        """Whether the soft expiry lies ahead."""
+        """Whether the soft expiry is in the future."""
         return now < self.fresh_until
 
     def is_usable(self, now: float) -> bool:
-        """Whether the hard expiry lies ahead."""
+        """Whether the hard expiry is in the future."""
         return now < self.stale_until
 
     def ttl_left(self, now: float) -> float:
-        """Seconds until the soft expiry; negative when stale."""
+        """Seconds until the soft expiry. Negative for a stale entry."""
         return self.fresh_until - now
 
     def age(self, now: float) -> float:
-        """Seconds since the answer arrived; never negative, also where the clock was set back."""
+        """Seconds since the answer arrived. It is 0 if the clock was set back to an earlier time."""
         return max(0.0, now - self.fetched_at)
 
     @property
     def size(self) -> int:
-        """Bytes that the entry counts as in the memory tier: key, values and OVERHEAD."""
+        """Bytes of the entry in the memory tier: key, values and OVERHEAD."""
         return getsizeof(self.key) + getsizeof(self.answer.values) + OVERHEAD
 
 
 def bound_times(entry: Entry, now: float, ceiling: float) -> Entry | None:
-    """The entry, fresh for at most `ceiling` seconds after it was fetched and after `now`; None if it may not be used.
+    """Limit the freshness of an entry to `ceiling` seconds after it was fetched and after `now`.
 
-    A record that was fetched in the future is stale and counts as older than any other; "not found" is never served
-    stale, so such an answer may not be used.
+    A record with a fetch time in the future becomes stale, and older than any other. Returns None for a "not found"
+    with such a time, because it is never served stale.
     """
     if entry.fetched_at <= now + LONGEST_SKEW:
         ends = min(entry.fetched_at, now) + ceiling

@@ -1,4 +1,4 @@
-"""Entries in this process's memory, at most so many bytes of them; the ones not used for longest leave first."""
+"""The memory tier: entries in this process's memory, limited in bytes. The least recently used are evicted first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cachetools import Cache, LRUCache
 from app.cache.buckets import Buckets
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
-from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
+from app.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
 from app.handle.answer import ResponseCode
 
-#: Negative entries whose end is remembered. Of more, the oldest stay until they are pushed out.
-_MOST_EXPIRING: Final = 100_000
-#: Negative entries that leave in one step, which takes about 10 ms.
-_MOST_EXPIRED: Final = 10_000
+#: Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.
+_MAX_EXPIRING: Final = 100_000
+#: Negative entries that are dropped in one step, which takes about 10 ms.
+_MAX_EXPIRED: Final = 10_000
 
 
 class _Lru(LRUCache[str, Entry]):
-    """An LRU cache that counts what it had to push out."""
+    """An LRU cache that counts its evictions."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes, getsizeof=attrgetter("size"))
@@ -34,25 +34,25 @@ class _Lru(LRUCache[str, Entry]):
 
 
 class MemoryStore:
-    """The memory tier, and a Store of one process; for one thread.
+    """The memory tier. It is also a Store that one process uses alone, in one thread.
 
-    The bytes counted are the resident memory used: measured over 100,000 entries, a record with 1.2 kB of JSON takes
-    1,753 B and one with 300 B takes 855 B.
+    `bytes` matches the resident memory: measured over 100,000 entries, a record with 1.2 kB of JSON takes 1,753 B, and
+    one with 300 B takes 855 B.
     """
 
     def __init__(self, max_bytes: int, *, clock: Callable[[], float]) -> None:
-        """`max_bytes` bounds the sum of the entries' `size`; `clock` gives seconds since the epoch."""
+        """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch."""
         self._entries = _Lru(max_bytes)
         self._clock = clock
         self._leases = Leases()
         self._buckets = Buckets()
-        self._expiring: deque[tuple[float, str]] = deque(maxlen=_MOST_EXPIRING)
-        self._announced: deque[str] = deque(maxlen=MOST_ANNOUNCEMENTS)
+        self._expiring: deque[tuple[float, str]] = deque(maxlen=_MAX_EXPIRING)
+        self._announced: deque[str] = deque(maxlen=MAX_ANNOUNCEMENTS)
         self._announcements = 0
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return len(self._entries)
 
     @property
@@ -62,18 +62,18 @@ class MemoryStore:
 
     @property
     def evictions(self) -> int:
-        """How many entries had to leave for lack of room."""
+        """The number of entries that were evicted for lack of room."""
         return self._entries.evictions
 
     def peek(self, key: str) -> Entry | None:
-        """The entry, fresh or not, usable or not; it counts as used."""
+        """The entry, even if it is stale or expired. This counts as a use."""
         try:
             return self._entries[key]
         except KeyError:
             return None
 
     def keep(self, entry: Entry) -> None:
-        """Keep an entry in place of the one before; one that is larger than the whole tier is not kept."""
+        """Replace the entry of a key. An entry that is larger than the whole tier is dropped."""
         try:
             self._entries[entry.key] = entry
         except ValueError:
@@ -83,44 +83,44 @@ class MemoryStore:
             self._expiring.append((entry.stale_until, entry.key))
 
     def drop(self, key: str) -> bool:
-        """Forget an entry; whether there was one."""
+        """Drop an entry. Returns whether there was one."""
         return self._entries.pop(key, None) is not None
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Drop all entries."""
         self._entries.clear()
 
     def drop_expired(self) -> int:
-        """Forget negative entries that have ended; how many. Records stay: a stale one may be all there is."""
+        """Drop expired negative entries and return their number. Stale records stay, as they may still be needed."""
         now, dropped = self._clock(), 0
-        for _ in range(min(len(self._expiring), _MOST_EXPIRED)):
+        for _ in range(min(len(self._expiring), _MAX_EXPIRED)):
             if self._expiring[0][0] > now:
                 break
             key = self._expiring.popleft()[1]
-            entry = self._look(key)
+            entry = self._find(key)
             if entry is not None and entry.answer.code is not ResponseCode.SUCCESS and not entry.is_usable(now):
                 dropped += self.drop(key)
         return dropped
 
     def bound_times(self, key: str, ceiling: float) -> None:
         """Apply bound_times to the entry of a key, after the clock was set back."""
-        entry = self._look(key)
+        entry = self._find(key)
         bounded = None if entry is None else bound_times(entry, self._clock(), ceiling)
         if bounded is None:
             self.drop(key)
         elif bounded is not entry:
             self.keep(bounded)
 
-    def _look(self, key: str) -> Entry | None:
-        """The entry; unlike `peek`, this is not a use."""
+    def _find(self, key: str) -> Entry | None:
+        """The entry. Unlike `peek`, this does not count as a use."""
         return Cache.__getitem__(self._entries, key) if key in self._entries else None
 
     def keys(self, prefix: str = "") -> list[str]:
-        """The keys that begin with `prefix`, in order."""
+        """The keys that begin with `prefix`, sorted."""
         return sorted(key for key in self._entries if key.startswith(prefix))
 
     def unsorted_keys(self) -> list[str]:
-        """All keys, in no order."""
+        """All keys, unsorted."""
         return list(self._entries)
 
     async def get(self, key: str) -> Entry | None:
@@ -175,10 +175,10 @@ class MemoryStore:
         return StoreStats(self.entries, self.bytes, True, "in this process's memory")
 
     async def flush(self) -> None:
-        """Nothing: what is in memory is visible at once, and lost at the end of the process."""
+        """Do nothing: entries in memory are visible immediately and lost at the end of the process."""
 
     async def close(self) -> None:
-        """Forget all entries."""
+        """Drop all entries."""
         self.clear()
 
     def _announce(self, key: str) -> None:

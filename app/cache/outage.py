@@ -1,4 +1,4 @@
-"""When a store went down and when it is up again: one log line for each."""
+"""The outages of a store: one log line when it goes down, and one when it is up again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ log = logging.getLogger(__name__)
 
 
 class Outage:
-    """Whether a store is down. `clock` gives seconds.
+    """Detects the outages of a store. `clock` gives seconds.
 
-    It is up again when an operation that failed works and none has failed for `quiet` seconds. A store that fails now
-    and then so logs one outage, not two lines for each failure.
+    An outage ends when an operation that failed succeeds and no operation has failed for `quiet` seconds. A store that
+    fails intermittently therefore logs one outage, not two lines for each failure.
     """
 
     def __init__(self, clock: Callable[[], float], quiet: float) -> None:
@@ -23,16 +23,16 @@ class Outage:
         self._failed: set[str] = set()
 
     def record_failure(self, operation: str, reason: str) -> None:
-        """Count a failure; the first of an outage is logged."""
+        """Record a failure. The first one of an outage is logged."""
         now = self._clock()
         if not self._failed:
             self._began = now
-            log.warning("The store is down: %s failed, this process goes on with its memory. %s", operation, reason)
+            log.warning("The store is down: %s failed; this process continues with its memory. %s", operation, reason)
         self._failed.add(operation)
         self._last_failure = now
 
     def record_success(self, operation: str) -> None:
-        """Count a success; the one that ends an outage is logged."""
+        """Record a success. The one that ends an outage is logged."""
         if operation not in self._failed:
             return
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may read, whatever the umask is."""
+"""Creates files and folders that only their owner can read. The umask does not matter."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ _FOLDER: Final = 0o700
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and the ones above it that are missing, each 0700. Raises OSError."""
+    """Create a folder and its missing parents, each with mode 0700. Raises OSError."""
     missing = []
-    # `path` and its parents: as many as it has parts.
     for folder in (path, *path.parents):
         if folder.exists():
             break
@@ -23,18 +22,19 @@ def make_folders(path: Path) -> None:
 
 
 def open_beside(path: Path) -> int:
-    """A descriptor of a file whose name was made from another file's, created 0600 if it is missing.
+    """Open a file whose name is derived from another file's, and return its descriptor. Raises OSError.
 
-    Its content stays, and a symbolic link is refused: the folder may be one that others write to. Raises OSError.
+    A missing file is created with mode 0600; the content of an existing one stays. A symbolic link is refused, because
+    other users may be able to write to the folder.
     """
     return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE)
 
 
 def create_beside(path: Path) -> None:
-    """Create a file as `open_beside` does."""
+    """Create a file in the same way as `open_beside`."""
     os.close(open_beside(path))
 
 
 def create(path: Path) -> None:
-    """Create a file that an operator named, 0600 if it is missing. A link of theirs is followed. Raises OSError."""
+    """Create a file that an operator has configured, with mode 0600. A symbolic link is followed. Raises OSError."""
     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _FILE))

@@ -1,4 +1,4 @@
-"""The second tier: what every store offers, whatever it is made of."""
+"""The interface of every store, the second tier of the cache."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final, Protocol
 
 from app.cache.entry import Entry
 
-#: Announcements that a store keeps; whoever missed more than these has to drop the whole memory tier.
-MOST_ANNOUNCEMENTS: Final = 5_000
+#: Announcements that a store keeps. A process that missed more than these drops its whole memory tier.
+MAX_ANNOUNCEMENTS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What was announced after a cursor: `cursor` for the next question, and the keys to forget.
+    """The announcements after a cursor: the `cursor` for the next call, and the keys to drop from memory.
 
-    With `overrun`, more was announced than the store keeps: everything has to be forgotten.
+    With `overrun`, announcements were lost, and the whole memory tier must be dropped.
     """
 
     cursor: str
@@ -26,7 +26,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """How a store is: its entries, its bytes, whether its last work succeeded, and a sentence for a person."""
+    """The state of a store: its entries, its bytes, whether its last operation succeeded, and a description."""
 
     entries: int
     bytes: int
@@ -35,50 +35,53 @@ class StoreStats:
 
 
 class Store(Protocol):
-    """Entries by key, and what the processes that share them agree on. Every method may raise StoreError."""
+    """Entries by key, and the coordination of the processes that share them. Every method may raise StoreError."""
 
     async def get(self, key: str) -> Entry | None:
-        """The entry, unless there is none or its hard expiry has passed."""
+        """The entry, or None if there is none or its hard expiry has passed."""
 
     async def put(self, entry: Entry, *, announce: bool = False) -> None:
-        """Keep an entry in place of the one before; with `announce`, other memory tiers must forget their copy.
+        """Store an entry, replacing the previous one. With `announce`, other processes drop their copy from memory.
 
-        The entry is visible to `get` of this process at once, and to all others at the latest after `flush`.
+        The entry is visible to this process immediately, and to other processes at the latest after `flush`.
         """
 
     async def delete(self, key: str) -> bool:
-        """Forget an entry and announce that; whether there was one. Durable after `flush`."""
+        """Delete an entry and announce it. Returns whether there was one. The deletion is durable after `flush`."""
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """The entries whose key begins with `prefix`, in pages of bounded size; in key order except in Valkey.
+        """The entries whose key begins with `prefix`, in key order (in Valkey, unordered). Pages have a limited size.
 
-        Entries that are put or deleted meanwhile may be left out; Valkey may give an entry twice.
+        Entries that are put or deleted meanwhile may be missing. Valkey may return an entry twice.
         """
 
     async def changes(self, cursor: str | None) -> Changes:
-        """What was announced after `cursor`; None means from now on."""
+        """The announcements after `cursor`. None returns only a cursor for the next call."""
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """Take the right to ask about a name, unless anybody has it; it ends by itself after `seconds`."""
+        """Take the lease of a name: the right to query the upstream about it. It expires after `seconds`.
+
+        Returns False if another owner has it.
+        """
 
     async def release(self, key: str, owner: str) -> None:
-        """Give a lease back; what was put under it is visible to the next owner. Someone else's lease stays."""
+        """Release a lease, if `owner` has it. The entry that was put under it is visible to the next owner."""
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """Take one token and return 0.0, or take none and return the seconds until there will be one.
 
-        The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second. One is taken only if
-        `leaving` tokens stay: those are for others.
+        The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second. A token is taken only if
+        `leaving` tokens remain, which are reserved for other callers.
         """
 
     async def back_off(self, bucket: str, seconds: float) -> None:
-        """Let nobody who shares the bucket take a token before `seconds` have passed."""
+        """Stop all processes that share the bucket from taking a token for `seconds`."""
 
     async def stats(self) -> StoreStats:
-        """How the store is; without a look at every entry."""
+        """The state of the store. This does not visit every entry."""
 
     async def flush(self) -> None:
-        """Return when what was put and deleted before is durable, and visible to all processes."""
+        """Return when all earlier changes are durable and visible to all processes."""
 
     async def close(self) -> None:
-        """Flush and let go of files, connections and threads."""
+        """Flush, and close files, connections and threads."""

@@ -1,4 +1,4 @@
-"""The bytes of an entry: a struct header and the values in the stores, one line of JSON in a bundle."""
+"""The serialization of an entry: a binary header and the values in a store, one line of JSON in a bundle."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from app.errors import DamagedEntry, InvalidAnswer, InvalidName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.record import read_values
 
-#: The version of the stores' format. An entry of another version is a miss. In version 1 the checksum left out the key.
+#: The version of the stores' format. An entry of another version is a miss. In version 1, the checksum omitted the key.
 FORMAT_VERSION: Final = 2
 _WITHOUT_KEY: Final = 1
-#: The last second of the year 9999, which is the last that ISO 8601 can tell, in seconds since the epoch.
+#: The last second of the year 9999, in seconds since the epoch. ISO 8601 cannot express a later one.
 FOREVER: Final = 253_402_300_799.0
 
 #: CRC-32 of the key and of what follows: version, response code, fetched, fresh until, stale until, the values.
@@ -29,7 +29,7 @@ _CODES: Final = {int(code): code for code in ResponseCode}
 
 
 def pack(entry: Entry) -> bytes:
-    """An entry without its key, as the stores keep it."""
+    """Serialize an entry, without its key, for a store."""
     answer = entry.answer
     times = entry.fetched_at, entry.fresh_until, entry.stale_until
     body = _BODY.pack(FORMAT_VERSION, answer.code, *times) + answer.values
@@ -37,24 +37,24 @@ def pack(entry: Entry) -> bytes:
 
 
 def unpack(key: str, data: object) -> Entry | None:
-    """The entry that `pack` wrote under this key; None for one of another format version.
+    """Read the entry that `pack` wrote for this key. Returns None for another format version.
 
-    Raises DamagedEntry for data that are not bytes, a wrong checksum and times that are not 0 to FOREVER.
+    Raises DamagedEntry if the data is not bytes, the checksum is wrong, or a time is not in 0 to FOREVER.
     """
-    # SQLite gives back whatever type a damaged row says it is.
+    # A damaged SQLite row can have any type.
     if not isinstance(data, bytes) or len(data) < _HEAD.size:
-        raise DamagedEntry(f"The store's entry of {key!r} is damaged: it is too short, or not bytes.")
+        raise DamagedEntry(f"The store's entry for {key!r} is damaged: it is too short, or not bytes.")
     check, version, code, *times = _HEAD.unpack_from(data)
     body = memoryview(data)[_CHECK.size :]
     if _checksum(key, body) != check:
         if version == _WITHOUT_KEY and crc32(body) == check:
             return None
-        raise DamagedEntry(f"The store's entry of {key!r} is damaged, or belongs to another name.")
+        raise DamagedEntry(f"The store's entry for {key!r} is damaged, or belongs to another name: wrong checksum.")
     if version != FORMAT_VERSION:
         return None
     # A comparison with NaN is false.
     if code not in _CODES or not all(0.0 <= time <= FOREVER for time in times):
-        raise DamagedEntry(f"The store's entry of {key!r} is damaged: its response code or its times cannot be.")
+        raise DamagedEntry(f"The store's entry for {key!r} is damaged: its response code or its times are invalid.")
     return Entry(key, Answer(_CODES[code], data[_HEAD.size :]), *times)
 
 
@@ -63,7 +63,7 @@ def _checksum(key: str, body: bytes | memoryview) -> int:
 
 
 class InvalidBundleLine(ValueError):
-    """A line of a bundle is no record; the message says what is wrong with it."""
+    """A line of a bundle is not a valid record. The message gives the reason."""
 
 
 _NO_VALUES: Final = msgspec.Raw(b"")
@@ -72,7 +72,7 @@ _NO_VALUES: Final = msgspec.Raw(b"")
 class _Line(msgspec.Struct, gc=False):
     handle: str
     responseCode: int = 1
-    # In a union with None, msgspec takes null alone.
+    # In a union with None, msgspec accepts only null.
     values: msgspec.Raw = _NO_VALUES
     fetched: str | None = None
     fresh_until: str | None = None
@@ -83,49 +83,49 @@ _decoder: Final = msgspec.json.Decoder(_Line)
 
 
 def to_line(entry: Entry) -> bytes:
-    """An entry as one line of a bundle, with its newline. Times are ISO 8601 in UTC, exact to a microsecond."""
+    """Write an entry as one line of a bundle, with its newline. Times are ISO 8601 in UTC with microseconds."""
     return b'{"handle":%b,"responseCode":%d,"values":%b,"fetched":"%b","fresh_until":"%b","stale_until":"%b"}\n' % (
         msgspec.json.encode(entry.key),
         entry.answer.code,
         entry.answer.values,
-        _written(entry.fetched_at),
-        _written(entry.fresh_until),
-        _written(entry.stale_until),
+        _format_time(entry.fetched_at),
+        _format_time(entry.fresh_until),
+        _format_time(entry.stale_until),
     )
 
 
 def from_line(line: bytes, *, expired_at: float = 0.0) -> Entry:
     """Read one line of a bundle. Raises InvalidBundleLine.
 
-    Without times, as in a file written by hand, the record was fetched and ended at `expired_at` (seconds since the
-    epoch), so that it is asked for where that is possible, and usable for ever where it is not.
+    A line without times, as in a file written by hand, counts as fetched and expired at `expired_at` (seconds since the
+    epoch). The upstream is queried about it if possible; otherwise the record stays usable for ever.
     """
     try:
         wire = _decoder.decode(line)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidBundleLine(f"not JSON of a record: {error}") from error
+        raise InvalidBundleLine(f"not a valid JSON record: {error}") from error
     try:
         key = HandleName(wire.handle).key
     except InvalidName as error:
         raise InvalidBundleLine(error.message) from error
-    fetched_at = _read_time("fetched", wire.fetched, expired_at)
+    fetched_at = _parse_time("fetched", wire.fetched, expired_at)
     return Entry(
         key=key,
-        answer=_read_answer(wire),
+        answer=_parse_answer(wire),
         fetched_at=fetched_at,
-        fresh_until=_read_time("fresh_until", wire.fresh_until, fetched_at),
-        stale_until=_read_time("stale_until", wire.stale_until, FOREVER),
+        fresh_until=_parse_time("fresh_until", wire.fresh_until, fetched_at),
+        stale_until=_parse_time("stale_until", wire.stale_until, FOREVER),
     )
 
 
-def _read_answer(wire: _Line) -> Answer:
+def _parse_answer(wire: _Line) -> Answer:
     code = _CODES.get(wire.responseCode)
     if code is None:
-        raise InvalidBundleLine(f"response code {wire.responseCode} is none that answers a question")
+        raise InvalidBundleLine(f"responseCode {wire.responseCode} is not 1, 100 or 200")
     if code is not ResponseCode.SUCCESS:
         return Answer(code)
     if not bytes(wire.values):
-        raise InvalidBundleLine("the record has no values")
+        raise InvalidBundleLine("the record has responseCode 1 (success) and no `values`")
     values = msgspec.json.format(bytes(wire.values), indent=-1)
     try:
         record = read_values(values)
@@ -134,16 +134,16 @@ def _read_answer(wire: _Line) -> Answer:
     return Answer(code, values) if record.values else Answer(ResponseCode.VALUES_NOT_FOUND)
 
 
-def _written(when: float) -> bytes:
+def _format_time(when: float) -> bytes:
     moment = datetime.fromtimestamp(min(max(when, 0.0), FOREVER), UTC)
     return moment.isoformat().removesuffix("+00:00").encode() + b"Z"
 
 
-def _read_time(member: str, given: str | None, missing: float) -> float:
-    if given is None:
-        return missing
+def _parse_time(member: str, text: str | None, default: float) -> float:
+    if text is None:
+        return default
     try:
-        when = datetime.fromisoformat(given)
+        when = datetime.fromisoformat(text)
         return min(max((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp(), 0.0), FOREVER)
     except (ValueError, OverflowError) as error:
-        raise InvalidBundleLine(f"{member} {given[:40]!r} is no ISO 8601 time") from error
+        raise InvalidBundleLine(f"{member} {text[:40]!r} is not an ISO 8601 time") from error

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
-from app.cache.store import MOST_ANNOUNCEMENTS, Store
+from app.cache.store import MAX_ANNOUNCEMENTS, Store
 from app.cache.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
@@ -188,7 +188,7 @@ async def test_who_missed_more_than_is_kept_hears_of_an_overrun(open_one: Opener
     await here.flush()
     cursor = (await there.changes(None)).cursor
     # Valkey trims its stream by whole nodes of 100.
-    for n in range(MOST_ANNOUNCEMENTS + 200):
+    for n in range(MAX_ANNOUNCEMENTS + 200):
         await here.delete(f"10.1000/{n}")
     await here.flush()
     heard = await there.changes(cursor)

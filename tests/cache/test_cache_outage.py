@@ -24,7 +24,7 @@ def test_an_outage_is_two_lines_with_its_duration(caplog: pytest.LogCaptureFixtu
     outage.record_success("get")
     outage.record_success("put")
     assert [record.message for record in caplog.records] == [
-        "The store is down: get failed, this process goes on with its memory. Connection refused.",
+        "The store is down: get failed; this process continues with its memory. Connection refused.",
         "The store is up again after 64 seconds.",
     ]
 

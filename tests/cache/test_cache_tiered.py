@@ -11,7 +11,7 @@ import pytest
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
-from app.cache.store import MOST_ANNOUNCEMENTS, Changes, Store, StoreStats
+from app.cache.store import MAX_ANNOUNCEMENTS, Changes, Store, StoreStats
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
 from tests.cache.entries import NOW, entry, missing
@@ -109,7 +109,7 @@ async def test_who_missed_too_many_announcements_forgets_everything(shared: Memo
     here, there = tier(shared, clock), tier(shared, clock)
     await there.forget_announced()
     await there.put(entry())
-    for n in range(MOST_ANNOUNCEMENTS + 1):
+    for n in range(MAX_ANNOUNCEMENTS + 1):
         await here.delete(f"10.1000/{n}")
     await there.forget_announced()
     assert there.memory.entries == 0
@@ -256,5 +256,5 @@ async def test_a_store_that_fails_at_everything_stops_nothing(clock: Clock, capl
         "put", "get", "lease", "release", "take", "back_off", "scan", "delete", "flush", "changes", "stats", "close",
     }  # fmt: skip
     assert [record.message for record in caplog.records] == [
-        "The store is down: put failed, this process goes on with its memory. The store could not be read or written."
+        "The store is down: put failed; this process continues with its memory. The store could not be read or written."
     ]

@@ -80,7 +80,7 @@ def test_every_command_refuses_a_newer_store_and_leaves_it(
         (folder / f"store.sqlite3{tail}").unlink(missing_ok=True)
     before = contents(folder)
     assert run(folder, command, outside) != 0
-    assert "Start a newer doi-proxy" in capsys.readouterr().err
+    assert "use a newer doi-proxy" in capsys.readouterr().err
     after = contents(folder)
     after.pop("store.sqlite3.lock", None)
     assert after == before

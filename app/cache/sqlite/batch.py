@@ -1,4 +1,4 @@
-"""One transaction of the SQLite store: changes, announcements, use, and room for what comes next."""
+"""One transaction of the SQLite store: it writes changes, announcements and times of use, and evicts entries."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from functools import lru_cache
 from typing import Final
 
 from app.cache.entry import Entry
-from app.cache.sqlite.file import ROW_OVERHEAD, counted_bytes
+from app.cache.sqlite.file import ROW_OVERHEAD, total_bytes
 from app.cache.sqlite.writer import Change
-from app.cache.store import MOST_ANNOUNCEMENTS
+from app.cache.store import MAX_ANNOUNCEMENTS
 from app.cache.wire import pack
 
-#: Rows of one INSERT. A step of SQLite gives the interpreter lock back and has to wait for it again, up to 5 ms in a
-#: busy process, so that few large steps are better than many small ones.
+#: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
+#: process. A few large steps are therefore faster than many small ones.
 _ROWS: Final = 64
-#: Rows past their hard expiry that leave in one transaction.
-_MOST_EXPIRED: Final = 1_000
-#: Least recently used rows looked at in one step of making room, and steps in one transaction.
+#: Expired rows that are deleted in one transaction.
+_MAX_EXPIRED: Final = 1_000
+#: Least recently used rows that are read in one step of eviction, and steps in one transaction.
 _OLDEST: Final = 256
-_MOST_STEPS: Final = 8
+_MAX_STEPS: Final = 8
 
 
 def write_batch(
     connection: sqlite3.Connection, changes: list[Change], used: dict[str, float], *, now: float, max_bytes: int
 ) -> None:
-    """Write changes and when entries were used, and remove what is too much. Raises sqlite3.Error, nothing written."""
+    """Write changes and times of use, and evict entries beyond `max_bytes`. After sqlite3.Error nothing is written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         _put(connection, [change.entry for change in changes if change.entry is not None], now)
@@ -69,16 +69,16 @@ def _announce(connection: sqlite3.Connection, keys: list[str]) -> None:
         return
     connection.executemany("INSERT INTO announcements (key) VALUES (?)", [(key,) for key in keys])
     connection.execute(
-        "DELETE FROM announcements WHERE number <= (SELECT max(number) FROM announcements) - ?", (MOST_ANNOUNCEMENTS,)
+        "DELETE FROM announcements WHERE number <= (SELECT max(number) FROM announcements) - ?", (MAX_ANNOUNCEMENTS,)
     )
 
 
 def _make_room(connection: sqlite3.Connection, now: float, max_bytes: int) -> None:
     connection.execute(
-        "DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE stale_until <= ? LIMIT ?)", (now, _MOST_EXPIRED)
+        "DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE stale_until <= ? LIMIT ?)", (now, _MAX_EXPIRED)
     )
     size = _count_size(connection)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         if size <= max_bytes:
             return
         oldest = connection.execute(
@@ -97,14 +97,14 @@ def _count_size(connection: sqlite3.Connection) -> int:
     entries, length = connection.execute("SELECT entries, bytes FROM totals").fetchone() or ("", "")
     ((pages,), (page_size,)) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     if isinstance(entries, int) and isinstance(length, int) and entries >= 0 and length >= 0:
-        size = counted_bytes(entries, length)
-        # What the rows take is in the file. ROW_OVERHEAD is an average, so this bound is not tight.
+        size = total_bytes(entries, length)
+        # The rows cannot take much more than the file. ROW_OVERHEAD is an average, hence the margin.
         if size <= 4 * pages * page_size:
             return size
-    # Damaged totals would stop every write, or empty the store.
+    # Totals that are damaged would stop every write, or empty the store. So they are counted again.
     entries, length = connection.execute(
         "SELECT count(*), coalesce(sum(length(key) + length(data)), 0) FROM entries"
     ).fetchone()
     connection.execute("DELETE FROM totals")
     connection.execute("INSERT INTO totals VALUES (?, ?)", (entries, length))
-    return counted_bytes(entries, length)
+    return total_bytes(entries, length)

@@ -1,7 +1,7 @@
-"""What the worker processes of one machine agree on: leases and token buckets, in a small SQLite file of their own.
+"""The leases and token buckets that the worker processes of one machine share, in a small SQLite file of their own.
 
-The file is beside the store's, so that no lease ever waits for a batch of records or for a checkpoint: a transaction
-here is one row. Nothing in it outlives its use, so it is neither synced to disk nor repaired: a damaged one is removed.
+In a file of its own, a lease never waits for a batch of records or for a checkpoint: a transaction is one row. The data
+is short-lived, so the file is neither synced to disk nor repaired. A damaged file is replaced.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from app.cache.private_file import create_beside
 from app.cache.sqlite.file import is_damage
 from app.token_bucket import Bucket, back_off, take_token
 
-#: How long a worker waits for another one's transaction of some microseconds, in seconds.
+#: Seconds that a worker waits for the transaction of another worker, which takes microseconds.
 _BUSY_TIMEOUT: Final = 0.25
-#: Every so many releases, leases and buckets that nobody needs any more are removed.
+#: Releases between two deletions of expired leases and unused buckets.
 _TIDY_EVERY: Final = 256
 
 _TABLES: Final = """
@@ -31,17 +31,14 @@ CREATE TABLE IF NOT EXISTS buckets (
 
 
 class _DamagedFile(sqlite3.DatabaseError):
-    """A check of the file found damage."""
+    """SQLite's check of the file found damage."""
 
 
 class Coordination:
-    """Leases and buckets shared by the processes that open the same file.
-
-    Times, and what a clock gives, are seconds since the epoch.
-    """
+    """Leases and buckets shared by the processes that open the same file. All times are seconds since the epoch."""
 
     def __init__(self, path: Path) -> None:
-        """Raises sqlite3.Error, and OSError for a symbolic link. One process at a time is in here: see file.alone."""
+        """Open the file. The caller holds file.exclusive_lock. Raises sqlite3.Error; OSError for a symbolic link."""
         try:
             self._connection = _open(path)
         except sqlite3.DatabaseError as error:
@@ -54,19 +51,19 @@ class Coordination:
         self._releases = 0
 
     def lease(self, key: str, owner: str, now: float, seconds: float) -> bool:
-        """Whether the lease was free, and is `owner`'s now."""
-        taken = self._connection.execute(
+        """Take the lease for `owner`. Returns False if another owner has it."""
+        change = self._connection.execute(
             "INSERT INTO leases VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            # A lease that ends later than a new one would was taken before the clock was set back. Text is greater
-            # than any number.
+            # A lease that ends later than a new one would was taken before the clock was set back. It is replaced. So
+            # is text in a damaged row, which compares greater than any number.
             " SET owner = excluded.owner, ends = excluded.ends"
             " WHERE (leases.ends > ? AND leases.ends <= ?) IS NOT TRUE",
             (key, owner, now + seconds, now, now + seconds),
         )
-        return taken.rowcount == 1
+        return change.rowcount == 1
 
     def release(self, key: str, owner: str, now: float) -> None:
-        """Give the lease back, if it is `owner`'s."""
+        """Release the lease if `owner` has it."""
         self._connection.execute("DELETE FROM leases WHERE key = ? AND owner = ?", (key, owner))
         self._releases += 1
         if self._releases % _TIDY_EVERY == 0:
@@ -85,7 +82,7 @@ class Coordination:
         return wait
 
     def back_off(self, name: str, clock: Callable[[], float], seconds: float) -> None:
-        """Empty the bucket, which begins to fill again after `seconds`."""
+        """Empty the bucket for `seconds`, then let it fill again."""
         with _Transaction(self._connection):
             self._write(name, back_off(self._read(name), clock(), seconds))
 
@@ -97,7 +94,7 @@ class Coordination:
         row = self._connection.execute(
             "SELECT tokens, at, blocked_until FROM buckets WHERE name = ?", (name,)
         ).fetchone()
-        # A damaged row may hold any type.
+        # A damaged row can have values of any type.
         return None if row is None or not all(isinstance(number, float) for number in row) else Bucket(*row)
 
     def _write(self, name: str, bucket: Bucket) -> None:

@@ -1,4 +1,4 @@
-"""The file of the SQLite store: its schema, how it is opened, and what to do with a file that cannot be used."""
+"""The file of the SQLite store: its schema, opening it, and handling a file that cannot be used."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ log = logging.getLogger(__name__)
 APPLICATION_ID: Final = 0x444F4970
 #: PRAGMA user_version.
 SCHEMA_VERSION: Final = 1
-#: Bytes of an entry in the file besides its key and data: row and cell headers, three indexes, free space of pages.
-#: Measured over 100,000 entries of 1.2 kB and of 300 B: 178 and 126.
+#: Bytes of an entry in the file besides its key and data: row and cell headers, three indexes, free space in pages.
+#: Measured over 100,000 entries of 1.2 kB: 178 B each; of 300 B: 126 B each.
 ROW_OVERHEAD: Final = 180
-#: How long the writing thread waits for another process's transaction, in seconds.
+#: Seconds that the writing thread waits for the transaction of another process.
 WRITE_TIMEOUT: Final = 5.0
-#: How long a read waits for a lock, in seconds. In write-ahead mode a read takes no lock that a writer holds; what is
-#: left, such as the recovery after a crash, must not hold the event loop for long.
+#: Seconds that a read waits for a lock. In write-ahead mode writers do not block reads. The remaining cases, such as
+#: recovery after a crash, must not block the event loop for long.
 READ_TIMEOUT: Final = 0.25
-#: A file up to this size is checked whole when it is opened (30 ms); a larger one by its head, schema and length.
-CHECKED_WHOLE: Final = 32 * 1024 * 1024
-#: A write-ahead log that grew in a burst is cut to this size afterwards, in bytes.
-_LONGEST_LOG: Final = 64 * 1024 * 1024
-#: Names tried for a file that is set aside; two within a second are already odd.
-_MOST_ASIDE: Final = 100
+#: Up to this size, a file is checked completely when it is opened (30 ms). Of a larger file, only the header, the
+#: schema and the length are checked.
+FULL_CHECK_BYTES: Final = 32 * 1024 * 1024
+#: A write-ahead log that grew in a burst is truncated to this size afterwards, in bytes.
+_MAX_LOG_BYTES: Final = 64 * 1024 * 1024
+#: Names to try for a damaged file that is renamed. Even two within a second are unlikely.
+_MAX_ASIDE: Final = 100
 
 _SCHEMA: Final = """
 BEGIN IMMEDIATE;
@@ -61,16 +62,13 @@ CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
 
 
 def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
-    """A connection to a store's file, which waits `timeout` seconds for a lock; transactions are begun by hand.
-
-    Raises sqlite3.Error.
-    """
+    """Open a connection in autocommit mode that waits `timeout` seconds for a lock. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     connection.text_factory = _decode
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute(f"PRAGMA journal_size_limit = {_LONGEST_LOG}")
+        connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG_BYTES}")
     except sqlite3.Error:
         connection.close()
         raise
@@ -78,10 +76,10 @@ def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing. Raises sqlite3.Error.
+    """Open a connection that cannot change anything. Raises sqlite3.Error.
 
-    Without a write-ahead log no process has the file open, and it counts as unchangeable: otherwise SQLite would
-    create a log to read it. `has_log` says when that has changed.
+    If there is no write-ahead log, no process has the file open, and it is opened as immutable. SQLite would otherwise
+    create a log. `has_log` detects when a process has opened the file since.
     """
     mode = "ro" if has_log(path) else "ro&immutable=1"
     uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
@@ -96,32 +94,35 @@ def has_log(path: Path) -> bool:
 
 
 def _decode(text: bytes) -> str:
-    # One damaged key must not fail the whole page it is in; its checksum is wrong anyway.
+    # One damaged key must not fail a whole page of rows. Its checksum is wrong, so it is found later.
     return text.decode(errors="replace")
 
 
-def counted_bytes(entries: int, length: int) -> int:
-    """What a store counts as, in bytes: the length of all keys and data, and the overhead of the rows."""
+def total_bytes(entries: int, length: int) -> int:
+    """The size of a store, in bytes: the length of all keys and data, and the overhead of the rows."""
     return length + entries * ROW_OVERHEAD
 
 
 def prepare(path: Path, now: float) -> None:
     """Make sure that `path` is a store of this schema version.
 
-    A damaged file is set aside first: it becomes `<name>.corrupt-<time>`, with one line in the log. Raises StoreError
-    where the path cannot be written. A store of a newer version and a database of another program are left alone:
-    StoreError as well.
+    A damaged file is renamed to `<name>.corrupt-<time>`, with one line in the log, and an empty store is created.
+    Raises StoreError if the path cannot be written, or if the file is a store of a newer version or a database of
+    another program. Such a file is not changed.
     """
-    with opening(path, "for writing"):
+    with translate_open_errors(path, "for writing"):
         make_folders(path.parent)
-        with alone(path):
+        with exclusive_lock(path):
             reason = _why_damaged(path)
             if reason is not None:
                 aside = _set_aside(path, now)
                 log.warning(
-                    "The store %s is damaged: %s. It is now %s, and an empty one is started.", path, reason, aside.name
+                    "The store %s is damaged: %s. It was renamed to %s, and an empty store was created.",
+                    path,
+                    reason,
+                    aside.name,
                 )
-            # SQLite gives its log and its index the permissions of the file.
+            # SQLite creates its log and its index with the permissions of the file.
             create(path)
             with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
                 if _pragma(connection, "user_version") == 0:
@@ -129,21 +130,21 @@ def prepare(path: Path, now: float) -> None:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, to a store of this schema version.
+    """Open a connection that cannot change anything, to a store of this schema version.
 
-    Raises StoreError, also for a damaged file, which is left as it is.
+    Raises StoreError, also for a damaged file. The file is not changed.
     """
-    with opening(path, "for reading"):
+    with translate_open_errors(path, "for reading"):
         reason = _why_damaged(path)
         if reason is not None:
             raise StoreError(
-                f"The store {path} is damaged: {reason}. It was left as it is; a proxy that is started on it sets it"
-                " aside and begins an empty one."
+                f"The store {path} is damaged: {reason}. It was not changed; start doi-proxy with it to rename it and"
+                " create an empty store."
             )
         connection = connect_to_read(path)
         try:
             if _pragma(connection, "user_version") == 0:
-                raise StoreError(f"The file {path} is not a store of doi-proxy: it is empty.")
+                raise StoreError(f"The file {path} is not a store of doi-proxy: it is empty; check the path.")
         except BaseException:
             connection.close()
             raise
@@ -151,8 +152,8 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def opening(path: Path, purpose: str) -> Iterator[None]:
-    """Make a StoreError of what goes wrong while a store is opened."""
+def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
+    """Translate the errors of opening a store to StoreError."""
     try:
         yield
     except (OSError, sqlite3.Error, ValueError) as error:
@@ -167,23 +168,20 @@ def _create(connection: sqlite3.Connection) -> None:
 
 
 def mark_damaged(path: Path) -> None:
-    """Note beside the file that it turned out to be damaged, so that it is set aside when it is opened next."""
+    """Create a mark beside a damaged file. The next process that opens the file then renames it."""
     with suppress(OSError):
         create_beside(_mark(path))
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error of SQLite means that the file itself is damaged."""
+    """Whether an error of SQLite reports damage of the file itself."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Hold the lock under which a store is opened: several worker processes open it at the same moment.
-
-    Raises OSError.
-    """
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold the lock for opening a store, because several worker processes start at the same time. Raises OSError."""
     lock = open_beside(Path(f"{path}.lock"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -196,7 +194,7 @@ def _why_damaged(path: Path) -> str | None:
     if not path.exists() or path.stat().st_size == 0:
         return None
     try:
-        # A journal is left where a process was killed while it created the file; only a writer can roll it back.
+        # If a process was killed while it created the file, a journal remains. Only a writer can roll it back.
         killed = Path(f"{path}-journal").exists()
         with closing(connect(path, timeout=WRITE_TIMEOUT) if killed else connect_to_read(path)) as connection:
             reason = _why_unreadable(path, connection)
@@ -204,18 +202,18 @@ def _why_damaged(path: Path) -> str | None:
         if not is_damage(error):
             raise
         reason = str(error)
-    return "it was found damaged" if reason is None and _mark(path).exists() else reason
+    return "a process found damage while using it" if reason is None and _mark(path).exists() else reason
 
 
 def _why_unreadable(path: Path, connection: sqlite3.Connection) -> str | None:
     version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if application != APPLICATION_ID and (tables or version):
-        raise StoreError(f"The file {path} is a database of another program. Name another file as the store.")
+        raise StoreError(f"The file {path} is a database of another program; choose another file as the store.")
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"The store {path} has schema version {version}, and this doi-proxy knows versions up to {SCHEMA_VERSION}."
-            " It was left as it is. Start a newer doi-proxy, or name another file as the store."
+            f"The store {path} has schema version {version}, but this doi-proxy supports versions up to"
+            f" {SCHEMA_VERSION}. It was not changed; use a newer doi-proxy, or choose another file as the store."
         )
     if version and not {"entries", "totals", "announcements"} <= tables:
         return "tables are missing"
@@ -223,7 +221,7 @@ def _why_unreadable(path: Path, connection: sqlite3.Connection) -> str | None:
     length = _length(path)
     if not log_length and length < _pragma(connection, "page_count") * _pragma(connection, "page_size"):
         return "its end is missing"
-    if length + log_length <= CHECKED_WHOLE:
+    if length + log_length <= FULL_CHECK_BYTES:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             return str(verdict.splitlines()[-1])
@@ -232,11 +230,11 @@ def _why_unreadable(path: Path, connection: sqlite3.Connection) -> str | None:
 
 def _set_aside(path: Path, now: float) -> Path:
     stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
-    names = [f"{path.name}.corrupt-{stamp}"] + [f"{path.name}.corrupt-{stamp}-{n}" for n in range(1, _MOST_ASIDE)]
+    names = [f"{path.name}.corrupt-{stamp}"] + [f"{path.name}.corrupt-{stamp}-{n}" for n in range(1, _MAX_ASIDE)]
     aside = next(path.with_name(name) for name in names if not path.with_name(name).exists())
     path.rename(aside)
     for tail in ("-wal", "-shm"):
-        # The log belongs to the file it was written for; beside a fresh one it would be an error.
+        # The log belongs to the damaged file. SQLite must not apply it to the new one.
         with suppress(FileNotFoundError):
             Path(f"{path}{tail}").rename(f"{aside}{tail}")
     _mark(path).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A SQLite store for commands that only read: it creates no file and changes none."""
+"""A SQLite store for commands that only read. It neither creates nor changes a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.errors import StoreError
 
 
 class ReadOnlySqliteStore:
-    """A Store whose entries stay as they are. What would write raises StoreError; a lease is always free."""
+    """A Store that cannot be changed. Methods that write raise StoreError; a lease is always free."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         """`clock` gives seconds since the epoch. Raises StoreError, also for a damaged file."""
@@ -45,15 +45,15 @@ class ReadOnlySqliteStore:
             self._follow_log()
 
     async def changes(self, cursor: str | None) -> Changes:
-        """None: a command ends before they matter."""
+        """No changes: a command ends before they matter."""
         return Changes(cursor or "0")
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """Always free: a command that only reads asks no upstream."""
+        """Always free: a command that only reads does not query an upstream."""
         return True
 
     async def release(self, key: str, owner: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """Raises StoreError."""
@@ -69,18 +69,18 @@ class ReadOnlySqliteStore:
         return self._rows.stats()
 
     async def flush(self) -> None:
-        """Nothing: there is nothing to write."""
+        """Do nothing: there are no writes."""
 
     async def close(self) -> None:
         """See Store."""
         self._rows.connection.close()
 
     def _follow_log(self) -> None:
-        """Open the file again if a proxy has begun to write it: without the log it counted as unchangeable."""
+        """Open the file again if a proxy has opened it since. Without a log it was opened as immutable."""
         if not self._follows_log and has_log(self._path):
             self._rows.connection.close()
             self._rows.connection = open_to_read(self._path)
             self._follows_log = True
 
     def _refusal(self) -> StoreError:
-        return StoreError(f"The store {self._path} is open for reading alone.")
+        return StoreError(f"The store {self._path} is open for reading only.")

@@ -1,4 +1,4 @@
-"""Reads the rows of a SQLite store. A row may hold anything: what is not an entry of ours is reported as damaged."""
+"""Reads the rows of a SQLite store. A row that is not a valid entry is reported as damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.cache.entry import Entry
-from app.cache.sqlite.file import counted_bytes, is_damage
+from app.cache.sqlite.file import is_damage, total_bytes
 from app.cache.store import StoreStats
 from app.cache.wire import unpack
 from app.errors import DamagedEntry, StoreError
@@ -32,7 +32,7 @@ class Rows:
         *,
         report_damage: Callable[[], None],
     ) -> None:
-        """`report_damage` is called when the file itself turns out to be damaged."""
+        """`report_damage` is called if SQLite finds that the file itself is damaged."""
         self.connection = connection
         self._path = path
         self._clock = clock
@@ -42,7 +42,7 @@ class Rows:
         self._last_failure = ""
 
     def find(self, key: str) -> tuple[Entry | None, float]:
-        """The usable entry of a key and when it was last used, 0 if that is not known. Raises DamagedEntry as well."""
+        """The usable entry of a key, and the time of its last use or 0. Also raises DamagedEntry."""
         row = self.row("SELECT data, last_used FROM entries WHERE key = ?", (key,))
         if row is None:
             return None, 0.0
@@ -50,19 +50,19 @@ class Rows:
         return self._unpack(key, data), last_used if isinstance(last_used, float) else 0.0
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
-        """The usable entries whose key begins with `prefix`, in order; damaged ones are left out."""
+        """The usable entries whose key begins with `prefix`, in order. Damaged entries are left out."""
         select, start = _FROM, prefix
         while True:
             rows = self.rows(select, (start, _PAGE))
-            # Blobs come after all text.
+            # SQLite sorts blobs, which a damaged row can have as its key, after all text.
             texts = [(key, data) for key, data in rows if isinstance(key, str)]
-            yield [entry for key, data in texts if key.startswith(prefix) and (entry := self._readable(key, data))]
+            yield [entry for key, data in texts if key.startswith(prefix) and (entry := self._try_unpack(key, data))]
             if len(texts) < _PAGE or not texts[-1][0].startswith(prefix):
                 return
             select, start = _AFTER, texts[-1][0]
 
     def stats(self) -> StoreStats:
-        """How the file is."""
+        """The state of the file."""
         failure = self._last_failure
         try:
             entries, length = self.row("SELECT entries, bytes FROM totals") or (0, 0)
@@ -74,12 +74,12 @@ class Rows:
         if failure:
             detail += f"; {self._failed_reads} reads failed, the last one: {failure}"
         if self._damaged_entries:
-            detail += f"; {self._damaged_entries} reads of damaged entries, which count as missing"
-        return StoreStats(entries, counted_bytes(entries, length), not failure, detail)
+            detail += f"; {self._damaged_entries} reads of damaged entries, which counted as misses"
+        return StoreStats(entries, total_bytes(entries, length), not failure, detail)
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> Any:
         """The first row of a query."""
-        # Not `translated`: a context manager would cost as much as the read.
+        # `translate_errors` is not used here: a context manager would cost as much as the read.
         try:
             row = self.connection.execute(sql, values).fetchone()
         except (sqlite3.Error, ValueError, OverflowError) as error:
@@ -89,12 +89,12 @@ class Rows:
 
     def rows(self, sql: str, values: tuple[object, ...]) -> list[Any]:
         """All rows of a query."""
-        with self.translated():
+        with self.translate_errors():
             return self.connection.execute(sql, values).fetchall()
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Make a StoreError of whatever SQLite raises."""
+    def translate_errors(self) -> Iterator[None]:
+        """Translate the errors of SQLite to StoreError."""
         try:
             yield
         except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
@@ -108,7 +108,7 @@ class Rows:
             raise
         return entry if entry is not None and entry.is_usable(self._clock()) else None
 
-    def _readable(self, key: str, data: object) -> Entry | None:
+    def _try_unpack(self, key: str, data: object) -> Entry | None:
         try:
             return self._unpack(key, data)
         except DamagedEntry:

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file that the worker processes of a machine share and that survives restarts."""
+"""The embedded store: one SQLite file, shared by the worker processes of a machine. It survives restarts."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from app.cache.sqlite.coordination import Coordination
 from app.cache.sqlite.file import (
     READ_TIMEOUT,
     WRITE_TIMEOUT,
-    alone,
     connect,
+    exclusive_lock,
     is_damage,
     mark_damaged,
-    opening,
     prepare,
+    translate_open_errors,
 )
 from app.cache.sqlite.rows import Rows
 from app.cache.sqlite.writer import GATHER, BatchWriter, Change
-from app.cache.store import MOST_ANNOUNCEMENTS, Changes, StoreStats
+from app.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
 from app.errors import DamagedEntry, StoreError
 
-#: When an entry was used is written at most this often, in seconds.
-_USED_EVERY: Final = 3_600.0
-#: After a failure the coordination file is left alone for so long, in seconds: an attempt may wait for a lock, and the
-#: event loop with it.
+#: Seconds between two writes of the time at which an entry was last used.
+_USE_INTERVAL: Final = 3_600.0
+#: Seconds after a failure in which the coordination file is not used. An attempt can wait for a lock and block the
+#: event loop meanwhile.
 _PAUSE: Final = 1.0
 
 
 class SqliteStore:
-    """A Store in one file. Reads happen in the caller's thread, writes in one thread of its own.
+    """A Store in one file. Reads run in the caller's thread, writes in a thread of the store.
 
     A process that is killed loses at most the writes of the last `gather` seconds and the batch under way.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float], max_bytes: int, gather: float = GATHER) -> None:
-        """`max_bytes` bounds keys, data and their overhead; beyond it entries past their hard expiry leave first,
-        then the ones not used for longest. `clock` gives seconds since the epoch. Raises StoreError."""
+        """`max_bytes` limits keys, data and their overhead. Beyond it, expired entries are evicted first, then the
+        least recently used. `clock` gives seconds since the epoch. Raises StoreError."""
         prepare(path, clock())
         self._path = path
         self._clock = clock
         self._max_bytes = max_bytes
         self._coordination_failure = ""
         self._coordination_failed_at = -inf
-        with opening(path, "for writing"), alone(path):
+        with translate_open_errors(path, "for writing"), exclusive_lock(path):
             reading = connect(path, timeout=READ_TIMEOUT)
             self._rows = Rows(path, reading, clock, report_damage=lambda: mark_damaged(path))
             self._writing = connect(path, timeout=WRITE_TIMEOUT)
@@ -64,13 +64,13 @@ class SqliteStore:
         if change is not None:
             return change.entry if change.entry is not None and change.entry.is_usable(now) else None
         entry, last_used = self._rows.find(key)
-        # A use in the future was noted before the clock was set back.
-        if entry is not None and abs(now - last_used) >= _USED_EVERY:
-            self._writer.note_used(key, now)
+        # A use in the future was recorded before the clock was set back.
+        if entry is not None and abs(now - last_used) >= _USE_INTERVAL:
+            self._writer.record_use(key, now)
         return entry
 
     async def put(self, entry: Entry, *, announce: bool = False) -> None:
-        """See Store. Raises StoreError where too many writes wait and after a failed one; never blocks."""
+        """See Store. Raises StoreError if too many writes wait or the last one failed. Never blocks."""
         self._submit(Change(entry.key, entry, announce))
         if (error := self._writer.last_error) is not None:
             raise StoreError(f"The store {self._path} could not be written: {error}.")
@@ -84,7 +84,7 @@ class SqliteStore:
         try:
             self._submit(Change(key, None, True))
         except StoreError:
-            # A purge must not get lost for lack of room in the queue.
+            # A purge must not be dropped because the queue is full.
             await self.flush()
             self._submit(Change(key, None, True))
         return existed
@@ -101,7 +101,7 @@ class SqliteStore:
         """See Store."""
         (newest,) = self._rows.row("SELECT coalesce(max(number), 0) FROM announcements") or (0,)
         missed = 0 if cursor is None else newest - int(cursor)
-        if missed > MOST_ANNOUNCEMENTS:
+        if missed > MAX_ANNOUNCEMENTS:
             return Changes(str(newest), overrun=True)
         if missed <= 0:
             return Changes(str(newest))
@@ -112,7 +112,7 @@ class SqliteStore:
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store."""
-        with self._coordinating():
+        with self._use_coordination():
             return self._coordination.lease(key, owner, self._clock(), seconds)
 
     async def release(self, key: str, owner: str) -> None:
@@ -121,21 +121,21 @@ class SqliteStore:
             if self._writer.find(key) is not None:
                 await self.flush()
         finally:
-            with self._coordinating():
+            with self._use_coordination():
                 self._coordination.release(key, owner, self._clock())
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
         """See Store."""
-        with self._coordinating():
+        with self._use_coordination():
             return self._coordination.take(bucket, self._clock, rate, burst, leaving)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""
-        with self._coordinating():
+        with self._use_coordination():
             self._coordination.back_off(bucket, self._clock, seconds)
 
     async def stats(self) -> StoreStats:
-        """See Store. `bytes` is what `max_bytes` bounds."""
+        """See Store. `bytes` is the number that `max_bytes` limits."""
         stats, error = self._rows.stats(), self._writer.last_error
         detail = stats.detail
         if error is not None:
@@ -149,12 +149,12 @@ class SqliteStore:
 
     async def flush(self) -> None:
         """See Store."""
-        await asyncio.wrap_future(self._writer.flushed())
+        await asyncio.wrap_future(self._writer.flush())
 
     async def close(self) -> None:
         """See Store."""
         await asyncio.to_thread(self._writer.close)
-        with opening(self._path, "for writing"):
+        with translate_open_errors(self._path, "for writing"):
             self._rows.connection.close()
             self._writing.close()
             self._coordination.close()
@@ -171,17 +171,17 @@ class SqliteStore:
         try:
             change.key.encode()
         except UnicodeEncodeError as error:
-            # Noticed here, one such key does not spoil a whole batch.
+            # Checked here, because one such key would fail a whole batch.
             raise StoreError(f"The key {change.key!r} cannot be stored: {error}.") from error
         if not self._writer.submit(change):
-            raise StoreError("Too many entries wait to be written to the store.")
+            raise StoreError(f"The store {self._path} is too slow: the queue of writes is full.")
 
     def _open_coordination(self) -> Coordination:
         return Coordination(self._path.with_name(f"{self._path.name}.coordination"))
 
     @contextmanager
-    def _coordinating(self) -> Iterator[None]:
-        """Translate what the coordination file raises, and leave the file alone for a while after a failure."""
+    def _use_coordination(self) -> Iterator[None]:
+        """Translate the errors of the coordination file, and do not use it for `_PAUSE` seconds after a failure."""
         # A clock that was set back must not prolong the pause.
         if 0.0 <= self._clock() - self._coordination_failed_at < _PAUSE:
             raise StoreError(
@@ -197,7 +197,7 @@ class SqliteStore:
         self._coordination_failure = ""
 
     def _replace_coordination(self) -> None:
-        # Under the lock: of several processes that find the damage, one starts a new file and the others open that.
-        with suppress(sqlite3.Error, OSError), alone(self._path):
+        # Several processes may find the damage. Under the lock, the first replaces the file and the others open it.
+        with suppress(sqlite3.Error, OSError), exclusive_lock(self._path):
             self._coordination.close()
             self._coordination = self._open_coordination()

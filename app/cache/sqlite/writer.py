@@ -1,4 +1,4 @@
-"""The one thread of a process that writes its SQLite store, many changes to a transaction."""
+"""The thread of a process that writes to its SQLite store, with many changes in one transaction."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 from app.cache.entry import Entry
 from app.errors import StoreError
 
-#: Changes written in one transaction; 512 take about 5 ms, for which other processes wait with theirs.
+#: Changes in one transaction. 512 take about 5 ms, during which the writers of other processes wait.
 BATCH: Final = 512
-#: Changes that may wait to be written; further puts are dropped and counted.
-MOST_PENDING: Final = 8_192
-#: How long the first of the waiting changes waits, in seconds: what a killed process loses.
+#: Changes that may wait to be written. Further puts are dropped and counted.
+MAX_PENDING: Final = 8_192
+#: Seconds for which changes are gathered before they are written. A killed process loses these changes.
 GATHER: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An entry to put, or to delete where it is None; with `announce`, other memory tiers are told."""
+    """An entry to put, or None to delete it. With `announce`, other processes drop their copy from memory."""
 
     key: str
     entry: Entry | None
@@ -30,7 +30,7 @@ class Change:
 
 @dataclass(slots=True)
 class Batch:
-    """What is written together: the last change of each key, and when entries were used."""
+    """Changes that are written together: the last change of each key, and the times of use."""
 
     changes: dict[str, Change] = field(default_factory=dict)
     used: dict[str, float] = field(default_factory=dict)
@@ -38,10 +38,10 @@ class Batch:
 
 
 class BatchWriter:
-    """Gathers changes for up to GATHER seconds and hands them to `write` in a thread; `submit` never waits."""
+    """Gathers changes for up to GATHER seconds and passes them to `write` in a thread. `submit` never waits."""
 
     def __init__(self, write: Callable[[list[Change], dict[str, float]], None], *, gather: float = GATHER) -> None:
-        """`write` gets at most BATCH changes at a time; whatever it raises loses these."""
+        """`write` gets at most BATCH changes at a time. If it raises, these changes are lost."""
         self._write = write
         self._gather = gather
         self._next = Batch()
@@ -56,11 +56,11 @@ class BatchWriter:
         self._thread.start()
 
     def submit(self, change: Change) -> bool:
-        """Take a change over; False where too many wait already, which counts as dropped."""
+        """Add a change to the queue. Returns False if the queue is full, and counts the change as dropped."""
         with self._awake:
             pending = self._next.changes
             before = pending.get(change.key)
-            if self._closing or (before is None and len(pending) >= MOST_PENDING):
+            if self._closing or (before is None and len(pending) >= MAX_PENDING):
                 self.dropped += 1
                 return False
             if before is not None and before.announce:
@@ -70,19 +70,19 @@ class BatchWriter:
                 self._awake.notify()
             return True
 
-    def note_used(self, key: str, when: float) -> None:
-        """Take over that an entry was used; written with the next changes."""
+    def record_use(self, key: str, when: float) -> None:
+        """Record that an entry was used. The time is written with the next changes."""
         with self._awake:
-            if len(self._next.used) < MOST_PENDING:
+            if len(self._next.used) < MAX_PENDING:
                 self._next.used[key] = when
 
     def find(self, key: str) -> Change | None:
-        """The change of a key that is not committed yet."""
+        """The uncommitted change of a key, if there is one."""
         # In this order: changes move from the next batch to the current one, and from there into the file.
         return self._next.changes.get(key) or self._current.changes.get(key)
 
-    def flushed(self) -> Future[None]:
-        """Done when all that was submitted is committed; failed with StoreError if it could not be."""
+    def flush(self) -> Future[None]:
+        """A future that is done when all submitted changes are committed. It fails with StoreError if one is lost."""
         done: Future[None] = Future()
         with self._awake:
             if self._next.changes or self._next.used or self._busy:
@@ -93,7 +93,7 @@ class BatchWriter:
         return done
 
     def close(self) -> None:
-        """Write what waits and end the thread; blocks."""
+        """Write all waiting changes and end the thread. Blocks."""
         with self._awake:
             self._closing = True
             self._awake.notify()
@@ -107,7 +107,7 @@ class BatchWriter:
                 self._busy = False
                 self.last_error = error
             for waiter in batch.waiters:
-                # False where the one who waited has gone away.
+                # False if the waiting caller was cancelled.
                 if not waiter.set_running_or_notify_cancel():
                     continue
                 if error is None:
@@ -136,7 +136,7 @@ class BatchWriter:
             part = changes[at : at + BATCH]
             try:
                 self._write(part, used)
-            # The thread outlives whatever goes wrong in one batch: nobody would write, and every flush would hang.
+            # Catch everything: if the thread ended, nothing would be written and every flush would hang.
             except Exception as error:
                 failure = error
                 self.lost += len(part)

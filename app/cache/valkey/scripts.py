@@ -1,11 +1,11 @@
-"""What happens inside the Valkey server in one step: Lua, with the server's clock, in seconds since the epoch."""
+"""Lua scripts that the Valkey server runs atomically. They use the server's clock, in seconds since the epoch."""
 
 from typing import Final
 
 from app.cache.buckets import LONGEST_IDLE
 from app.token_bucket import LONGEST_BACK_OFF, ROUNDING
 
-#: KEYS[1] the lease, ARGV[1] the owner: delete it if it is still the owner's.
+#: KEYS[1] is the lease, ARGV[1] the owner. Deletes the lease if the owner still has it.
 RELEASE: Final = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then
     return redis.call('DEL', KEYS[1])
@@ -13,7 +13,7 @@ end
 return 0
 """
 
-#: The arithmetic of app/token_bucket.py, for numbers that may be missing or not numbers. `held` is what the hash holds.
+#: The arithmetic of app/token_bucket.py. `held` has the fields of the hash, which may be missing or not numbers.
 _BUCKET: Final = f"""
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
@@ -27,8 +27,8 @@ local function write(tokens, blocked_for, idle)
 end
 """
 
-#: KEYS[1] the bucket, ARGV rate, burst and leaving: take one token; the seconds until there will be one, or 0, as text.
-#: A bucket that has been full for a while is forgotten.
+#: KEYS[1] is the bucket, ARGV are rate, burst and leaving. Takes one token and returns 0, or returns the seconds until
+#: there will be one, as text. A bucket that has been full for a minute expires.
 TAKE: Final = (
     _BUCKET
     + f"""
@@ -51,8 +51,8 @@ return wait == math.huge and 'inf' or string.format('%.17g', wait)
 """
 )
 
-#: KEYS[1] the bucket, ARGV[1] seconds: empty the bucket, which begins to fill again after them. A longer back-off
-#: under way stays.
+#: KEYS[1] is the bucket, ARGV[1] the seconds. Empties the bucket for that time, then lets it fill again. A longer
+#: back-off under way is not shortened.
 BACK_OFF: Final = (
     _BUCKET
     + f"""

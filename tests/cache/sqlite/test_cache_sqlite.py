@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app.cache.sqlite.store import SqliteStore
-from app.cache.sqlite.writer import GATHER, MOST_PENDING, BatchWriter, Change
+from app.cache.sqlite.writer import GATHER, MAX_PENDING, BatchWriter, Change
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.sqlite_stores import NEVER, fill, keys, opened
@@ -152,7 +152,7 @@ async def test_a_full_queue_drops_the_newest_write_and_counts_it(path: Path, clo
         with sqlite3.connect(path, isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")  # the writer cannot write
             dropped = 0
-            for n in range(3 * MOST_PENDING):
+            for n in range(3 * MAX_PENDING):
                 try:
                     await store.put(entry(f"10.1000/{n}"))
                 except StoreError:
@@ -161,8 +161,8 @@ async def test_a_full_queue_drops_the_newest_write_and_counts_it(path: Path, clo
         other.close()
         await store.flush()
         stats = await store.stats()
-        assert dropped >= MOST_PENDING
-        assert stats.entries == 3 * MOST_PENDING - dropped
+        assert dropped >= MAX_PENDING
+        assert stats.entries == 3 * MAX_PENDING - dropped
         assert f"{dropped} writes dropped" in stats.detail
         assert await store.delete("10.1000/0") is True
 

@@ -155,7 +155,7 @@ async def test_a_store_of_a_newer_schema_is_refused_and_left_as_it_is(path: Path
     await fill(path, clock)
     make_newer(path)
     before = contents(path.parent)
-    with pytest.raises(StoreError, match=r"schema version 2.*Start a newer doi-proxy"):
+    with pytest.raises(StoreError, match=r"schema version 2.*use a newer doi-proxy"):
         SqliteStore(path, clock=clock, max_bytes=1_000)
     assert contents(path.parent) == before
 
