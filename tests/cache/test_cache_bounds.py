@@ -15,7 +15,7 @@ from app.cache.bundle import BundleWriter, Refused, read_bundle
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
 from app.cache.memory import MemoryStore
-from app.cache.sqlite.file import counted_bytes, mark_damaged
+from app.cache.sqlite.file import mark_damaged, total_bytes
 from app.cache.store import Changes
 from app.cache.tiered import TieredStore
 from app.cache.valkey.store import ValkeyStore
@@ -154,7 +154,7 @@ async def test_both_tiers_count_what_they_do(clock: Clock) -> None:
 
 
 def test_a_row_counts_180_bytes_besides_its_key_and_data() -> None:
-    assert counted_bytes(2, 1_000) == 1_360
+    assert total_bytes(2, 1_000) == 1_360
 
 
 async def test_a_file_says_what_it_is(tmp_path: Path, clock: Clock) -> None:

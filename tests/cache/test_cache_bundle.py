@@ -41,7 +41,7 @@ def test_a_damaged_line_is_refused_with_its_number_and_the_rest_goes_on() -> Non
     assert (first, third) == (ENTRIES[0], ENTRIES[2])
     assert isinstance(refused, Refused)
     assert refused.number == 2
-    assert "not JSON" in refused.reason
+    assert "not a valid JSON record" in refused.reason
     assert isinstance(told, Refused)
     assert told.number == 4
     assert end == BundleEnd(3, 2, Checksum.WRONG)

@@ -123,23 +123,23 @@ def test_a_line_written_by_hand_is_expired_and_usable_for_ever() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"[]", "not JSON"),
+        (b"", "not a valid JSON record"),
+        (b"{", "not a valid JSON record"),
+        (b"[]", "not a valid JSON record"),
         (b'{"values":[]}', "handle"),
         (b'{"handle":"","values":[]}', "name"),
         (b'{"handle":"10.1/a\\u0000","values":[]}', "code point|U\\+0000"),
-        (b'{"handle":"10.1/a"}', "no values"),
-        (b'{"handle":"10.1/a","responseCode":2}', "response code 2"),
+        (b'{"handle":"10.1/a"}', "no `values`"),
+        (b'{"handle":"10.1/a","responseCode":2}', "responseCode 2"),
         (b'{"handle":"10.1/a","values":{}}', "values"),
         (b'{"handle":"10.1/a","values":[{"index":1}]}', "type"),
         (b'{"handle":"10.1/a","values":[],"fetched":"soon"}', "fetched 'soon'"),
         (b'{"handle":"10.1/a","values":[],"stale_until":7}', "stale_until"),
-        (b'{"handle":"10.1/\xff","values":[]}', "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b'{"handle":"10.1/\xff","values":[]}', "not a valid JSON record"),
+        (b"[" * 100_000, "not a valid JSON record"),
     ],
 )
-def test_a_line_that_is_no_record_says_why(line: bytes, reason: str) -> None:
+def test_the_error_of_an_invalid_line_gives_the_reason(line: bytes, reason: str) -> None:
     with pytest.raises(InvalidBundleLine, match=reason):
         from_line(line)
 
