@@ -175,7 +175,7 @@ class Resolver:
 
     async def _bypass(self, name: HandleName, demand: Demand) -> Resolution:
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
-        task, _ = self._flights.join(kind, lambda waiters: self._question(name, demand, waiters), client=demand.client)
+        task, _ = self._flights.join(kind, lambda waiters: self._refetch(name, demand, waiters), client=demand.client)
         try:
             return Resolution(name, await shielded(task), Origin.BYPASSED)
         except CouldNotVerify as failure:
@@ -196,7 +196,7 @@ class Resolver:
     async def _ask(self, name: HandleName, demand: Demand, seen: Entry | None, waiters: Waiters) -> Entry:
         """Ask the upstream, unless another process that shares the store is asking: then take its answer."""
         if self._owner is None:
-            return await self._question(name, demand, waiters)
+            return await self._question(name, demand, seen, waiters)
         gives_up = self._clock() + self._patience.lease
         while not await self._cache.lease(name.key, self._owner, self._patience.lease):
             entry = await self._cache.reread(name.key)
@@ -210,12 +210,15 @@ class Resolver:
             entry = await self._cache.reread(name.key)
             if entry is not None and _is_news(entry, seen) and entry.is_fresh(self._clock()):
                 return entry
-            return await self._question(name, demand, waiters)
+            return await self._question(name, demand, entry, waiters)
         finally:
             await self._cache.release(name.key, self._owner)
 
-    async def _question(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
-        known = await self._cache.get(name.key)
+    async def _refetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
+        return await self._question(name, demand, await self._cache.get(name.key), waiters)
+
+    async def _question(self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters) -> Entry:
+        """Query the upstream and keep its answer, which replaces the `known` one."""
         try:
             entry = await self._asked(name, demand, waiters)
             if must_confirm(known, entry, self._clock()) and not demand.authoritative:

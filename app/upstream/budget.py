@@ -173,6 +173,14 @@ class Budget:
         """
         queue = self._people if priority is Priority.PERSON else self._others
         waiters = waiters or Waiters()
+        client = next(iter(waiters.clients))
+        if await self._enter_directly(queue, client):
+            try:
+                yield
+            finally:
+                queue.end(client)
+                self._wake()
+            return
         now, loop = self._clock(), asyncio.get_running_loop()
         ticket = _Ticket(patience, now + patience, asyncio.timeout(patience), loop.create_future())
         try:
@@ -195,6 +203,21 @@ class Budget:
     async def start_empty(self) -> None:
         """Drop the tokens at hand; the bucket fills at its rate."""
         await self._bucket.back_off(0.0)
+
+    async def _enter_directly(self, queue: _Queue, client: ClientNetwork) -> bool:
+        """Admit a question if nothing waits before it and it gets a place and a token; no task or timer is needed."""
+        if len(queue.lines) or not self._has_place(queue) or not self._has_place_for(queue, client):
+            return False
+        queue.in_flight += 1
+        queue.enter(client)
+        admitted = False
+        try:
+            admitted = not await self._bucket.take(queue.leaving)
+        finally:
+            if not admitted:
+                queue.end(client)
+                self._wake()
+        return admitted
 
     async def _wait(self, queue: _Queue, ticket: _Ticket, waiters: Waiters) -> None:
         try:
@@ -295,17 +318,24 @@ class Budget:
 
     def _next(self, queue: _Queue, held: int = 0) -> tuple[ClientNetwork, _Ticket] | None:
         """The client whose turn it is, and its ticket; None without a place. `held` places are free for it."""
-        in_flight = self.in_flight - held
-        if in_flight >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
-            return None
-        if queue is self._others and len(self._people.lines):
+        if not self._has_place(queue, held):
             return None
         for client, ticket in queue.lines.turns():
             # Skips clients with a question under way, of which there are no more than places, and those who have
             # given up in this very moment.
-            if not ticket.turn.done() and (in_flight < self._most_of_one or client not in queue.in_flight_of):
+            if not ticket.turn.done() and self._has_place_for(queue, client, held):
                 return client, ticket
         return None
+
+    def _has_place(self, queue: _Queue, held: int = 0) -> bool:
+        """Whether a question of this class may be under way."""
+        if self.in_flight - held >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
+            return False
+        return queue is self._people or not len(self._people.lines)
+
+    def _has_place_for(self, queue: _Queue, client: ClientNetwork, held: int = 0) -> bool:
+        """Whether a free place may go to this client."""
+        return self.in_flight - held < self._most_of_one or client not in queue.in_flight_of
 
     def _wake(self) -> None:
         self._people.look.set()

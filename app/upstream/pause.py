@@ -6,7 +6,11 @@ same way, the next one lasts at most twice that, up to `most`. An answer begins 
 
 from __future__ import annotations
 
-from typing import Protocol
+from math import inf
+from typing import Final, Protocol
+
+#: Seconds between two looks at the pauses of other processes: a look is a write transaction where SQLite is the store.
+LOOK_INTERVAL: Final = 1.0
 
 
 class SharedPause(Protocol):
@@ -28,15 +32,17 @@ class Pause:
         self._shared = shared
         self._limit = min(first, most)
         self._until = 0.0
+        self._next_look = -inf
 
     def left(self, now: float) -> float:
         """Seconds that are left of a pause that this process knows of; 0.0 without one."""
         return max(0.0, self._until - now)
 
     async def look(self, now: float) -> float:
-        """Seconds that are left of a pause, also of one that another process began."""
-        if self._shared is None or self.left(now) > 0:
+        """Seconds that are left of a pause, also of one that another process began LOOK_INTERVAL ago or earlier."""
+        if self._shared is None or self.left(now) > 0 or now < self._next_look:
             return self.left(now)
+        self._next_look = now + LOOK_INTERVAL
         seconds = min(await self._shared.left(), self._most)
         if seconds > 0 and self.left(now) == 0:
             self._set(now, seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.upstream.pause import Pause
+from app.upstream.pause import LOOK_INTERVAL, Pause
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -76,3 +76,15 @@ async def test_a_pause_of_the_store_is_bounded() -> None:
     store = Store(Clock(0))
     await store.begin(1e13)
     assert await Pause(FIRST, MOST, store).look(0) == MOST
+
+
+async def test_the_store_is_not_read_for_every_question() -> None:
+    clock = Clock(0)
+    store = Store(clock)
+    one, two = (Pause(FIRST, MOST, store) for _ in range(2))
+    assert await two.look(clock()) == 0
+    await one.begin(clock(), 10)
+    clock.advance(LOOK_INTERVAL / 2)
+    assert await two.look(clock()) == 0
+    clock.advance(LOOK_INTERVAL / 2)
+    assert await two.look(clock()) == 10 - LOOK_INTERVAL
