@@ -188,14 +188,16 @@ def parse_xml(xml: str) -> etree._Element:
     return root
 
 
-def read_locations(xml: str) -> Locations:
-    """Read one 10320/loc value. Raises MalformedLocations."""
+def read_locations(xml: str, most: int = MAX_LOCATIONS) -> Locations:
+    """Read one 10320/loc value, at most so many locations of it. Raises MalformedLocations."""
     root = parse_xml(xml)
     items: list[Location] = []
     includes, namespaces = [*split_handles(root.get("include"))], [*split_handles(root.get("includeNamespace"))]
     for child in islice(root, MAX_ELEMENTS):
         tag = local_name(child)
-        if tag in _LOCATION_TAGS and len(items) < MAX_LOCATIONS:
+        if tag in _LOCATION_TAGS:
+            if len(items) == most:
+                continue
             items.append(Location(tuple((str(key), str(value)) for key, value in child.attrib.items())))
         elif tag == "include":
             includes += split_handles(child.text)

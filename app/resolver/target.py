@@ -116,6 +116,8 @@ def _read_own_places(record: Record) -> Places:
 def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations], list[str]]:
     """The locations of as many values as `room` bytes hold, and what was wrong with the others."""
     read, malformed = [], []
+    # An empty location takes 4 us to read, and one value can hold 4,000.
+    most = MAX_LOCATIONS
     for value in values[:MAX_XML_VALUES]:
         xml = value.text or ""
         if len(xml) > room:
@@ -123,7 +125,8 @@ def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations]
             continue
         room -= len(xml)
         try:
-            read.append(read_locations(xml))
+            read.append(read_locations(xml, most))
+            most -= len(read[-1].items)
         except MalformedLocations as error:
             malformed.append(f"value {value.index}: {error}")
     if len(values) > MAX_XML_VALUES:

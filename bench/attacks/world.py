@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -95,9 +95,18 @@ def upstream(port: int = 0) -> Iterator[str]:
 
 @contextmanager
 def proxy(
-    checkout: Checkout, upstream_url: str, *, descriptors: int = 0, store: str = "", **settings: object
+    checkout: Checkout,
+    upstream_url: str,
+    *,
+    descriptors: int = 0,
+    store: str = "",
+    start: Sequence[str] = ("-m", "app"),
+    **settings: object,
 ) -> Iterator[Proxy]:
-    """The checkout's proxy with these settings, of which it gets those that it has, and a limit on descriptors."""
+    """The checkout's proxy with these settings, of which it gets those that it has, and a limit on descriptors.
+
+    `start` are the arguments of Python that start the program.
+    """
     with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as folder:
         given = {
             **_SETTINGS,
@@ -111,7 +120,7 @@ def proxy(
         log = Path(folder, "log")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*limits, checkout.python, "-m", "app", "serve", "--host", HOST, "--port", str(port)],
+                [*limits, checkout.python, *start, "serve", "--host", HOST, "--port", str(port)],
                 cwd=checkout.folder,
                 env={**plain_environment(), **known},
                 stdin=subprocess.DEVNULL,

@@ -85,11 +85,42 @@ def _many_attributes(count: int) -> Values:
 
 
 def _deep_json() -> Values:
+    """Values that are each a list within 200 lists."""
+    return [_TARGET, *(value(index, "DESC", _nested(200, "end")) for index in range(2, 1_800))]
+
+
+def _nested(depth: int, inner: object) -> object:
     """Lists within lists."""
-    data: Any = "end"
-    for _ in range(200):
-        data = [data]
-    return [_TARGET, *(value(index, "DESC", data) for index in range(2, 1_800))]
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+def _lists(values: int, item: object, count: int) -> Values:
+    """Values that are each a list of so many items."""
+    return [_TARGET, *(value(index, "DESC", [item] * count) for index in range(2, 2 + values))]
+
+
+def _long_list_at_depth(depth: int, count: int) -> Values:
+    """A list of numbers within lists."""
+    return [_TARGET, value(2, "DESC", _nested(depth, [0] * count))]
+
+
+def _linked_types(count: int) -> Values:
+    """Values with a type and a text that both are names, of characters that are escaped in URLs and in HTML."""
+    return [_TARGET, *(value(index, "10.1/é", "10.1/" + "é'" * 60) for index in range(2, count))]
+
+
+def _usual_locations(count: int) -> Values:
+    """Values that each hold one location."""
+    text = '<locations><location href="https://example.org/"/></locations>'
+    return [_TARGET, *(value(index, "10320/loc", text) for index in range(2, count))]
+
+
+def _filled(piece: str, values: int = 4) -> Values:
+    """Values of 64 kB that hold nothing but one piece of XML."""
+    text = "<locations>" + piece * (65_000 // len(piece)) + "</locations>"
+    return [_TARGET, *(value(index, "10320/loc", text) for index in range(2, 2 + values))]
 
 
 def _long_ttl() -> Values:
@@ -116,6 +147,20 @@ RECORDS: Final[dict[str, Callable[[], Values]]] = {
     "deep-xml": partial(_deep_xml, 200_000),
     "deep-xml-256k": partial(_deep_xml, 36_000),
     "deep-json": _deep_json,
+    "nested-lists": partial(_lists, 30, [[]], 3_000),
+    "nested-lists-750k": partial(_lists, 1, [[]], 150_000),
+    "long-list-at-depth-400": partial(_long_list_at_depth, 400, 100_000),
+    "linked-types": partial(_linked_types, 2_500),
+    "linked-types-1m": partial(_linked_types, 2_000),
+    "usual-locations": partial(_usual_locations, 4_000),
+    "empty-locations": partial(_filled, "<location/>"),
+    "locations-with-links": partial(_filled, '<location href="http://a/é" rel="x" country="gb" language="x"/>'),
+    "wide-networks": partial(
+        _filled, f'<location href="http://a/" addresses="{",".join(["2001:db8::/32"] * 4_500)}"/>'
+    ),
+    "wrong-networks": partial(_filled, f'<location addresses="{"1:2:3:4:5:6:7:8:9," * 100}"/>'),
+    "templates": partial(_filled, '<location rel="x" href_template="http://a/' + "{hdl}" * 600 + '"/>'),
+    "entities": partial(_filled, '<location href="http://a/' + "&lt;" * 3_000 + '"/>'),
     "long-ttl": _long_ttl,
     **{f"included-{number}": partial(networks_of, number, 60) for number in range(INCLUDED)},
     **{f"included-256k-{number}": partial(networks_of, number, 3) for number in range(INCLUDED)},

@@ -129,6 +129,19 @@ def test_a_flood_of_clients_never_takes_more_than_all_places(seed: int) -> None:
         assert waiting.clients <= 200
 
 
+def test_a_flood_of_ten_thousand_networks_is_bounded_and_one_more_client_has_its_turn() -> None:
+    waiting = FairLines[int](1_000, 100)
+    for ticket in range(100):
+        waiting.join("first", ticket)
+    for ticket in range(100, 10_100):
+        client = f"network {ticket}"
+        if waiting.has_room(client):
+            waiting.join(client, ticket)
+    # The flood took the places of the longest line, down to one. No network of the flood has two.
+    assert len(waiting) == waiting.clients == 1_000
+    assert next(waiting.turns()) == ("first", 0)
+
+
 @given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.booleans()), max_size=200))
 def test_between_two_turns_of_a_client_no_other_client_has_two(steps: list[tuple[str, bool]]) -> None:
     waiting, ticket, turns = FairLines[int](50, 10), 0, list[str]()

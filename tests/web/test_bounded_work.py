@@ -1,6 +1,6 @@
 """What one record can cost is bounded: the sizes of pages and answers, what is parsed, and that it is parsed once.
 
-`python -m bench.hostile` measures the same records in milliseconds.
+`python -m bench.attacks records` measures such records in milliseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from app.resolver.location_choice import choose
 from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, candidates, read_own_places
 from app.web.api import MAX_PRETTY_BYTES, MAX_PRETTY_DEPTH
 from app.web.locations_xml import MAX_CHARACTERS, write_locations
-from app.web.outline import MAX_BYTES_SHOWN, MAX_MEMBERS_SHOWN, MAX_VALUE_BYTES_SHOWN
+from app.web.outline import (
+    MAX_BYTES_SHOWN,
+    MAX_CONTAINERS_SHOWN,
+    MAX_MEMBERS_SHOWN,
+    MAX_VALUE_BYTES_SHOWN,
+    MAX_VALUES_SHOWN,
+)
 from tests.web.proxy import Proxy, running
 
 NAME: Final = "10.5555/hostile"
@@ -56,15 +62,16 @@ async def page_of(values: list[dict[str, Any]]) -> str:
     [
         ([data([0] * 5_000)], f"{5_000 - MAX_MEMBERS_SHOWN} more items"),
         ([data({str(n): 0 for n in range(1_500)})], f"{1_500 - MAX_MEMBERS_SHOWN} more items"),
-        ([data([[0, 1]] * 900)], "more items"),
-        ([data([[[[[[[[0]] * 9]]]]]] * 90)], "…"),
+        ([data([[0, 1]] * 400)], "more items"),
+        ([data([[0]] * MAX_CONTAINERS_SHOWN)], "These data are not shown here"),
+        ([data([[[[[[[[0]] * 9]]]]]] * 30)], "…"),
         ([data([0] * MAX_VALUE_BYTES_SHOWN)], "These data are not shown here"),
         ([data([0] * 500_000)], "These data are not shown here"),
         ([data(["'"] * 3_000)], "more items"),
         ([{"index": 1, "type": "X", "data": {"format": "vlist", "value": [{"handle": "a", "index": 1}] * 501}}],
          "1 more items"),
         ([value(n, "EMAIL", "a@" + "." * 9_990 + "@") for n in range(20)], "14 more values"),
-        ([value(n, "X", "") for n in range(MAX_VALUES)], f"{MAX_VALUES - 100} more values"),
+        ([value(n, "X", "") for n in range(MAX_VALUES)], f"{MAX_VALUES - MAX_VALUES_SHOWN} more values"),
         ([value(n, "URL", "https://x/" + "'" * 9_000) for n in range(100)], "more values"),
         ([value(n, "10.1/" + "\u00e9" * 4_000, "10.1/" + "\u00e9" * 4_000) for n in range(60)], "more values"),
     ],
