@@ -53,15 +53,15 @@ class Lifecycle:
 
     def reload(self, fresh: Settings) -> None:
         """Apply the reloadable settings. A part that cannot use them keeps its previous ones and logs the reason."""
-        before, kept = self.settings, set[str]()
+        before, unchanged = self.settings, set[str]()
         after = merge(before, fresh)
         for part in self._parts:
             try:
                 part.apply(after)
             except ConfigurationError as error:
                 log.error("reload failed, the previous settings stay in force: %s", error.message)
-                kept |= part.names
-        self.settings = after.model_copy(update={name: getattr(before, name) for name in kept})
+                unchanged |= part.names
+        self.settings = after.model_copy(update={name: getattr(before, name) for name in unchanged})
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:

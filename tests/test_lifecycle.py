@@ -1,4 +1,4 @@
-"""A reload puts the reloadable settings into force, keeps the others, and says which is which."""
+"""A reload applies the reloadable settings, keeps the others, and logs both."""
 
 from __future__ import annotations
 

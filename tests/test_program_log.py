@@ -1,4 +1,4 @@
-"""The program's own lines: in the form `json`, each is one object, whoever writes it."""
+"""The log of the program. With `json`, each line is one object, also the lines of libraries."""
 
 from __future__ import annotations
 

@@ -137,10 +137,10 @@ class TieredStore:
 
         An import must call `flush` from time to time, because the queue of writes is limited.
         """
-        known = await self.reread(entry.key)
-        if known is not None and known.fetched_at >= entry.fetched_at and known.is_usable(self._clock()):
+        newest = await self.reread(entry.key)
+        if newest is not None and newest.fetched_at >= entry.fetched_at and newest.is_usable(self._clock()):
             return False
-        await self.put(entry, announce=known is not None)
+        await self.put(entry, announce=newest is not None)
         return True
 
     async def delete(self, key: str) -> bool:

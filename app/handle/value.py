@@ -92,16 +92,16 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
             # Valid JSON that Python cannot represent, such as the number 1e400.
             return Data("unknown", None)
 
-    def has_type(self, wanted: str) -> bool:
-        """Whether the type is `wanted`, ignoring the case of ASCII letters. "X." matches "X" and every "X.y"."""
-        return matches_type(self.folded_type, fold(wanted))
+    def has_type(self, pattern: str) -> bool:
+        """Whether the type matches, ignoring the case of ASCII letters. "X." matches "X" and every "X.y"."""
+        return matches_type(self.folded_type, fold(pattern))
 
 
-def matches_type(folded: str, wanted: str) -> bool:
-    """Whether a type is `wanted`, or one of its subtypes if `wanted` ends with a dot. Both are folded."""
-    if wanted.endswith("."):
-        return folded == wanted[:-1] or folded.startswith(wanted)
-    return folded == wanted
+def matches_type(folded: str, pattern: str) -> bool:
+    """Whether a type equals `pattern`. A pattern "X." matches "X" and its subtypes. Both arguments are folded."""
+    if pattern.endswith("."):
+        return folded == pattern[:-1] or folded.startswith(pattern)
+    return folded == pattern
 
 
 def read_value(raw: bytes) -> HandleValue:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("url", ["memory:", "memory://"])
-async def test_memory_has_no_store_behind_it(url: str, clock: Clock) -> None:
+async def test_memory_has_no_second_tier(url: str, clock: Clock) -> None:
     cache = open_store(url, clock=clock, memory_bytes=100_000)
     await cache.put(entry())
     assert (await cache.stats()).store is None
@@ -63,7 +63,7 @@ async def test_any_other_url_is_one_clear_line_without_its_password(url: str, cl
     assert "secret" not in caught.value.message
 
 
-def test_a_store_that_is_not_used_is_not_imported() -> None:
+def test_the_libraries_of_other_stores_are_not_imported() -> None:
     code = "import sys, app.cache.address; print(sorted({'redis', 'sqlite3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

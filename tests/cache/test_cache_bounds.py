@@ -157,7 +157,7 @@ def test_a_row_counts_180_bytes_besides_its_key_and_data() -> None:
     assert total_bytes(2, 1_000) == 1_360
 
 
-async def test_a_file_says_what_it_is(tmp_path: Path, clock: Clock) -> None:
+async def test_a_file_has_its_application_id_and_schema_version(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.sqlite3"
     await fill(path, clock)
     with closing(sqlite3.connect(path)) as connection:
@@ -193,7 +193,7 @@ async def test_5000_announcements_are_kept_in_a_file(tmp_path: Path, clock: Cloc
             assert connection.execute("SELECT count(*) FROM announcements").fetchone() == (5_000,)
 
 
-async def test_use_is_noted_once_an_hour(tmp_path: Path, clock: Clock) -> None:
+async def test_the_time_of_use_is_written_once_an_hour(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.sqlite3"
 
     async def last_used(store_age: float) -> float:

@@ -1,4 +1,4 @@
-"""Bundles: streaming, with a checksum, and damaged lines that cost nothing but themselves."""
+"""Bundles: streaming, the checksum, and damaged lines, which do not affect other lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(data: bytes) -> list[Entry | Refused | BundleEnd]:
     return list(read_bundle(BytesIO(data)))
 
 
-def test_what_was_exported_is_imported_with_the_right_checksum() -> None:
+def test_an_exported_bundle_is_read_with_the_right_checksum() -> None:
     assert read(bundle()) == [*ENTRIES, BundleEnd(lines=3, refused=0, checksum=Checksum.RIGHT)]
 
 
@@ -47,15 +47,15 @@ def test_a_damaged_line_is_refused_with_its_number_and_the_rest_goes_on() -> Non
     assert end == BundleEnd(3, 2, Checksum.WRONG)
 
 
-def test_a_changed_record_that_reads_well_is_noticed_at_the_end() -> None:
+def test_a_changed_but_valid_record_makes_the_checksum_wrong() -> None:
     assert read(bundle().replace(b"hb.html", b"hx.html"))[-1] == BundleEnd(3, 1, Checksum.WRONG)
 
 
-def test_a_missing_line_is_noticed_at_the_end() -> None:
+def test_a_missing_line_makes_the_checksum_wrong() -> None:
     assert read(b"".join(bundle().splitlines(keepends=True)[1:]))[-1] == BundleEnd(2, 1, Checksum.WRONG)
 
 
-def test_a_bundle_that_was_cut_off_has_no_checksum() -> None:
+def test_a_truncated_bundle_has_no_checksum() -> None:
     data = bundle()
     assert read(data[: data.index(b'{"checksum"')])[-1] == BundleEnd(3, 0, Checksum.ABSENT)
 
@@ -65,12 +65,12 @@ def test_a_damaged_checksum_line_is_refused() -> None:
     assert read(data[:-10] + b"\n")[-1] == BundleEnd(3, 1, Checksum.WRONG)
 
 
-def test_bundles_one_behind_the_other_are_one_bundle() -> None:
+def test_several_bundles_in_one_file_are_one_bundle() -> None:
     assert read(bundle() + bundle())[-1] == BundleEnd(6, 0, Checksum.RIGHT)
     assert read(bundle() + b'{"handle":"10.1/a","values":[]}\n')[-1] == BundleEnd(4, 0, Checksum.ABSENT)
 
 
-def test_blank_lines_and_a_missing_last_newline_are_no_damage() -> None:
+def test_blank_lines_and_a_missing_last_newline_are_accepted() -> None:
     line = b'{"handle":"10.1/a","responseCode":100}'
     first, second, end = read(b"\n" + line + b"\n\n" + line)
     assert isinstance(first, Entry) and first == second

@@ -1,4 +1,4 @@
-"""What every store keeps to, whatever it is made of."""
+"""The contract of every store."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ async def keys(store: Store, prefix: str = "") -> list[str]:
     return [found.key async for found in store.scan(prefix)]
 
 
-async def test_what_was_put_is_there_at_once(store: Store) -> None:
+async def test_an_entry_is_visible_immediately_after_put(store: Store) -> None:
     await store.put(entry())
     assert await store.get("10.1000/182") == entry()
 
 
-async def test_what_was_put_is_there_after_a_flush(store: Store) -> None:
+async def test_an_entry_is_visible_after_a_flush(store: Store) -> None:
     await store.put(entry())
     await store.flush()
     assert await store.get("10.1000/182") == entry()
@@ -75,7 +75,7 @@ async def test_a_negative_entry_is_kept_like_a_record(store: Store) -> None:
     assert await store.get("10.1000/MISSING") == missing()
 
 
-async def test_what_was_never_put_is_not_there(store: Store) -> None:
+async def test_an_unknown_key_has_no_entry(store: Store) -> None:
     assert await store.get("10.1000/182") is None
 
 
@@ -97,7 +97,7 @@ async def test_the_later_of_two_puts_counts(store: Store) -> None:
     assert await keys(store) == ["10.1000/182"]
 
 
-async def test_an_entry_is_not_given_after_its_hard_expiry(store: Store, clock: Clock) -> None:
+async def test_an_entry_is_not_returned_after_its_hard_expiry(store: Store, clock: Clock) -> None:
     await store.put(entry(ttl=10, grace=20))
     clock.advance(29)
     assert await store.get("10.1000/182") is not None
@@ -106,7 +106,7 @@ async def test_an_entry_is_not_given_after_its_hard_expiry(store: Store, clock: 
     assert await keys(store) == []
 
 
-async def test_what_was_deleted_is_gone_at_once_and_after_a_flush(store: Store) -> None:
+async def test_a_deleted_entry_is_gone_immediately_and_after_a_flush(store: Store) -> None:
     await store.put(entry())
     await store.flush()
     assert await store.delete("10.1000/182") is True
@@ -116,7 +116,7 @@ async def test_what_was_deleted_is_gone_at_once_and_after_a_flush(store: Store) 
     assert await store.delete("10.1000/182") is False
 
 
-async def test_what_was_deleted_can_be_put_again(store: Store) -> None:
+async def test_a_deleted_entry_can_be_put_again(store: Store) -> None:
     await store.put(entry())
     await store.delete("10.1000/182")
     await store.put(entry())
@@ -124,14 +124,14 @@ async def test_what_was_deleted_can_be_put_again(store: Store) -> None:
     assert await store.get("10.1000/182") == entry()
 
 
-async def test_a_scan_gives_the_entries_under_a_prefix_and_no_others(store: Store) -> None:
+async def test_a_scan_returns_only_the_entries_with_the_prefix(store: Store) -> None:
     for key in ("10.1000/2", "10.1000/1", "10.10001/1", "10.1000.10/1"):
         await store.put(entry(key))
     assert sorted(await keys(store)) == ["10.1000.10/1", "10.1000/1", "10.1000/2", "10.10001/1"]
     assert sorted(await keys(store, "10.1000/")) == ["10.1000/1", "10.1000/2"]
 
 
-async def test_a_scan_gives_every_entry_of_many_pages(store: Store) -> None:
+async def test_a_scan_returns_every_entry_of_many_pages(store: Store) -> None:
     wanted = {f"10.1000/{n:04}" for n in range(1_234)}
     for key in sorted(wanted):
         await store.put(entry(key))
@@ -148,7 +148,7 @@ async def test_entries_are_shared(open_one: Opener) -> None:
     assert await here.get("10.1000/182") is None
 
 
-async def test_an_announced_put_and_every_delete_are_told_to_others(open_one: Opener) -> None:
+async def test_announced_puts_and_all_deletes_reach_other_processes(open_one: Opener) -> None:
     here, there = await open_one(), await open_one()
     await here.put(entry("10.1000/BEFORE"), announce=True)
     await here.flush()
@@ -164,7 +164,7 @@ async def test_an_announced_put_and_every_delete_are_told_to_others(open_one: Op
     assert (await there.changes(heard.cursor)).keys == ()
 
 
-async def test_the_first_announcement_of_all_is_told(open_one: Opener) -> None:
+async def test_the_very_first_announcement_is_returned(open_one: Opener) -> None:
     here, there = await open_one(), await open_one()
     cursor = (await there.changes(None)).cursor
     await here.delete("10.1000/182")
@@ -213,7 +213,7 @@ async def test_a_released_lease_is_free_and_its_entry_visible(open_one: Opener) 
     assert await there.get("10.1000/182") == entry()
 
 
-async def test_nobody_releases_the_lease_of_another(open_one: Opener) -> None:
+async def test_an_owner_cannot_release_the_lease_of_another_owner(open_one: Opener) -> None:
     here, there = await open_one(), await open_one()
     assert await here.lease("10.1000/182", "here", 20)
     await there.release("10.1000/182", "there")
@@ -251,11 +251,11 @@ async def test_tokens_that_are_left_for_others_are_not_taken(store: Store) -> No
     assert [await store.take(bucket, 0.001, 3) for _ in range(2)] == [0.0, 0.0]
 
 
-async def test_nobody_has_to_leave_more_than_the_bucket_holds(store: Store) -> None:
+async def test_a_caller_need_not_leave_more_tokens_than_a_full_bucket_can(store: Store) -> None:
     assert await store.take("small", 0.001, 1, 50) == 0.0
 
 
-async def test_after_a_back_off_nobody_who_shares_the_bucket_takes_a_token(open_one: Opener) -> None:
+async def test_a_back_off_holds_for_every_process_that_shares_the_bucket(open_one: Opener) -> None:
     here, there = await open_one(), await open_one()
     bucket = f"bucket {next(_numbers)}"
     assert await here.take(bucket, 1, 5) == 0.0

@@ -1,4 +1,4 @@
-"""A store that lies: whatever it holds, no wrong record is served, nothing fails, and nothing is fresh for too long."""
+"""A store with wrong data: no wrong record is served, no request fails, and no record is fresh for too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an entry from a store counts, whatever it says."""
+"""The limits on the times of an entry from a store."""
 
 from __future__ import annotations
 

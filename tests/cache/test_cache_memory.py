@@ -26,7 +26,7 @@ def test_the_least_recently_used_entry_leaves_first(clock: Clock) -> None:
     assert (memory.entries, memory.bytes, memory.evictions) == (3, 3 * SIZE, 1)
 
 
-def test_an_entry_larger_than_the_tier_is_not_kept_nor_is_the_one_it_replaces(clock: Clock) -> None:
+def test_an_entry_larger_than_the_tier_is_dropped_with_the_entry_it_replaces(clock: Clock) -> None:
     memory = MemoryStore(2 * SIZE, clock=clock)
     memory.keep(entry("10.1000/0"))
     memory.keep(entry("10.1000/0", url="http://example.org/" + 2 * SIZE * "x"))
@@ -34,13 +34,13 @@ def test_an_entry_larger_than_the_tier_is_not_kept_nor_is_the_one_it_replaces(cl
     assert memory.bytes == 0
 
 
-def test_a_tier_without_room_keeps_nothing(clock: Clock) -> None:
+def test_a_tier_of_zero_bytes_has_no_entries(clock: Clock) -> None:
     memory = MemoryStore(0, clock=clock)
     memory.keep(entry())
     assert memory.entries == 0
 
 
-def test_what_is_dropped_or_cleared_gives_its_bytes_back(clock: Clock) -> None:
+def test_dropping_or_clearing_entries_frees_their_bytes(clock: Clock) -> None:
     memory = MemoryStore(10 * SIZE, clock=clock)
     memory.keep(entry("10.1000/0"))
     memory.keep(entry("10.1000/1"))

@@ -1,4 +1,4 @@
-"""Both tiers together: what is asked where, what others announce, and that no failure of the store gets through."""
+"""Both tiers together: which tier answers, announcements of other processes, and failures of the store."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def shared(clock: Clock) -> MemoryStore:
     return MemoryStore(10_000_000, clock=clock)
 
 
-async def test_what_was_put_is_in_memory_and_in_the_store(shared: MemoryStore, clock: Clock) -> None:
+async def test_put_writes_to_memory_and_to_the_store(shared: MemoryStore, clock: Clock) -> None:
     cache = tier(shared, clock)
     await cache.put(entry())
     assert cache.peek("10.1000/182") == entry()
     assert shared.peek("10.1000/182") == entry()
 
 
-async def test_what_is_in_the_store_is_kept_in_memory_when_it_is_asked_for(shared: MemoryStore, clock: Clock) -> None:
+async def test_an_entry_from_the_store_is_put_into_memory(shared: MemoryStore, clock: Clock) -> None:
     await shared.put(entry())
     cache = tier(shared, clock)
     assert cache.peek("10.1000/182") is None
@@ -89,7 +89,7 @@ async def test_an_import_never_replaces_a_newer_record(shared: MemoryStore, cloc
     assert await cache.get("10.1000/182") == entry(fetched_at=NOW)
 
 
-async def test_others_forget_what_is_announced_and_keep_the_rest(shared: MemoryStore, clock: Clock) -> None:
+async def test_other_processes_drop_announced_entries_and_keep_the_rest(shared: MemoryStore, clock: Clock) -> None:
     here, there = tier(shared, clock), tier(shared, clock)
     for cache in (here, there):
         await cache.forget_announced()
@@ -105,7 +105,7 @@ async def test_others_forget_what_is_announced_and_keep_the_rest(shared: MemoryS
     assert there.counters.forgotten == 2
 
 
-async def test_who_missed_too_many_announcements_forgets_everything(shared: MemoryStore, clock: Clock) -> None:
+async def test_a_process_that_missed_announcements_drops_all_of_its_memory(shared: MemoryStore, clock: Clock) -> None:
     here, there = tier(shared, clock), tier(shared, clock)
     await there.forget_announced()
     await there.put(entry())
@@ -229,7 +229,9 @@ class Told:
         self.operations.append(operation)
 
 
-async def test_a_store_that_fails_at_everything_stops_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_store_that_always_fails_does_not_stop_the_cache(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     told = Told()
     cache = TieredStore(
         MemoryStore(1_000_000, clock=clock), BrokenStore(), clock=clock, ceiling=86_400.0, observer=told

@@ -144,7 +144,7 @@ async def test_a_back_off_of_a_bucket_that_was_never_used_empties_it(place: Plac
     assert await take_all(place) == 0
 
 
-async def test_a_question_during_a_back_off_gives_nothing_away_after_it(place: Place) -> None:
+async def test_taking_during_a_back_off_does_not_change_the_bucket(place: Place) -> None:
     await place.back_off(1_000)
     await place.advance(900)
     assert await place.take() == about(200)

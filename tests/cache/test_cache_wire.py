@@ -1,4 +1,4 @@
-"""The bytes of an entry: what goes in comes out, and damage is noticed."""
+"""The serialization of an entry: round trips, and the detection of damage."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ entries = st.builds(Entry, texts.map(lambda t: "10.1000/" + t).map(str.upper), a
 
 
 @given(entries)
-def test_what_is_packed_is_unpacked_exactly(packed: Entry) -> None:
+def test_unpack_returns_the_packed_entry(packed: Entry) -> None:
     assert unpack(packed.key, pack(packed)) == packed
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0, max_value=7))
-def test_a_flipped_bit_is_noticed(place: int, bit: int) -> None:
+def test_a_flipped_bit_is_damage(place: int, bit: int) -> None:
     data = bytearray(pack(entry()))
     data[place % len(data)] ^= 1 << bit
     with pytest.raises(StoreError):
@@ -39,13 +39,13 @@ def test_a_flipped_bit_is_noticed(place: int, bit: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_of_any_other_kind_are_no_entry(data: bytes) -> None:
+def test_other_bytes_are_damage(data: bytes) -> None:
     with pytest.raises(StoreError):
         unpack("10.1000/182", data)
 
 
 @pytest.mark.parametrize("data", ["text", 1, 1.5, None])
-def test_what_is_not_bytes_is_damaged(data: object) -> None:
+def test_data_that_is_not_bytes_is_damage(data: object) -> None:
     with pytest.raises(DamagedEntry):
         unpack("10.1000/182", data)
 
@@ -82,13 +82,13 @@ def test_every_time_of_a_bundle_can_be_stored(written: str, read: float) -> None
 
 
 @pytest.mark.parametrize("length", range(0, 60, 7))
-def test_a_cut_off_entry_is_noticed(length: int) -> None:
+def test_a_truncated_entry_is_damage(length: int) -> None:
     with pytest.raises(StoreError):
         unpack("10.1000/182", pack(entry())[:length])
 
 
 @given(entries)
-def test_what_is_written_as_a_line_is_read_again(written: Entry) -> None:
+def test_from_line_reads_what_to_line_writes(written: Entry) -> None:
     line = to_line(written)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -145,14 +145,14 @@ def test_the_error_of_an_invalid_line_gives_the_reason(line: bytes, reason: str)
 
 
 @given(st.binary(max_size=100) | st.text(max_size=100).map(lambda text: json.dumps({"handle": text}).encode()))
-def test_reading_a_line_raises_nothing_else(line: bytes) -> None:
+def test_from_line_raises_only_its_own_error(line: bytes) -> None:
     with contextlib.suppress(InvalidBundleLine):
         from_line(line)
 
 
 @pytest.mark.usefixtures("western_machine")
 @pytest.mark.parametrize("zone", ["", "Z", "+00:00"])
-def test_a_time_of_a_line_is_utc_wherever_the_machine_is(zone: str) -> None:
+def test_the_times_of_a_line_are_utc_in_any_time_zone(zone: str) -> None:
     line = b'{"handle":"10.1/a","responseCode":100,"fetched":"2023-11-14T22:13:20%b"}' % zone.encode()
     assert from_line(line).fetched_at == 1_700_000_000.0
     assert b'"fetched":"2023-11-14T22:13:20Z"' in to_line(from_line(line))

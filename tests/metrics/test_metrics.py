@@ -1,4 +1,4 @@
-"""`/metrics`: what is counted, that docs/metrics.md says so, across workers, and read by Prometheus itself."""
+"""`/metrics`: the metrics, docs/metrics.md, several workers, and Prometheus' own tools."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_the_page_and_a_running_proxy_name_the_same_metrics_with_the_same_
 
 
 @anyio
-async def test_every_word_that_a_label_can_hold_is_on_the_page() -> None:
+async def test_every_value_of_a_label_is_on_the_page() -> None:
     async with running() as proxy:
         await everything_happens(proxy)
         labels = chain.from_iterable(labels for _, labels in await scraped(proxy))
@@ -112,7 +112,7 @@ async def test_every_word_that_a_label_can_hold_is_on_the_page() -> None:
 
 
 @anyio
-async def test_no_label_holds_a_name_that_was_asked_for_or_an_address() -> None:
+async def test_no_label_contains_a_name_or_an_address() -> None:
     async with running() as proxy:
         await everything_happens(proxy)
         text = (await proxy.get("/metrics")).text
@@ -168,7 +168,7 @@ def test_the_dashboard_has_panels_that_do_not_overlap() -> None:
         ("application/openmetrics-text; version=x", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
     ],
 )
-async def test_the_format_is_negotiated_and_never_kept(accept: str | None, content_type: str) -> None:
+async def test_the_format_is_negotiated_and_the_answer_is_not_cacheable(accept: str | None, content_type: str) -> None:
     async with running() as proxy:
         reply = await proxy.get("/metrics", **({} if accept is None else {"accept": accept}))
         assert (reply.status, reply["content-type"], reply["cache-control"]) == (200, content_type, "no-store")
@@ -184,7 +184,7 @@ async def test_openmetrics_is_read_by_the_library_s_own_parser() -> None:
 
 
 @anyio
-async def test_head_has_the_headers_without_the_body_and_nobody_asks_the_upstream() -> None:
+async def test_head_has_the_headers_without_the_body_and_does_not_query_the_upstream() -> None:
     async with running() as proxy:
         reply = await proxy.head("/metrics")
         assert (reply.status, reply.body) == (200, b"")
@@ -263,7 +263,7 @@ def test_the_express_lane_counts_by_one_call() -> None:
     assert value(found, "http_requests_total", route="express", method="GET", status="302") == 3
 
 
-def test_durations_stand_in_their_buckets_however_often_they_are_read() -> None:
+def test_durations_stay_in_their_buckets_over_several_scrapes() -> None:
     exposition = Exposition()
     metrics = HttpMetrics(exposition.registry, timer=lambda: 0.0, routes=["resolve"])
     exposition.flushers.append(metrics.flush)
@@ -346,7 +346,7 @@ async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time()
 
 
 @anyio
-async def test_a_pause_that_the_upstream_wants_is_shown_in_seconds_until_it_ends() -> None:
+async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends() -> None:
     async with running() as proxy:
         proxy.upstream.fault("10.5555/a", "status", status=429, retry_after=50)
         await proxy.get("/api/handles/10.5555/a")
@@ -368,7 +368,7 @@ def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_tim
 
 
 @anyio
-async def test_several_upstreams_are_told_apart_by_their_place_in_the_settings() -> None:
+async def test_several_upstreams_are_labelled_by_their_number_in_the_settings() -> None:
     async with running() as other:
         other.upstream.put("10.7777/a", url="http://example.org/a")
         async with running(upstream_routes=f"10.7777={other.upstream.url}") as proxy:
@@ -538,7 +538,7 @@ def _listening(port: int) -> int:
 
 
 def answer(question: Any) -> Any:
-    """What a question answers as soon as that is neither nothing nor a refused connection; asked for a bounded time."""
+    """Repeat `question` for at most DEADLINE seconds, until it is true. Refused connections are retried."""
     ends = time.monotonic() + DEADLINE
     while time.monotonic() < ends:
         try:
@@ -619,7 +619,7 @@ def test_the_folder_of_a_killed_service_is_removed_by_the_next_one_and_that_of_a
             os.close(one)
 
 
-def test_a_process_alone_counts_for_itself_whatever_the_environment_says(
+def test_a_single_process_ignores_the_folder_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "none"))
@@ -635,7 +635,7 @@ def _needs(program: str) -> pytest.MarkDecorator:
 
 @anyio
 @_needs("promtool")
-async def test_promtool_finds_nothing_wrong_with_the_metrics() -> None:
+async def test_promtool_accepts_the_metrics() -> None:
     async with running() as proxy:
         await everything_happens(proxy)
         text = (await proxy.get("/metrics")).text
@@ -653,7 +653,7 @@ def test_promtool_accepts_the_configuration_and_the_rules_alert_as_tested(comman
 
 
 def promtool(*arguments: str, text: str = "") -> tuple[int, str]:
-    """Its exit status and what it said."""
+    """The exit status and the output."""
     done = subprocess.run(
         ["promtool", *arguments],
         cwd=RULES.parent,

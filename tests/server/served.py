@@ -1,4 +1,4 @@
-"""The application behind its protocol on a real socket of 127.0.0.1, with records in memory and no upstream."""
+"""The application and its protocol on a real socket of 127.0.0.1, with records in memory and no upstream."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def test_a_body_without_progress_ends_its_connection() -> None:
         await server.closed(Reason.BODY_TIMEOUT)
 
 
-async def test_an_idle_connection_is_closed_without_a_word() -> None:
+async def test_an_idle_connection_is_closed_without_an_answer() -> None:
     async with served(**only("client_idle_timeout")) as server:
         assert statuses(await server.exchange(GET)) == [302]
         await server.closed(Reason.IDLE)

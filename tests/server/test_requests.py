@@ -1,4 +1,4 @@
-"""One request, one answer: whatever a client sends, and however it is cut."""
+"""One request gets one answer, whatever a client sends and however TCP splits it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ lanes = pytest.mark.parametrize("lane", [True, False], ids=["lane", "no lane"])
 
 @lanes
 @pytest.mark.parametrize("size", [1_000, 60_000, 100_000, 130_000])
-async def test_a_body_that_nobody_reads_gets_one_answer_and_ends_the_connection(size: int, lane: bool) -> None:
+async def test_an_unread_body_gets_one_answer_and_ends_the_connection(size: int, lane: bool) -> None:
     async with served(express_lane=lane) as server:
         head = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size
         answers = await server.exchange(head, *[b"a" * 1_000] * (size // 1_000), end=True)
@@ -40,7 +40,7 @@ async def test_a_body_that_nobody_reads_gets_one_answer_and_ends_the_connection(
 
 
 @lanes
-async def test_a_body_that_looks_like_a_request_is_none(lane: bool) -> None:
+async def test_a_body_that_looks_like_a_request_is_not_parsed_as_one(lane: bool) -> None:
     async with served(express_lane=lane) as server:
         head = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GET)
         assert statuses(await server.exchange(head + GET + GET, end=True)) == [302]
@@ -111,7 +111,7 @@ async def test_a_half_closed_client_gets_all_its_answers(lane: bool) -> None:
         assert statuses(answers) == [302, 502, 302]
 
 
-async def test_a_request_that_is_cut_off_gets_no_answer() -> None:
+async def test_a_truncated_request_gets_no_answer() -> None:
     async with served() as server:
         assert await server.exchange(GET[:-2], end=True) == b""
 

@@ -1,4 +1,4 @@
-"""SIGTERM drains and loses no request, SIGHUP reloads in place, and systemd is told; all of it on real processes."""
+"""SIGTERM drains and loses no request, SIGHUP reloads in place, and systemd is notified. Uses real processes."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ async def test_a_drain_is_shown_by_readyz_and_a_second_signal_ends_at_once(worke
     await asyncio.to_thread(proxy.process.ended)
 
 
-async def test_a_body_that_never_ends_does_not_hold_the_end(start: Any) -> None:
+async def test_an_endless_body_does_not_delay_the_shutdown(start: Any) -> None:
     proxy = await start(1, grace_seconds=0.5)
     _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
     with closing(writer):
@@ -223,7 +223,7 @@ async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp
 
 
 @pytest.mark.parametrize(("workers", "abstract"), [(1, False), (2, True)])
-async def test_systemd_is_told_of_start_reload_and_end(
+async def test_systemd_is_notified_of_start_reload_and_end(
     workers: int, abstract: bool, monkeypatch: pytest.MonkeyPatch, start: Any, tmp_path: Path
 ) -> None:
     address = f"@doi-proxy-test-{tmp_path}"[:100] if abstract else str(tmp_path / "notify")

@@ -53,7 +53,7 @@ def signal_self(number: signal.Signals) -> Callable[[Watched], None]:
     return lambda _: os.kill(os.getpid(), number)
 
 
-def test_a_service_whose_workers_cannot_start_ends_and_says_so() -> None:
+def test_a_service_whose_workers_cannot_start_ends_with_an_error() -> None:
     watched = Watched(fail)
     assert watched.supervisor.run() is False
     assert all(process.exitcode == 3 for process in watched.started)

@@ -101,8 +101,8 @@ class ValkeyStore:
         cursor, pattern = b"0", _ENTRY + _literal(prefix) + "*"
         while True:
             cursor, names = await self._query("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
-            found = await self._query("MGET", *names) if names else []
-            for name, data in zip(names, found, strict=True):
+            values = await self._query("MGET", *names) if names else []
+            for name, data in zip(names, values, strict=True):
                 entry = None if data is None else _try_unpack(name.decode(errors="replace")[len(_ENTRY) :], data)
                 if entry is not None and self._usable(entry):
                     yield entry
@@ -114,15 +114,15 @@ class ValkeyStore:
         if cursor is None:
             newest = await self._query("XREVRANGE", _STREAM, "+", "-", "COUNT", 1)
             return Changes(newest[0][0].decode() if newest else "0-0")
-        found = await self._query("XRANGE", _STREAM, cursor, "+", "COUNT", MAX_ANNOUNCEMENTS + 2)
+        announcements = await self._query("XRANGE", _STREAM, cursor, "+", "COUNT", MAX_ANNOUNCEMENTS + 2)
         # The announcement at the cursor is the first one, unless it was trimmed.
-        complete = bool(found) and found[0][0].decode() == cursor
-        news = found[1:] if complete else found
+        complete = bool(announcements) and announcements[0][0].decode() == cursor
+        new = announcements[1:] if complete else announcements
         full = not complete and await self._query("XLEN", _STREAM) >= MAX_ANNOUNCEMENTS
-        if not news:
+        if not new:
             return Changes(cursor)
-        keys = dict.fromkeys(fields.get(b"key", b"").decode(errors="replace") for _, fields in news)
-        return Changes(news[-1][0].decode(), tuple(keys), overrun=full or len(news) > MAX_ANNOUNCEMENTS)
+        keys = dict.fromkeys(fields.get(b"key", b"").decode(errors="replace") for _, fields in new)
+        return Changes(new[-1][0].decode(), tuple(keys), overrun=full or len(new) > MAX_ANNOUNCEMENTS)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""

@@ -1,4 +1,4 @@
-"""The SQLite store: what survives, what leaves for room, how it writes, and what processes share."""
+"""The SQLite store: durability, eviction, batches of writes, and sharing between processes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_killed_process_loses_nothing_that_was_flushed(path: Path, clock
         assert (await store.stats()).entries == 1_000
 
 
-def test_a_write_that_nobody_flushes_is_written_all_the_same() -> None:
+def test_a_write_without_a_flush_is_written_too() -> None:
     written = Event()
     writer = BatchWriter(lambda changes, used: written.set(), gather=0.01)
     writer.submit(Change("10.1000/182", entry(), False))
@@ -105,7 +105,7 @@ async def test_the_least_recently_used_leave_first(path: Path, clock: Clock) -> 
         assert (await store.stats()).entries == 3
 
 
-async def test_what_is_past_its_hard_expiry_leaves_before_all_others(path: Path, clock: Clock) -> None:
+async def test_expired_entries_are_evicted_first(path: Path, clock: Clock) -> None:
     async with opened(path, clock, await room_for(3, path, clock)) as store:
         await store.put(entry("10.1000/00000"))
         await store.put(entry("10.1000/00001"))
@@ -167,7 +167,7 @@ async def test_a_full_queue_drops_the_newest_write_and_counts_it(path: Path, clo
         assert await store.delete("10.1000/0") is True
 
 
-async def test_a_failed_batch_is_told_and_the_next_one_is_written(path: Path, clock: Clock) -> None:
+async def test_a_failed_batch_is_reported_and_the_next_one_is_written(path: Path, clock: Clock) -> None:
     async with opened(path, clock) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("ALTER TABLE entries RENAME TO hidden")
@@ -187,7 +187,7 @@ async def test_a_failed_batch_is_told_and_the_next_one_is_written(path: Path, cl
         assert (await store.stats()).healthy
 
 
-async def test_a_key_that_is_no_unicode_spoils_no_batch(path: Path, clock: Clock) -> None:
+async def test_a_key_that_is_not_unicode_does_not_fail_the_batch(path: Path, clock: Clock) -> None:
     async with opened(path, clock) as store:
         await store.put(entry("10.1000/1"))
         with pytest.raises(StoreError):
@@ -198,7 +198,7 @@ async def test_a_key_that_is_no_unicode_spoils_no_batch(path: Path, clock: Clock
         assert await store.get("10.1000/1") is not None
 
 
-async def test_a_flush_that_nobody_waits_for_any_more_harms_nothing(path: Path, clock: Clock) -> None:
+async def test_a_cancelled_flush_does_no_harm(path: Path, clock: Clock) -> None:
     async with opened(path, clock) as store:
         await store.put(entry())
         waiting = asyncio.ensure_future(store.flush())
@@ -213,7 +213,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_harms_nothing(path: Path, 
 
 
 def compete(path: Path, name: str, pipe: Connection) -> None:
-    """One worker process: asks for leases and tokens when told to, and says what it got."""
+    """One worker process: takes leases and tokens on command, and reports the results."""
 
     async def work() -> None:
         store = SqliteStore(path, clock=Clock(), max_bytes=100_000_000)

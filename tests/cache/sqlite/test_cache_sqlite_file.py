@@ -178,7 +178,7 @@ def umask_0() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("umask_0")
-async def test_files_are_for_their_owner_alone_whatever_the_umask_is(tmp_path: Path, clock: Clock) -> None:
+async def test_only_the_owner_can_read_the_files_whatever_the_umask_is(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "var" / "cache" / "store.sqlite3"
     async with opened(path, clock) as store:
         await store.put(entry())

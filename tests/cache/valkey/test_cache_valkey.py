@@ -1,4 +1,4 @@
-"""The shared store against a real server: its clock, its outages, and what it holds of ours."""
+"""The shared store with a real server: its clock, its outages, and our keys on it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_foreign_bytes_under_our_key_are_a_store_error(valkey_url: str, cl
     await store.close()
 
 
-async def test_a_key_that_is_no_unicode_is_an_error_and_no_outage(valkey_url: str, clock: Clock) -> None:
+async def test_a_key_that_is_not_unicode_is_an_error_and_not_an_outage(valkey_url: str, clock: Clock) -> None:
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
     with pytest.raises(StoreError):
         await store.get("10.1000/\ud800")
@@ -69,7 +69,7 @@ async def test_a_key_that_is_no_unicode_is_an_error_and_no_outage(valkey_url: st
     await store.close()
 
 
-async def test_a_server_that_is_not_there_is_left_alone_for_a_moment(clock: Clock) -> None:
+async def test_an_unreachable_server_is_not_queried_for_a_moment(clock: Clock) -> None:
     store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, pause=1.0)
     with pytest.raises(StoreError, match="failed: "):
         await store.get("10.1000/182")
@@ -128,7 +128,7 @@ async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: 
     server.stop()
 
 
-async def test_a_server_that_lost_its_data_makes_no_one_forget_what_is_in_memory(clock: Clock, valkey_url: str) -> None:
+async def test_a_server_that_lost_its_data_does_not_clear_memory(clock: Clock, valkey_url: str) -> None:
     server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
     await store.delete("10.1000/BEFORE")
