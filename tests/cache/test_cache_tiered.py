@@ -80,6 +80,18 @@ async def test_reread_finds_what_another_process_has_just_put(shared: MemoryStor
     assert there.peek("10.1000/182") == renewed
 
 
+async def test_reread_gives_the_newer_of_memory_and_store(shared: MemoryStore, clock: Clock) -> None:
+    cache = tier(shared, clock)
+    assert await cache.reread("10.1000/182") is None
+    await shared.put(entry())
+    assert await cache.reread("10.1000/182") == entry()
+    clock.advance(5)
+    newer = entry(fetched_at=NOW + 5)
+    cache.memory.keep(newer)
+    assert await cache.reread("10.1000/182") == newer
+    assert cache.peek("10.1000/182") == newer
+
+
 async def test_an_import_never_replaces_a_newer_record(shared: MemoryStore, clock: Clock) -> None:
     cache = tier(shared, clock)
     assert await cache.put_newer(entry(fetched_at=NOW - 10)) is True

@@ -166,6 +166,29 @@ async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
     return found
 
 
+class AliasSource(CountingSource):
+    """An upstream that knows 10.5555/b as an alias of 10.5555/a, which has an URL."""
+
+    async def ask(self, question: Question) -> Answer:
+        self.names.append(question.name.text)
+        type_, text = ("HS_ALIAS", "10.5555/a") if question.name.text == "10.5555/b" else ("URL", "http://a/")
+        return Answer(ResponseCode.SUCCESS, json.dumps([{"index": 1, "type": type_, "data": text}]).encode())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("names", [["10.5555/a"], ["10.5555/b", "10.5555/a"]])
+async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[str]) -> None:
+    source, clock = AliasSource(), Clock()
+    failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
+    cache = open_store("memory:", clock=clock)
+    resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
+    for _ in range(2):
+        chain = await resolver.follow(HandleName(names[0]), PLAIN)
+        assert [one.name.text for one in chain.resolutions] == names
+    assert source.names == names
+    await resolver.close()
+
+
 @pytest.mark.anyio
 async def test_one_request_for_agencies_asks_8_questions_at_a_time() -> None:
     source = CountingSource()
