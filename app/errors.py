@@ -297,6 +297,12 @@ class NotInBundle(CouldNotVerify):
     token = "sealed"
 
 
+def failure_tokens() -> frozenset[str]:
+    """The token of every failure to verify a name: the closed vocabulary of headers, metrics and logs."""
+    classes: list[type[CouldNotVerify]] = [CouldNotVerify, *CouldNotVerify.__subclasses__()]
+    return frozenset(cls.token for parent in classes for cls in (parent, *parent.__subclasses__()))
+
+
 class StoreError(DoiProxyError):
     """The store could not be read or written."""
 

@@ -9,13 +9,13 @@ Numbers that every request increments are plain integers, which cost a tenth of 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from app.errors import CouldNotVerify, ShareSpent
+from app.errors import ShareSpent, failure_tokens
 from app.resolver.resolution import Origin, Resolution
 
 #: Methods with a label of their own. All others share one label, because a client can invent any number of methods.
@@ -164,7 +164,7 @@ class AnswerMetrics:
         self._negative = answers.labels(NEGATIVE).inc
         #: Fresh answers since the last flush. Nearly all answers are fresh.
         self._hits = 0
-        self._failed = {cls.__name__: failures.labels(cls.token).inc for cls in _failure_classes()}
+        self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
         self.refreshed_ahead = refreshes.inc
         self.locations_malformed = malformed.inc
         self._confirmed = confirmations.labels("confirmed").inc
@@ -179,11 +179,11 @@ class AnswerMetrics:
         else:
             self._negative()
 
-    def failed(self, kind: str) -> None:
+    def failed(self, token: str) -> None:
         """See Observer."""
-        if kind == ShareSpent.__name__:
+        if token == ShareSpent.token:
             self._refused(SHARE_REFUSED)
-        self._failed[kind if kind in self._failed else CouldNotVerify.__name__]()
+        self._failed[token]()
 
     def not_found_confirmed(self, confirmed: bool) -> None:
         """See Observer."""
@@ -368,10 +368,3 @@ class _ExternalCounter:
     def set_total(self, total: int) -> None:
         self._counter.inc(max(0, total - self._last))
         self._last = max(total, self._last)
-
-
-def _failure_classes() -> Iterator[type[CouldNotVerify]]:
-    yield CouldNotVerify
-    for cls in CouldNotVerify.__subclasses__():
-        yield cls
-        yield from cls.__subclasses__()

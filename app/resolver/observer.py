@@ -13,8 +13,8 @@ class Observer(Protocol):
     def resolved(self, resolution: Resolution) -> None:
         """A name was answered."""
 
-    def failed(self, kind: str) -> None:
-        """A name could not be answered; `kind` is the error class."""
+    def failed(self, token: str) -> None:
+        """A name could not be answered; `token` is that of the failure's class."""
 
     def locations_malformed(self, values: int) -> None:
         """So many 10320/loc values of a record could not be read and were left out."""
@@ -32,7 +32,7 @@ class NoObserver:
     def resolved(self, resolution: Resolution) -> None:
         """Nothing."""
 
-    def failed(self, kind: str) -> None:
+    def failed(self, token: str) -> None:
         """Nothing."""
 
     def locations_malformed(self, values: int) -> None:

@@ -120,7 +120,7 @@ class Resolver:
                 # What overtook is urgent, so that nothing overtakes it.
                 return self.give(await self._ordinary(name, demand))
         except CouldNotVerify as failure:
-            self._observer.failed(type(failure).__name__)
+            self._observer.failed(failure.token)
             raise
 
     async def follow(self, name: HandleName, asked: Asked, demand: Demand = ORDINARY) -> Chain:

@@ -18,13 +18,12 @@ from app.errors import (
     BreakerOpen,
     BudgetSpent,
     CouldNotVerify,
-    InvalidAnswer,
     NotInBundle,
     ShareSpent,
     UpstreamPaused,
     UpstreamRefused,
     UpstreamTimeout,
-    UpstreamUnreachable,
+    failure_tokens,
 )
 from app.handle.answer import Answer, ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
@@ -50,28 +49,18 @@ _ANSWERS: Final = {
     ResponseCode.HANDLE_NOT_FOUND: "not_found",
     ResponseCode.VALUES_NOT_FOUND: "no_values",
 }
-_FAILURES: Final[dict[type[CouldNotVerify], str]] = {
-    UpstreamTimeout: "timeout",
-    UpstreamUnreachable: "unreachable",
-    UpstreamRefused: "refused",
-    InvalidAnswer: "invalid_answer",
-    BreakerOpen: "breaker_open",
-    UpstreamPaused: "paused",
-    BudgetSpent: "budget_spent",
-    ShareSpent: "share_spent",
-    NotInBundle: "sealed",
-}
 _AGENCIES: Final = "agencies"
 #: Before the names of a question about agencies, which is a question of its own.
 _AGENCIES_OF: Final = "ra/"
 _CANCELLED: Final = "cancelled"
-_OTHER_FAILURE: Final = "failed"
 #: How an upstream is, as one word for readiness; "unknown" before the first question.
 UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 #: Every outcome an observer may be told of.
-OUTCOMES: Final = frozenset({*_ANSWERS.values(), *_FAILURES.values(), _AGENCIES, _CANCELLED, _OTHER_FAILURE})
+OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | failure_tokens()
 #: Those of them after which the upstream was not asked.
-NOT_ASKED: Final = frozenset({"breaker_open", "paused", "budget_spent", "share_spent", "sealed"})
+NOT_ASKED: Final = frozenset(
+    error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
+)
 
 
 class Observer(Protocol):
@@ -158,7 +147,7 @@ class Guard:
                 return await self._learn(name, ask, outcome)
         except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
-                self._observer.asked(_FAILURES[type(error)], self._clock() - began)
+                self._observer.asked(error.token, self._clock() - began)
             # The share of one client says nothing about the budget.
             if isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
                 self._log_budget(priority, admitted=False)
@@ -197,7 +186,7 @@ class Guard:
             word = outcome(answer)
             return answer
         except CouldNotVerify as error:
-            word = _FAILURES.get(type(error), _OTHER_FAILURE)
+            word = error.token
             raise
         finally:
             self._was_asked = True

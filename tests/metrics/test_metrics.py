@@ -337,7 +337,7 @@ async def test_questions_are_counted_by_outcome_and_only_those_asked_take_time()
         found = await scraped(proxy)
         outcomes = {one: value(found, "upstream_questions_total", upstream="1", outcome=one) for one in OUTCOMES}
         assert {one: count for one, count in outcomes.items() if count} == {
-            "found": 1, "not_found": 1, "unreachable": 1, "breaker_open": 2,
+            "found": 1, "not_found": 1, "upstream-unreachable": 1, "breaker-open": 2,
         }  # fmt: skip
         assert value(found, "upstream_question_duration_seconds_count", upstream="1") == 3
         assert value(found, "upstream_breaker_state", upstream="1") == 2
@@ -353,7 +353,7 @@ async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends() -> No
         await proxy.get("/api/handles/10.5555/b")
         found = await scraped(proxy)
         assert 45 <= value(found, "upstream_retry_after_seconds", upstream="1") <= 50
-        assert value(found, "upstream_questions_total", upstream="1", outcome="paused") == 1
+        assert value(found, "upstream_questions_total", upstream="1", outcome="upstream-paused") == 1
 
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:

@@ -57,8 +57,8 @@ class Seen:
     def resolved(self, resolution: Resolution) -> None:
         self.resolutions.append(resolution)
 
-    def failed(self, kind: str) -> None:
-        self.failures.append(kind)
+    def failed(self, token: str) -> None:
+        self.failures.append(token)
 
     def locations_malformed(self, values: int) -> None:
         """Not looked at here."""
@@ -296,7 +296,7 @@ class TestOneQuestion:
         bench.upstream.release(NAME.text)
         outcomes = await asyncio.gather(*callers, return_exceptions=True)
         assert [type(one) for one in outcomes] == [InvalidAnswer] * 5
-        assert bench.seen.failures == ["InvalidAnswer"] * 5
+        assert bench.seen.failures == ["upstream-bad-answer"] * 5
         assert target(await bench.ask()) == OLD
         assert bench.asked() == 2
 
@@ -662,7 +662,7 @@ class TestObserver:
         with pytest.raises(InvalidAnswer):
             await bench.ask(HandleName("10.5555/unknown"))
         assert [one.origin for one in bench.seen.resolutions] == [Origin.ASKED, Origin.HIT, Origin.STALE]
-        assert bench.seen.failures == ["InvalidAnswer"]
+        assert bench.seen.failures == ["upstream-bad-answer"]
 
 
 async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_name() -> None:

@@ -89,6 +89,7 @@ async def test_the_control_question_is_about_the_prefix_of_all_dois() -> None:
 async def test_the_words_of_outcomes_stay_the_same() -> None:
     """They are labels of metrics, which dashboards and alerts name."""
     assert {
-        "found", "not_found", "no_values", "agencies", "timeout", "unreachable", "refused", "invalid_answer",
-        "breaker_open", "paused", "budget_spent", "share_spent", "sealed", "cancelled", "failed",
+        "found", "not_found", "no_values", "agencies", "cancelled", "upstream-timeout", "upstream-unreachable",
+        "upstream-refused", "upstream-bad-answer", "breaker-open", "upstream-paused", "budget-spent", "share-spent",
+        "sealed", "not-asked",
     } == OUTCOMES  # fmt: skip

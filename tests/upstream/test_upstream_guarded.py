@@ -114,9 +114,9 @@ async def test_answers_pass_and_are_told_to_the_observer(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("fault", "options", "error", "outcome"),
     [
-        ("reset", {}, UpstreamUnreachable, "unreachable"),
-        ("status", {"status": 500}, UpstreamRefused, "refused"),
-        ("status", {"status": 503}, UpstreamRefused, "refused"),
+        ("reset", {}, UpstreamUnreachable, "upstream-unreachable"),
+        ("status", {"status": 500}, UpstreamRefused, "upstream-refused"),
+        ("status", {"status": 503}, UpstreamRefused, "upstream-refused"),
     ],
 )
 async def test_failures_of_the_upstream_over_several_names_open_the_breaker_and_then_nothing_is_asked(
@@ -129,7 +129,7 @@ async def test_failures_of_the_upstream_over_several_names_open_the_breaker_and_
     assert type(failure := await parts.fail("10.1234/c")) is BreakerOpen
     assert failure.retry_after == COOLDOWN - 2
     assert parts.upstream.asked("10.1234/c") == 0
-    assert parts.heard.outcomes == [outcome, outcome, "breaker_open"]
+    assert parts.heard.outcomes == [outcome, outcome, "breaker-open"]
 
 
 async def test_failures_of_one_name_never_open_the_breaker(parts: Parts) -> None:
@@ -141,13 +141,13 @@ async def test_failures_of_one_name_never_open_the_breaker(parts: Parts) -> None
 
 #: What an upstream that works answers about names that it refuses, or whose records are damaged.
 NAME_FAULTS: list[tuple[str, dict[str, int], type[CouldNotVerify], str]] = [
-    ("status", {"status": 403}, UpstreamRefused, "refused"),
-    ("status", {"status": 403, "retry_after": 3600}, UpstreamRefused, "refused"),
-    ("status", {"status": 410}, InvalidAnswer, "invalid_answer"),
-    ("code_2", {}, UpstreamRefused, "refused"),
-    ("garbage", {}, InvalidAnswer, "invalid_answer"),
-    ("wrong_name", {}, InvalidAnswer, "invalid_answer"),
-    ("html", {}, InvalidAnswer, "invalid_answer"),
+    ("status", {"status": 403}, UpstreamRefused, "upstream-refused"),
+    ("status", {"status": 403, "retry_after": 3600}, UpstreamRefused, "upstream-refused"),
+    ("status", {"status": 410}, InvalidAnswer, "upstream-bad-answer"),
+    ("code_2", {}, UpstreamRefused, "upstream-refused"),
+    ("garbage", {}, InvalidAnswer, "upstream-bad-answer"),
+    ("wrong_name", {}, InvalidAnswer, "upstream-bad-answer"),
+    ("html", {}, InvalidAnswer, "upstream-bad-answer"),
 ]
 
 
@@ -173,7 +173,7 @@ async def test_an_upstream_without_a_usable_answer_about_any_name_opens_the_brea
     for name in ("10.1234/a", "10.1234/a", "10.1234/b"):
         assert type(await parts.fail(name)) is error
     assert type(await parts.fail("10.1234/c")) is BreakerOpen
-    assert parts.heard.outcomes == [outcome] * 4 + ["breaker_open"]
+    assert parts.heard.outcomes == [outcome] * 4 + ["breaker-open"]
     assert parts.upstream.asked(CONTROL_NAME.text) == 1
 
 
@@ -207,7 +207,7 @@ async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> Non
     failures = [type(await parts.fail(name)) for name in ("10.1234/a", "10.1234/b", "10.1234/c")]
     assert failures == [UpstreamTimeout, UpstreamTimeout, BreakerOpen]
     # The third is the control question.
-    assert parts.heard.outcomes == ["timeout", "timeout", "timeout", "breaker_open"]
+    assert parts.heard.outcomes == ["upstream-timeout", "upstream-timeout", "upstream-timeout", "breaker-open"]
     await parts.source.aclose()
 
 
@@ -276,7 +276,7 @@ async def test_an_upstream_that_says_when_to_come_back_is_obeyed_for_a_minute_at
     assert type(failure := await parts.fail("10.1234/b")) is UpstreamPaused
     assert failure.retry_after == parts.guard.pause_seconds == seconds
     assert parts.upstream.asked() == 1
-    assert parts.heard.outcomes == ["refused", "paused"]
+    assert parts.heard.outcomes == ["upstream-refused", "upstream-paused"]
 
 
 async def test_a_pause_is_longer_only_if_the_next_question_is_refused_too(parts: Parts) -> None:
@@ -382,7 +382,7 @@ async def test_registration_agencies_go_through_the_same_guard(parts: Parts) -> 
             await agencies.registration_agencies([prefix])
     with pytest.raises(BreakerOpen):
         await agencies.registration_agencies(["10.5240"])
-    assert parts.heard.outcomes == ["agencies", "unreachable", "unreachable", "breaker_open"]
+    assert parts.heard.outcomes == ["agencies", "upstream-unreachable", "upstream-unreachable", "breaker-open"]
 
 
 async def test_an_outage_is_two_lines_of_the_log_however_many_questions_and_probes_it_meets(
