@@ -742,7 +742,7 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
         page, rest = await sealed.ask("/10.1000/unknown"), await sealed.ask("/api/handles/10.1000/unknown")
         assert (page.status, rest.status) == (504, 504)
         assert json.loads(rest.body)["responseCode"] == 2
-        assert "not in its bundle" in json.loads(rest.body)["message"]
+        assert "not in its store" in json.loads(rest.body)["message"]
         ready = json.loads((await sealed.ask("/readyz")).body)
         assert (ready["ready"], ready["detail"]["mode"]) == (True, "sealed")
 
