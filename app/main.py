@@ -30,6 +30,7 @@ from app.metrics.instruments import (
 from app.metrics.workers import FOLDER_VARIABLE, Exposition
 from app.program_log import begin_logging, set_log_level
 from app.readiness import describe_readiness
+from app.resolver.destination import Destinations
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.server.connections import ConnectionLimits, Connections, Reason
@@ -90,11 +91,11 @@ def create(
         resolver=parts.resolver,
         limits=limits,
         prefixes=prefixes,
+        destinations=Destinations(parts.resolver, prefixes, resolves=settings.resolve),
         api=api,
         pages=pages,
         link=link,
         facts=_facts(settings, clock, chance),
-        resolves=settings.resolve,
         max_age=settings.web_max_age,
     )
     which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)

@@ -17,6 +17,7 @@ from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
+from app.resolver.destination import Destinations
 from app.resolver.observer import NoObserver
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
@@ -57,13 +58,13 @@ async def export_prefix(
     cache: TieredStore, resolver: Resolver, prefix: HandleName, records: RecordWriter, bar: Bar
 ) -> None:
     """Write the records under a prefix, with those that their redirects need; `records` observes the resolver."""
-    prefixes = PrefixChain()
+    destinations = Destinations(resolver, PrefixChain(), resolves="any")
     steps = _Steps(bar)
     async for entry in cache.scan(f"{prefix.key}/"):
         resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)
         records.resolved(resolution)
         if resolution.found:
-            await ask_what_it_needs(resolver, prefixes, resolution)
+            await ask_what_it_needs(destinations, resolution)
         records.write()
         steps.one()
 

@@ -15,9 +15,8 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, UpstreamPaused
 from app.handle.answer import ResponseCode
-from app.resolver.alias import Chain, next_name
-from app.resolver.asked import PLAIN, Negotiation
-from app.resolver.lookup import Lookup
+from app.resolver.asked import Negotiation
+from app.resolver.destination import Destinations, Query
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Resolver
@@ -102,7 +101,7 @@ class Visit:
         """
         self._cache = cache
         self._resolver = resolver
-        self._prefixes = PrefixChain()
+        self._destinations = Destinations(resolver, PrefixChain(), resolves="any")
         self._clock = clock
         self._at_once = at_once
         self._left = limit
@@ -161,7 +160,7 @@ class Visit:
             return  # neither asked nor given up: it is left for another time
         missing = None
         if resolution is not None and resolution.found:
-            missing = await ask_what_it_needs(self._resolver, self._prefixes, resolution)
+            missing = await ask_what_it_needs(self._destinations, resolution)
         if self._asks:
             self._judge(name, resolution, missing or failure)
         elif resolution is None:
@@ -202,18 +201,14 @@ class Visit:
             pass
 
 
-async def ask_what_it_needs(resolver: Resolver, prefixes: PrefixChain, resolution: Resolution) -> CouldNotVerify | None:
-    """Ask for what a redirect of a name depends on: aliases, included locations, its prefix; what failed of it."""
-    chain, lookup = Chain((resolution,)), Lookup(resolver, None, Priority.BULK)
+async def ask_what_it_needs(destinations: Destinations, resolution: Resolution) -> CouldNotVerify | None:
+    """Look up what a redirect of a name depends on: aliases, included locations, its prefix. Returns what failed."""
     try:
-        while (alias := next_name(chain, PLAIN)) is not None:
-            chain = chain.then(await resolver.resolve(alias, _BULK))
-        if chain.last.found:
-            await prefixes.places(chain.last.name, chain.last.record, PLAIN, _METADATA, lookup)
+        await destinations.complete(resolution, Query(resolution.name, negotiation=_METADATA), _BULK)
     except CouldNotVerify as error:
         return error
     except DoiProxyError:
-        # A loop of aliases, a prefix out of use: that is an answer too.
+        # A loop of aliases, or a prefix that is out of use, is an answer as well.
         return None
     return None
 

@@ -14,8 +14,6 @@ from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, ShareSpent, UpstreamTimeout
-from app.resolver.alias import Chain, next_name
-from app.resolver.asked import Asked
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.observer import NoObserver, Observer
 from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step, refresh_from
@@ -122,14 +120,6 @@ class Resolver:
         except CouldNotVerify as failure:
             self._observer.failed(failure.token)
             raise
-
-    async def follow(self, name: HandleName, asked: Asked, demand: Demand = ORDINARY) -> Chain:
-        """Answer a name and, while it is an alias, the name that it stands for. Raises AliasChainTooLong as well."""
-        first = None if demand.bypasses else self.peek(name)
-        chain = Chain((first or await self.resolve(name, demand),))
-        while (alias := next_name(chain, asked)) is not None:
-            chain = chain.then(await self.resolve(alias, demand))
-        return chain
 
     async def close(self) -> None:
         """End the questions that are in flight."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from app.server.connections import Connections
@@ -13,10 +14,11 @@ _MOST_WRAPPERS: Final = 5
 class Lane(Protocol):
     """Answers requests from their bytes."""
 
-    def answer(self, request: bytes, default_headers: bytes, client: str) -> bytes | None:
+    def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request without a body; None if the application has to answer.
 
-        `default_headers` are the lines that the server puts first; `client` is the address of the other end.
+        `default_headers` are the lines that the server puts first. `client_of` returns the address of the client, given
+        the value of X-Forwarded-For.
         """
 
 
@@ -31,7 +33,7 @@ class Application(Protocol):
     def connections(self) -> Connections:
         """The connections of the process; the application carries them to the server and does not use them."""
 
-    def at_once(self, scope: Any, default_headers: bytes) -> bytes | None:
+    def answer_now(self, scope: Any, default_headers: bytes) -> bytes | None:
         """The whole answer to a request, if it needs no I/O; otherwise None."""
 
 

@@ -16,6 +16,7 @@ from app.server.application import Application, application_of
 from app.server.connections import Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import END, body_length, end_of_part, host_fault
+from app.server.proxies import forwarded_client, forwarded_scope
 from app.server.refusals import refusal
 
 #: The limit of a request's head. uvicorn has no limit of its own with httptools.
@@ -170,7 +171,7 @@ class ExpressProtocol(HttpToolsProtocol):
         """Answer a complete head from the express lane, or feed a part of the stream to the parser."""
         is_head = not (self._head_bytes or self._body_left) and part.endswith(END)
         if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
-            answer = self._lane.answer(part, self._default_headers(), self.client[0] if self.client else "")
+            answer = self._lane.answer(part, self._default_headers(), self._client_of)
             if answer is not None:
                 self.transport.write(answer)
                 self.server_state.total_requests += 1
@@ -240,7 +241,7 @@ class ExpressProtocol(HttpToolsProtocol):
             app = keep_alive_after_body(cycle, app)
         elif self._application is not None and app is self.app and self._reading_head and cycle.keep_alive:
             scope: Any = cycle.scope
-            answer = self._application.at_once(scope, self._default_headers())
+            answer = self._application.answer_now(forwarded_scope(self.app, scope), self._default_headers())
         if answer is None:
             super()._start_asgi_task(cycle, app)
             return
@@ -269,6 +270,12 @@ class ExpressProtocol(HttpToolsProtocol):
         if self._unread or self._eof:
             # Not now: the task that wrote this answer has yet to log and count it.
             self._schedule()
+
+    def _client_of(self, forwarded_for: bytes | None) -> str:
+        """The address of the client of a request with this X-Forwarded-For, None without it."""
+        peer = self.client[0] if self.client else ""
+        client = None if forwarded_for is None else forwarded_client(self.app, peer, forwarded_for)
+        return peer if client is None else client[0]
 
     def _default_headers(self) -> bytes:
         headers = self.server_state.default_headers

@@ -1,10 +1,15 @@
-"""The addresses of trusted front proxies, matched in the same way as uvicorn matches them."""
+"""What front proxies say about clients, and which front proxies are trusted, by the rules of uvicorn's middleware."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+_FOR = b"x-forwarded-for"
+_PROTO = b"x-forwarded-proto"
+_SCHEMES = ("http", "https")
 
 
 def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
@@ -13,3 +18,32 @@ def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
     async def no_application(scope: object, receive: object, send: object) -> None: ...
 
     return ProxyHeadersMiddleware(no_application, trusted_proxies).trusted_hosts.__contains__
+
+
+def forwarded_client(app: object, peer: str, forwarded_for: bytes) -> tuple[str, int] | None:
+    """The client that X-Forwarded-For names, None if `peer` is not a trusted proxy of `app`, or names none."""
+    if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
+        return None
+    client = app.trusted_hosts.get_trusted_client_address(forwarded_for.decode("latin-1"))
+    return client if client[0] else None
+
+
+def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The scope as the middleware passes it on, for an answer that is given without the middleware."""
+    if not any(name in (_FOR, _PROTO) for name, _ in scope["headers"]):
+        return scope
+    peer = scope["client"][0] if scope.get("client") else ""
+    if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
+        return scope
+    # A copy: the middleware reads who sent the request from the scope, if the answer takes a task after all.
+    scope = dict(scope)
+    forwarded_for = [value for name, value in scope["headers"] if name == _FOR]
+    client = forwarded_client(app, peer, b", ".join(forwarded_for)) if forwarded_for else None
+    if client is not None:
+        scope["client"] = client
+    scheme = (
+        next((value for name, value in reversed(scope["headers"]) if name == _PROTO), b"").decode("latin-1").strip()
+    )
+    if scheme in _SCHEMES:
+        scope["scheme"] = scheme
+    return scope

@@ -26,8 +26,6 @@ from app.web.request import Request
 from app.web.responses import Message, Reply, Send
 
 REQUEST_ID: Final = b"x-request-id"
-#: With it, a front proxy tells a client's address; whether to believe it is the server's affair.
-FORWARDED_FOR: Final = b"x-forwarded-for"
 #: What is taken over from a client as the name of its request.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):

@@ -23,7 +23,7 @@ from app.web.freshness import NO_STORE, Freshness, entity_tag
 from app.web.header import Header
 from app.web.limits import ClientLimits
 from app.web.request import Request
-from app.web.request_path import Parameters, is_true, read_api_asked, read_query
+from app.web.request_path import Parameters, is_true, read_api_asked
 from app.web.responses import JAVASCRIPT, JSON, Hit, Reply
 
 HANDLES: Final = b"handles/"
@@ -57,11 +57,10 @@ class HandleApi:
         self._clock = clock
         self._freshness = Freshness(max_age)
 
-    def at_once(self, request: Request, path: bytes) -> Reply | None:
-        """The answer that `answer` gives, where the record is at hand; None where it is not. Raises as `answer`."""
+    def answer_now(self, request: Request, path: bytes, parameters: Parameters) -> Reply | None:
+        """The answer, if it depends on a fresh record in memory alone. Raises DoiProxyError."""
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
-        parameters = read_query(request.query)
         asked = read_api_asked(parameters)
         found = None if asked.bypasses else self._resolver.at_hand(read_exact(path[len(HANDLES) :]))
         if found is None:
@@ -81,7 +80,7 @@ class HandleApi:
         try:
             name = read_exact(path[len(HANDLES) :])
             asked = read_api_asked(parameters)
-            resolution = await self._resolved(request, name, asked)
+            resolution = await self._resolver.resolve(name, self._limits.demand(request, asked))
         except CouldNotVerify as failure:
             return self.could_not_verify(failure, name, parameters)
         except TooManyRequests as error:
@@ -91,11 +90,6 @@ class HandleApi:
             message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
             return self.failed(error.status, code, message, parameters)
         return self.found(request, resolution, asked, parameters)
-
-    async def _resolved(self, request: Request, name: HandleName, asked: Asked) -> Resolution:
-        # Without a task switch where it is fresh in memory.
-        fresh = None if asked.bypasses else self._resolver.peek(name)
-        return fresh or await self._resolver.resolve(name, self._limits.demand(request, asked))
 
     def found(self, request: Request, resolution: Resolution, asked: Asked, parameters: Parameters) -> Reply:
         """The answer about a name that the upstream, or the cache, knows something of."""

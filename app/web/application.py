@@ -16,7 +16,7 @@ from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI, TooManyRe
 from app.metrics.instruments import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.web import which_ra
-from app.web.access_log import FORWARDED_FOR, AccessLog
+from app.web.access_log import AccessLog
 from app.web.api import PROTOCOL_ERROR, HandleApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
@@ -78,40 +78,40 @@ class Application:
         #: The lane that a server may ask before this application, None where it is switched off.
         self.express = express
 
-    def at_once(self, scope: Scope, default_headers: bytes) -> bytes | None:
-        """The whole answer to a request whose record is at hand; None where it takes a task to answer it.
+    def answer_now(self, scope: Scope, default_headers: bytes) -> bytes | None:
+        """The whole answer to a request that depends on what is in memory alone; None if it takes a task.
 
-        For a server that asks before it starts one; `default_headers` are the lines that it puts first. `__call__`
-        answers every request, these too, and in the same way: a test compares the two.
+        For a server that calls this before it starts a task. `default_headers` are the lines that it puts first.
         """
         method = scope["method"]
         if method not in ("GET", "HEAD") or self._limits.is_active:
             return None
         began = self._metrics.timer()
         request = Request(scope, _no_body, public_url=self._public_url, sub_path=self._sub_path)
-        log = self._access_log
-        if log is not None and log.tells_clients and request.header(FORWARDED_FOR) is not None:
-            return None  # whose address that is depends on what the server trusts
         route = find_route(method, request.path, self._other_paths)
-        reply = self._at_hand(request, route)
+        reply = self._try_now(request, route)
         if reply is None:
             return None
         seconds = self._metrics.timer() - began
         self._metrics.record_answer(route, method, reply.status, seconds)
         self._offer(request, reply)
+        log = self._access_log
         last = b"" if log is None else log.log_reply(request, route, reply, seconds)
         return write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
-    def _at_hand(self, request: Request, route: Route) -> Reply | None:
-        path = request.path
-        if len(path) + len(request.query) > MAX_TARGET_BYTES:
+    def _try_now(self, request: Request, route: Route) -> Reply | None:
+        """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting."""
+        if request.method == "POST" or len(request.path) + len(request.query) > MAX_TARGET_BYTES:
             return None
         try:
             if route == "resolve":
-                return None if request.query else self._face.redirects.at_once(request, read_path(path))
-            return self._face.api.at_once(request, api_part(path)) if route == "api" else None
-        except Exception:  # whatever is wrong, the full way tells of it
-            return None
+                name = read_path(request.path)
+                return self._face.redirects.answer_now(request, name, read_query(request.query))
+            if route == "api":
+                return self._face.api.answer_now(request, api_part(request.path), read_query(request.query))
+        except Exception:  # noqa: S110 — awaiting meets the same error, and reports it
+            pass
+        return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
@@ -165,21 +165,24 @@ class Application:
                 return self._other_method(request, route)
             if len(request.path) + len(request.query) > MAX_TARGET_BYTES:
                 raise NameTooLong(f"The address is longer than {MAX_TARGET_BYTES} bytes.")
-            parameters = await request.parameters()
-            typed = parameters.first("hdl") if request.method == "POST" else None
-            if typed is None:
-                return await self._dispatch(request, route, request.path, parameters)
-            # What is typed into the form can be any path but one of operation.
-            path = b"/" + typed.strip().encode("utf-8", "replace")
-            return await self._dispatch(request, find_route(request.method, path), path, parameters, typed)
+            return self._try_now(request, route) or await self._await_answer(request, route)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # every error becomes a page; error_handlers logs what is no DoiProxyError
+        except Exception as error:  # every error becomes a page; error_handlers logs what is not a DoiProxyError
             if route == "api" and isinstance(error, TooManyRequests):
                 return self._face.api.too_many_requests(error, Parameters())
             if route == "api" and isinstance(error, DoiProxyError):
                 return self._face.api.failed(error.status, PROTOCOL_ERROR, error.message, Parameters())
             return self._face.errors.answer(request, error, name=None, typed=_shown(request))
+
+    async def _await_answer(self, request: Request, route: Route) -> Reply:
+        parameters = await request.parameters()
+        typed = parameters.first("hdl") if request.method == "POST" else None
+        if typed is None:
+            return await self._dispatch(request, route, request.path, parameters)
+        # What is typed into the form can be any path but one of operation.
+        path = b"/" + typed.strip().encode("utf-8", "replace")
+        return await self._dispatch(request, find_route(request.method, path), path, parameters, typed)
 
     async def _dispatch(
         self, request: Request, route: Route, path: bytes, parameters: Parameters, typed: str | None = None

@@ -17,7 +17,7 @@ from app.doi.name import HandleName
 from app.host import is_host
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
-from app.web.access_log import FORWARDED_FOR, AccessLog, LoggedReply, LoggedRequest
+from app.web.access_log import AccessLog, LoggedReply, LoggedRequest
 from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
 from app.web.negotiation import is_browser, negotiate
@@ -39,6 +39,8 @@ NOT_PLAIN: Final = frozenset(
 _CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
 _VERSION: Final = b" HTTP/1.1\r\n"
 _HEAD_METHOD: Final = b"H"
+_EMPTY_LINE: Final = b"\r\n"
+_FORWARDED_FOR: Final = re.compile(rb"\r\nx-forwarded-for:[ \t]*([^\r]*)", re.IGNORECASE)
 #: The route that these answers are counted under.
 ROUTE: Final = "express"
 Count = Callable[[str, str, int], None]
@@ -129,8 +131,6 @@ class ExpressLane:
         self._timer = timer
         self._access_log = access_log
         self._sub_path = sub_path
-        named = access_log is not None and access_log.tells_clients
-        self._not_plain = NOT_PLAIN | {FORWARDED_FOR} if named else NOT_PLAIN
         # Each map holds up to twice its weight.
         self._targets: Generations[Prepared] = Generations(max_bytes * 3 // 8, lambda _, reply: reply.size)
         self._requests: Generations[Prepared] = Generations(max_bytes // 8, lambda key, reply: len(key) + reply.size)
@@ -144,16 +144,16 @@ class ExpressLane:
             freshness=hit.freshness,
             status=reply.status,
             lines=header_lines(frame(reply)),
-            tail=b"\r\n" + reply.body,
+            tail=_EMPTY_LINE + reply.body,
         )
         if prepared.size <= MAX_ANSWER_BYTES:
             self._targets.put(target, prepared)
 
-    def answer(self, request: bytes, default_headers: bytes, client: str) -> bytes | None:
+    def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request without a body, None if it has to take the full path.
 
-        `default_headers` are the lines that the server puts first, such as the date. `client` is the address at the
-        other end of the connection.
+        `default_headers` are the lines that the server puts first, such as the date. `client_of` returns the address
+        of the client, given the value of X-Forwarded-For. It is called for a log that shows clients.
         """
         began = 0.0 if self._access_log is None else self._timer()
         prepared = self._requests.get(request) or self._find(request)
@@ -176,12 +176,13 @@ class ExpressLane:
         method = "HEAD" if head_only else "GET"
         self._count(ROUTE, method, prepared.status)
         if self._access_log is None:
-            return prepared.head + (b"\r\n" if head_only else prepared.tail)
+            return prepared.head + (_EMPTY_LINE if head_only else prepared.tail)
+        client = client_of(_forwarded_for(request)) if self._access_log.tells_clients else ""
         path = below(self._sub_path, prepared.target) if self._sub_path else prepared.target
-        size = 0 if head_only else len(prepared.tail) - 2
+        size = 0 if head_only else len(prepared.tail) - len(_EMPTY_LINE)
         reply = LoggedReply(ROUTE, prepared.status, size, prepared.cache_status)
         last = self._access_log.log_prepared(LoggedRequest(method, path, b"", client), reply, self._timer() - began)
-        return prepared.head + last + (b"\r\n" if head_only else prepared.tail)
+        return prepared.head + last + (_EMPTY_LINE if head_only else prepared.tail)
 
     def _find(self, request: bytes) -> Prepared | None:
         """The prepared reply to a request that is not known yet."""
@@ -190,10 +191,16 @@ class ExpressLane:
         prepared = self._targets.get(target)
         if prepared is None or len(request) > MAX_REQUEST_BYTES:
             return None
-        if not is_plain(request[end + len(_VERSION) :], self._not_plain):
+        if not is_plain(request[end + len(_VERSION) :]):
             return None
         self._requests.put(request, prepared)
         return prepared
+
+
+def _forwarded_for(request: bytes) -> bytes | None:
+    """The value of X-Forwarded-For; several lines are one list (RFC 9110, section 5.3)."""
+    values = _FORWARDED_FOR.findall(request)
+    return b", ".join(values) if values else None
 
 
 def _write_head(prepared: Prepared, found: Resolution, second: int, first: bytes) -> None:
@@ -203,18 +210,15 @@ def _write_head(prepared: Prepared, found: Resolution, second: int, first: bytes
     prepared.cache_status = cache_status_text(freshness)
 
 
-def is_plain(head: bytes, not_plain: frozenset[bytes] = NOT_PLAIN) -> bool:
-    """Whether none of a request's headers can change the answer about a name without locations.
-
-    `not_plain` are those that may in any case, by their lower-case names.
-    """
+def is_plain(head: bytes) -> bool:
+    """Whether none of a request's headers can change the answer about a name without locations."""
     if not _HEAD.fullmatch(head):
         return False
     wanted: dict[bytes, list[bytes]] = {b"accept": [], b"user-agent": [], b"host": []}
     for line in head.split(b"\r\n")[:-2]:
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
-        if name in not_plain or (name in _CONNECTION and value.lower() != b"keep-alive"):
+        if name in NOT_PLAIN or (name in _CONNECTION and value.lower() != b"keep-alive"):
             return False
         if name in wanted:
             wanted[name].append(value)

@@ -13,10 +13,11 @@ from app.handle.answer import Answer, ResponseCode
 from app.handle.location import Location
 from app.handle.record import Record, read_values
 from app.resolver.asked import NOBODY, PLAIN, Asked, Client, ClientFact
+from app.resolver.destination import Destinations, Query
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.location_choice import choose
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
+from app.resolver.resolver import ORDINARY, Resolver
 from app.resolver.target import Places, choose_target, links, links_values, own_xml_bytes, read_own_places
 from app.resolver.target_url import web_target
 from app.resolver.ttl_policy import TtlPolicy
@@ -182,9 +183,10 @@ async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[s
     failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
     cache = open_store("memory:", clock=clock)
     resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
+    destinations = Destinations(resolver, PrefixChain(), resolves="any")
     for _ in range(2):
-        chain = await resolver.follow(HandleName(names[0]), PLAIN)
-        assert [one.name.text for one in chain.resolutions] == names
+        found = await destinations.find(Query(HandleName(names[0])), ORDINARY)
+        assert [one.name.text for one in found.chain.resolutions] == names
     assert source.names == names
     await resolver.close()
 

@@ -1,0 +1,213 @@
+"""Where a name leads: its aliases are followed, its values selected, its locations found, and one of them chosen.
+
+The decisions are the pure functions `decide_before_locations` and `decide`. `Destinations` fetches what they need: now,
+from memory, or later, from the upstream as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from app.doi.name import HandleName
+from app.errors import NotADOI
+from app.handle.location import Location
+from app.handle.record import Record, read_values
+from app.resolver.alias import Chain, next_name
+from app.resolver.asked import NO_FACTS, NOBODY, PLAIN, Action, Asked, Client, ClientFact, Negotiation
+from app.resolver.lookup import Lookup
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolver import Demand, Resolver
+from app.resolver.target import (
+    NO_PLACES,
+    Places,
+    Target,
+    choose_target,
+    links,
+    needs_prefix,
+    plain_target,
+    read_own_places,
+)
+
+#: Larger records are answered later, by a task: other connections take their turn before.
+_MOST_BYTES_NOW: Final = 16_384
+_NO_NEGOTIATION: Final = Negotiation()
+NO_RECORD: Final = Record(())
+
+
+class Kind(Enum):
+    """What a name leads to."""
+
+    TARGET = "target"  # a URL
+    ALIAS = "alias"  # another name, of which the client is told
+    RECORD = "record"  # the record itself, as data
+    LOCATIONS = "locations"  # the list of its locations
+    VALUES = "values"  # its values, for a person to read
+    NO_VALUES = "no_values"  # none of its values is of the types and indexes that were asked for
+    NOT_FOUND = "not_found"
+
+
+class Query(msgspec.Struct, frozen=True, gc=False):
+    """A question where a name leads."""
+
+    name: HandleName
+    options: Asked = PLAIN
+    negotiation: Negotiation = _NO_NEGOTIATION
+    #: Describes the client. Called only if there are locations to choose from.
+    describe_client: Callable[[], Client] = lambda: NOBODY
+    #: Whether the client is told of an alias, or gets the answer of the name that it stands for.
+    shows_alias: bool = False
+
+
+class Destination(msgspec.Struct, frozen=True, gc=False):
+    """Where a name leads, and what that depends on."""
+
+    kind: Kind
+    chain: Chain
+    #: The selected values. Left out where the target is all that the record says.
+    record: Record = NO_RECORD
+    locations: Places = NO_PLACES
+    target: Target | None = None
+    #: The facts about the client that decided.
+    facts: ClientFact = NO_FACTS
+    #: What becomes `Link` headers.
+    links: tuple[tuple[Location, str], ...] = ()
+    #: Whether it depends on nothing but one fresh record.
+    is_hit: bool = False
+
+
+class Destinations:
+    """Finds where names lead."""
+
+    def __init__(self, resolver: Resolver, prefixes: PrefixChain, *, resolves: Literal["doi", "any"]) -> None:
+        """With `resolves` "any", every handle is resolved. Otherwise DOI names, short DOIs and prefixes are."""
+        self._resolver = resolver
+        self._prefixes = prefixes
+        self._resolves = resolves
+
+    def find_now(self, query: Query) -> Destination | None:
+        """The target, alias or record, if it depends on fresh records in memory alone. None if there is more to do."""
+        options, first = query.options, self._resolver.at_hand(query.name)
+        if first is None or options.bypasses or not self._resolves_here(query.name):
+            return None
+        if len(first.entry.answer.values) > _MOST_BYTES_NOW:
+            return None
+        found = self._decide_now(Chain((first,)), query)
+        if found is None or found.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
+            return None
+        for resolution in found.chain.resolutions:
+            self._resolver.give(resolution)
+        return found
+
+    def _decide_now(self, chain: Chain, query: Query) -> Destination | None:
+        if query.options is PLAIN and not query.negotiation.conneg:
+            target = _plain_target(chain.last.entry.answer.values)
+            if target is not None:
+                return Destination(Kind.TARGET, chain, target=target, is_hit=True)
+        while (alias := _next_alias(chain, query.options)) is not None:
+            resolution = self._resolver.at_hand(alias)
+            if resolution is None or len(resolution.entry.answer.values) > _MOST_BYTES_NOW:
+                return None
+            chain = chain.then(resolution)
+        found = decide_before_locations(chain, query, self._resolves_here)
+        if found is not None:
+            return found
+        record = chain.last.record.select(query.options.types, query.options.indexes)
+        locations = read_own_places(record)
+        own = locations.own
+        if locations.malformed or own.includes or own.namespaces:
+            return None
+        if needs_prefix(record, locations, query.options, query.negotiation):
+            return None
+        return decide(chain, record, locations, query)
+
+    async def find(self, query: Query, demand: Demand) -> Destination:
+        """Where a name leads.
+
+        Raises NotADOI, AliasChainTooLong, PrefixInactive, CouldNotVerify and InvalidParameter.
+        """
+        if self._resolves_here(query.name):
+            return await self.complete(await self._resolve(query.name, demand), query, demand)
+        short = query.name.expanded_short_doi()
+        if short is not None:
+            first = await self._resolve(short, demand)
+            if first.found:
+                return await self.complete(first, query, demand)
+        raise NotADOI(
+            f"“{query.name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash behind its prefix."
+        )
+
+    async def complete(self, first: Resolution, query: Query, demand: Demand) -> Destination:
+        """Where a name leads whose own record is known. Raises as `find`, except NotADOI."""
+        chain = Chain((first,))
+        while (alias := _next_alias(chain, query.options)) is not None:
+            chain = chain.then(await self._resolver.resolve(alias, demand))
+        found = decide_before_locations(chain, query, self._resolves_here)
+        if found is not None:
+            return found
+        record = chain.last.record.select(query.options.types, query.options.indexes)
+        lookup = Lookup(self._resolver, demand.client, demand.priority)
+        locations = await self._prefixes.places(chain.last.name, record, query.options, query.negotiation, lookup)
+        return decide(chain, record, locations, query)
+
+    async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
+        found = None if demand.bypasses else self._resolver.peek(name)
+        return found or await self._resolver.resolve(name, demand)
+
+    def _resolves_here(self, name: HandleName) -> bool:
+        return self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
+
+
+def _next_alias(chain: Chain, options: Asked) -> HandleName | None:
+    """The name that the end of the chain stands for. As data, an alias is not followed."""
+    return None if options.action is Action.API else next_name(chain, options)
+
+
+def decide_before_locations(
+    chain: Chain, query: Query, resolves_here: Callable[[HandleName], bool]
+) -> Destination | None:
+    """Where a name leads if its locations do not matter, else None."""
+    options = query.options
+    if options.action is Action.API:
+        return Destination(Kind.RECORD, chain)
+    if not chain.last.found:
+        return Destination(Kind.NOT_FOUND, chain)
+    if query.shows_alias and chain.is_alias and options.action is Action.REDIRECT and resolves_here(chain.last.name):
+        return Destination(Kind.ALIAS, chain)
+    if not chain.last.record.select(options.types, options.indexes).values:
+        return Destination(Kind.NO_VALUES, chain)
+    return None
+
+
+def decide(chain: Chain, record: Record, locations: Places, query: Query) -> Destination:
+    """Where a name leads, given its selected values and its locations. Raises InvalidParameter for `urlappend`."""
+    if query.options.action is Action.SHOW_URLS:
+        return Destination(Kind.LOCATIONS, chain, record, locations)
+    if query.options.action is not Action.REDIRECT:
+        return Destination(Kind.VALUES, chain, record, locations)
+    client = query.describe_client() if locations.any else NOBODY
+    name = chain.last.name
+    choice = choose_target(name, record, locations, query.options, client)
+    if choice.target is None:
+        return Destination(Kind.VALUES, chain, record, locations, facts=choice.facts)
+    return Destination(
+        Kind.TARGET,
+        chain,
+        record,
+        locations,
+        choice.target,
+        choice.facts,
+        tuple(links(record, locations, name)),
+        chain.last.origin is Origin.HIT and not (chain.is_alias or locations.any or query.negotiation.conneg),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _plain_target(values: bytes) -> Target | None:
+    """The target that a record has for every client, kept by its values: at most 16 MiB of them, twice."""
+    return plain_target(read_values(values))

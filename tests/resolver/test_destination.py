@@ -1,0 +1,120 @@
+"""Where a name leads, decided from values: no store and no upstream take part."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import pytest
+
+from app.cache.entry import Entry
+from app.doi.name import HandleName
+from app.errors import InvalidParameter
+from app.handle.answer import Answer, ResponseCode
+from app.resolver.alias import Chain
+from app.resolver.asked import NO_FACTS, Action, Asked, Client, ClientFact, Negotiation
+from app.resolver.destination import Destination, Kind, Query, decide, decide_before_locations
+from app.resolver.resolution import Origin, Resolution
+from app.resolver.target import read_own_places
+
+NAME: Final = HandleName.asked("10.1000/182")
+OTHER: Final = HandleName.asked("10.1000/other")
+URL: Final = {"index": 1, "type": "URL", "data": "http://www.doi.org/hb.html", "ttl": 86400}
+LOCATIONS: Final = {
+    "index": 2,
+    "type": "10320/loc",
+    "data": "<l><location country='de' href='http://de/'/><location country='us' href='http://us/'/></l>",
+}
+
+
+def resolution(
+    *values: dict[str, object],
+    name: HandleName = NAME,
+    origin: Origin = Origin.HIT,
+    code: ResponseCode = ResponseCode.SUCCESS,
+) -> Resolution:
+    entry = Entry(name.key, Answer(code, msgspec.json.encode(values)), 0.0, 100.0, 1_000.0)
+    return Resolution(name, entry, origin)
+
+
+def lead(*resolutions: Resolution, query: Query, everywhere: bool = True) -> Destination:
+    """Where the first name leads, with its own locations alone."""
+    chain = Chain(resolutions)
+    found = decide_before_locations(chain, query, lambda name: everywhere)
+    if found is not None:
+        return found
+    record = chain.last.record.select(query.options.types, query.options.indexes)
+    return decide(chain, record, read_own_places(record), query)
+
+
+def test_a_url_is_the_target_and_depends_on_one_fresh_record() -> None:
+    found = lead(resolution(URL), query=Query(NAME))
+    assert (found.kind, found.is_hit, found.facts) == (Kind.TARGET, True, NO_FACTS)
+    assert found.target is not None and found.target.location == "http://www.doi.org/hb.html"
+
+
+@pytest.mark.parametrize("origin", [one for one in Origin if one is not Origin.HIT])
+def test_what_is_not_fresh_from_memory_is_not_a_hit(origin: Origin) -> None:
+    assert not lead(resolution(URL, origin=origin), query=Query(NAME)).is_hit
+
+
+def test_a_negotiated_answer_is_not_a_hit() -> None:
+    assert not lead(resolution(URL), query=Query(NAME, negotiation=Negotiation(conneg=True))).is_hit
+
+
+def test_one_of_several_locations_is_chosen_for_the_client() -> None:
+    found = lead(resolution(URL, LOCATIONS), query=Query(NAME, describe_client=lambda: Client(country="us")))
+    assert found.target is not None and found.target.location == "http://us/"
+    assert ClientFact.COUNTRY in found.facts and not found.is_hit
+
+
+def test_the_client_is_not_described_where_there_is_nothing_to_choose() -> None:
+    def describe() -> Client:
+        raise AssertionError("nothing depends on the client")
+
+    assert lead(resolution(URL), query=Query(NAME, describe_client=describe)).kind is Kind.TARGET
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (Asked(action=Action.API), Kind.RECORD),
+        (Asked(action=Action.SHOW_VALUES), Kind.VALUES),
+        (Asked(action=Action.SHOW_URLS), Kind.LOCATIONS),
+        (Asked(types=("EMAIL",)), Kind.NO_VALUES),
+        (Asked(indexes=(7,)), Kind.NO_VALUES),
+        (Asked(types=("10320/loc",)), Kind.TARGET),
+    ],
+)
+def test_what_is_asked_decides_the_kind(options: Asked, kind: Kind) -> None:
+    assert lead(resolution(URL, LOCATIONS), query=Query(NAME, options)).kind is kind
+
+
+def test_a_record_without_a_target_leads_to_its_values() -> None:
+    assert lead(resolution({"index": 1, "type": "DESC", "data": "x"}), query=Query(NAME)).kind is Kind.VALUES
+
+
+def test_a_name_that_is_not_registered_is_not_found() -> None:
+    missing = resolution(code=ResponseCode.HANDLE_NOT_FOUND)
+    assert lead(missing, query=Query(NAME)).kind is Kind.NOT_FOUND
+    assert lead(missing, query=Query(NAME, Asked(action=Action.API))).kind is Kind.RECORD
+
+
+@pytest.mark.parametrize(
+    ("query", "everywhere", "kind"),
+    [
+        (Query(NAME, shows_alias=True), True, Kind.ALIAS),
+        (Query(NAME, shows_alias=True), False, Kind.TARGET),
+        (Query(NAME), True, Kind.TARGET),
+        (Query(NAME, Asked(action=Action.SHOW_VALUES), shows_alias=True), True, Kind.VALUES),
+    ],
+)
+def test_an_alias_is_shown_or_followed(query: Query, everywhere: bool, kind: Kind) -> None:
+    alias = resolution({"index": 1, "type": "HS_ALIAS", "data": OTHER.text})
+    found = lead(alias, resolution(URL, name=OTHER), query=query, everywhere=everywhere)
+    assert (found.kind, found.is_hit) == (kind, False)
+
+
+def test_an_appendix_may_not_lead_to_another_host() -> None:
+    with pytest.raises(InvalidParameter):
+        lead(resolution({**URL, "data": "http://www.doi.org"}), query=Query(NAME, Asked(urlappend=".evil.example/")))
