@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.cache.memory import MemoryStore
-from app.cache.store import Store
+from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore, TierObserver
 from app.errors import ConfigurationError
 
@@ -48,7 +48,7 @@ def open_store(
 
 def _second_tier(
     url: str, clock: Callable[[], float], store_bytes: int, timeout: float, *, read_only: bool
-) -> Store | None:
+) -> SharedStore | None:
     scheme, colon, rest = url.partition(":")
     if scheme + colon == "memory:" and rest in ("", "//"):
         return None
@@ -79,7 +79,7 @@ def _file_path(rest: str) -> Path:
     return Path(path)
 
 
-def _server(url: str, clock: Callable[[], float], timeout: float) -> Store:
+def _server(url: str, clock: Callable[[], float], timeout: float) -> SharedStore:
     from app.cache.valkey.store import ValkeyStore  # noqa: PLC0415
 
     # The URL may contain a password, so it is not part of a message.

@@ -10,9 +10,10 @@ from typing import Final
 from cachetools import Cache, LRUCache
 
 from app.cache.buckets import Buckets
+from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
-from app.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
+from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
 
 #: Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.

@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 from app.cache.entry import LONGEST_SKEW, Entry, bound_times
 from app.cache.memory import MemoryStore
 from app.cache.outage import Outage
-from app.cache.store import Store, StoreStats
+from app.cache.store import SharedStore, StoreStats
 from app.doi.name import fold
 from app.errors import DamagedEntry, StoreError
 
@@ -72,7 +72,7 @@ class TieredStore:
     def __init__(
         self,
         memory: MemoryStore,
-        store: Store | None,
+        store: SharedStore | None,
         *,
         clock: Callable[[], float],
         ceiling: float,

@@ -13,11 +13,11 @@ from redis.asyncio import Redis
 
 from app.cache.address import CEILING, MEMORY_BYTES, STORE_BYTES
 from app.cache.bundle import BundleWriter, Refused, read_bundle
+from app.cache.coordination import Changes
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.file import mark_damaged, total_bytes
-from app.cache.store import Changes
 from app.cache.tiered import TieredStore
 from app.cache.valkey.store import ValkeyStore
 from app.cache.wire import FOREVER, from_line, pack, unpack

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
-from app.cache.store import MAX_ANNOUNCEMENTS, Store
+from app.cache.store import SharedStore
 from app.cache.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
@@ -21,7 +22,7 @@ from tests.clock import Clock
 pytestmark = pytest.mark.anyio
 
 #: Gives a store that shares its entries with every other one it gave; memory is shared by being the same.
-Opener = Callable[[], Awaitable[Store]]
+Opener = Callable[[], Awaitable[SharedStore]]
 
 _numbers = count()
 
@@ -35,8 +36,8 @@ async def open_one(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path)
         await server.flushdb()
         await server.aclose()
 
-    async def opener() -> Store:
-        store: Store = memory
+    async def opener() -> SharedStore:
+        store: SharedStore = memory
         if request.param == "sqlite":
             store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=100_000_000)
         elif request.param == "valkey":
@@ -50,36 +51,36 @@ async def open_one(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path)
 
 
 @pytest.fixture
-async def store(open_one: Opener) -> Store:
+async def store(open_one: Opener) -> SharedStore:
     return await open_one()
 
 
-async def keys(store: Store, prefix: str = "") -> list[str]:
+async def keys(store: SharedStore, prefix: str = "") -> list[str]:
     return [found.key async for found in store.scan(prefix)]
 
 
-async def test_an_entry_is_visible_immediately_after_put(store: Store) -> None:
+async def test_an_entry_is_visible_immediately_after_put(store: SharedStore) -> None:
     await store.put(entry())
     assert await store.get("10.1000/182") == entry()
 
 
-async def test_an_entry_is_visible_after_a_flush(store: Store) -> None:
+async def test_an_entry_is_visible_after_a_flush(store: SharedStore) -> None:
     await store.put(entry())
     await store.flush()
     assert await store.get("10.1000/182") == entry()
 
 
-async def test_a_negative_entry_is_kept_like_a_record(store: Store) -> None:
+async def test_a_negative_entry_is_kept_like_a_record(store: SharedStore) -> None:
     await store.put(missing())
     await store.flush()
     assert await store.get("10.1000/MISSING") == missing()
 
 
-async def test_an_unknown_key_has_no_entry(store: Store) -> None:
+async def test_an_unknown_key_has_no_entry(store: SharedStore) -> None:
     assert await store.get("10.1000/182") is None
 
 
-async def test_a_name_in_any_script_is_a_key(store: Store) -> None:
+async def test_a_name_in_any_script_is_a_key(store: SharedStore) -> None:
     key = "10.26321/Á.GUTIÉRREZ.ZARZA.02.2018.03%:*?[]\\ 💡"
     await store.put(entry(key))
     await store.flush()
@@ -87,7 +88,7 @@ async def test_a_name_in_any_script_is_a_key(store: Store) -> None:
     assert await keys(store, "10.26321/Á.GUTIÉRREZ.ZARZA.02.2018.03%:*?[") == [key]
 
 
-async def test_the_later_of_two_puts_counts(store: Store) -> None:
+async def test_the_later_of_two_puts_counts(store: SharedStore) -> None:
     await store.put(entry(url="http://example.org/old"))
     await store.flush()
     await store.put(entry(url="http://example.org/new"))
@@ -97,7 +98,7 @@ async def test_the_later_of_two_puts_counts(store: Store) -> None:
     assert await keys(store) == ["10.1000/182"]
 
 
-async def test_an_entry_is_not_returned_after_its_hard_expiry(store: Store, clock: Clock) -> None:
+async def test_an_entry_is_not_returned_after_its_hard_expiry(store: SharedStore, clock: Clock) -> None:
     await store.put(entry(ttl=10, grace=20))
     clock.advance(29)
     assert await store.get("10.1000/182") is not None
@@ -106,7 +107,7 @@ async def test_an_entry_is_not_returned_after_its_hard_expiry(store: Store, cloc
     assert await keys(store) == []
 
 
-async def test_a_deleted_entry_is_gone_immediately_and_after_a_flush(store: Store) -> None:
+async def test_a_deleted_entry_is_gone_immediately_and_after_a_flush(store: SharedStore) -> None:
     await store.put(entry())
     await store.flush()
     assert await store.delete("10.1000/182") is True
@@ -116,7 +117,7 @@ async def test_a_deleted_entry_is_gone_immediately_and_after_a_flush(store: Stor
     assert await store.delete("10.1000/182") is False
 
 
-async def test_a_deleted_entry_can_be_put_again(store: Store) -> None:
+async def test_a_deleted_entry_can_be_put_again(store: SharedStore) -> None:
     await store.put(entry())
     await store.delete("10.1000/182")
     await store.put(entry())
@@ -124,14 +125,14 @@ async def test_a_deleted_entry_can_be_put_again(store: Store) -> None:
     assert await store.get("10.1000/182") == entry()
 
 
-async def test_a_scan_returns_only_the_entries_with_the_prefix(store: Store) -> None:
+async def test_a_scan_returns_only_the_entries_with_the_prefix(store: SharedStore) -> None:
     for key in ("10.1000/2", "10.1000/1", "10.10001/1", "10.1000.10/1"):
         await store.put(entry(key))
     assert sorted(await keys(store)) == ["10.1000.10/1", "10.1000/1", "10.1000/2", "10.10001/1"]
     assert sorted(await keys(store, "10.1000/")) == ["10.1000/1", "10.1000/2"]
 
 
-async def test_a_scan_returns_every_entry_of_many_pages(store: Store) -> None:
+async def test_a_scan_returns_every_entry_of_many_pages(store: SharedStore) -> None:
     wanted = {f"10.1000/{n:04}" for n in range(1_234)}
     for key in sorted(wanted):
         await store.put(entry(key))
@@ -226,7 +227,7 @@ async def test_of_fifty_who_want_a_lease_one_gets_it(open_one: Opener) -> None:
     assert (await asyncio.gather(*asked)).count(True) == 1
 
 
-async def test_a_bucket_gives_its_burst_and_then_a_wait(store: Store) -> None:
+async def test_a_bucket_gives_its_burst_and_then_a_wait(store: SharedStore) -> None:
     bucket = f"bucket {next(_numbers)}"
     assert [await store.take(bucket, 0.001, 3) for _ in range(3)] == [0.0, 0.0, 0.0]
     wait = await store.take(bucket, 0.001, 3)
@@ -239,19 +240,19 @@ async def test_a_shared_bucket_gives_its_burst_once(open_one: Opener) -> None:
     assert waits.count(0.0) == 20
 
 
-async def test_a_bucket_without_a_rate_never_fills_again(store: Store) -> None:
+async def test_a_bucket_without_a_rate_never_fills_again(store: SharedStore) -> None:
     bucket = f"bucket {next(_numbers)}"
     assert await store.take(bucket, 0, 1) == 0.0
     assert await store.take(bucket, 0, 1) == float("inf")
 
 
-async def test_tokens_that_are_left_for_others_are_not_taken(store: Store) -> None:
+async def test_tokens_that_are_left_for_others_are_not_taken(store: SharedStore) -> None:
     bucket = "people-first"
     assert [await store.take(bucket, 0.001, 3, 2) for _ in range(2)] == [0.0, pytest.approx(1000, rel=0.01)]
     assert [await store.take(bucket, 0.001, 3) for _ in range(2)] == [0.0, 0.0]
 
 
-async def test_a_caller_need_not_leave_more_tokens_than_a_full_bucket_can(store: Store) -> None:
+async def test_a_caller_need_not_leave_more_tokens_than_a_full_bucket_can(store: SharedStore) -> None:
     assert await store.take("small", 0.001, 1, 50) == 0.0
 
 
@@ -264,13 +265,13 @@ async def test_a_back_off_holds_for_every_process_that_shares_the_bucket(open_on
     assert 3_000 < await there.take(bucket, 1, 5) <= 3_601
 
 
-async def test_a_bucket_may_be_backed_off_before_it_was_ever_used(store: Store) -> None:
+async def test_a_bucket_may_be_backed_off_before_it_was_ever_used(store: SharedStore) -> None:
     bucket = f"bucket {next(_numbers)}"
     await store.back_off(bucket, 3_600)
     assert await store.take(bucket, 1, 5) > 3_000
 
 
-async def test_a_working_store_is_healthy_and_counts_its_entries(store: Store) -> None:
+async def test_a_working_store_is_healthy_and_counts_its_entries(store: SharedStore) -> None:
     await store.put(entry("10.1000/1"))
     await store.put(entry("10.1000/2"))
     await store.flush()

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
-from app.cache.store import Store
+from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore
 from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
 from app.cache.wire import pack
@@ -34,7 +34,7 @@ MUTATIONS = 3_000
 FILES = 60
 
 
-def tier(store: Store | None, clock: Clock) -> TieredStore:
+def tier(store: SharedStore | None, clock: Clock) -> TieredStore:
     return TieredStore(MemoryStore(10_000_000, clock=clock), store, clock=clock, ceiling=CEILING)
 
 
@@ -63,7 +63,7 @@ def mutate(dice: random.Random, data: bytes, other: bytes) -> bytes:
     return dice.choice(ways)()
 
 
-async def read(store: Store, key: str) -> Entry | None:
+async def read(store: SharedStore, key: str) -> Entry | None:
     try:
         return await store.get(key)
     except StoreError:
@@ -179,7 +179,7 @@ async def test_a_bucket_of_the_wrong_types_is_full(tmp_path: Path, clock: Clock)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[SharedStore]:
     if request.param == "sqlite":
         async with opened(tmp_path / "store.sqlite3", clock) as file:
             yield file
@@ -227,7 +227,7 @@ async def test_a_value_of_another_type_in_valkey_is_one_missing_entry(clock: Clo
 
 
 async def test_after_a_clock_two_days_ahead_no_stored_record_is_fresh_for_longer_than_the_ceiling(
-    store: Store, clock: Clock
+    store: SharedStore, clock: Clock
 ) -> None:
     clock.advance(TWO_DAYS)
     written = tier(store, clock)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
-from app.cache.store import MAX_ANNOUNCEMENTS, Changes, Store, StoreStats
+from app.cache.store import SharedStore, StoreStats
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
 from tests.cache.entries import NOW, entry, missing
@@ -20,7 +21,7 @@ from tests.clock import Clock
 pytestmark = pytest.mark.anyio
 
 
-def tier(store: Store | None, clock: Clock) -> TieredStore:
+def tier(store: SharedStore | None, clock: Clock) -> TieredStore:
     return TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
 
 

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
-from app.cache.store import Store
+from app.cache.store import SharedStore
 from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
 from app.token_bucket import LONGEST_BACK_OFF, Bucket, back_off, take_token
 from app.upstream.budget import LocalBucket
@@ -55,7 +55,7 @@ class ProcessPlace:
 
 
 class StorePlace:
-    def __init__(self, store: Store, clock: Clock, name: str = "bucket") -> None:
+    def __init__(self, store: SharedStore, clock: Clock, name: str = "bucket") -> None:
         self.store = store
         self.name = name
         self._clock = clock
@@ -73,7 +73,7 @@ class StorePlace:
 class ValkeyPlace(StorePlace):
     """Time passes when the times in the bucket move back: the server's clock cannot be set."""
 
-    def __init__(self, store: Store, clock: Clock, server: Redis) -> None:
+    def __init__(self, store: SharedStore, clock: Clock, server: Redis) -> None:
         super().__init__(store, clock, f"bucket {next(_numbers)}")
         self.server = server
         self.key = f"{KEY_PREFIX}bucket:{self.name}"

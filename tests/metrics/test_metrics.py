@@ -32,6 +32,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from app import __version__
+from app.cache.coordination import Coordination
 from app.cache.store import Store
 from app.metrics.instruments import STORE_OPERATIONS, HttpMetrics, UpstreamMetrics
 from app.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
@@ -446,7 +447,9 @@ async def test_a_store_that_fails_is_seen() -> None:
 
 
 def test_every_operation_of_a_store_has_a_series() -> None:
-    assert set(STORE_OPERATIONS) == {name for name in vars(Store) if not name.startswith("_")}
+    assert set(STORE_OPERATIONS) == {
+        name for part in (Store, Coordination) for name in vars(part) if not name.startswith("_")
+    }
 
 
 # --- Real programs ------------------------------------------------------------------------------------------------

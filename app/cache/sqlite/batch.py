@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import Entry
 from app.cache.sqlite.file import ROW_OVERHEAD, total_bytes
 from app.cache.sqlite.writer import Change
-from app.cache.store import MAX_ANNOUNCEMENTS
 from app.cache.wire import pack
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy

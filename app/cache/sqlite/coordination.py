@@ -34,7 +34,7 @@ class _DamagedFile(sqlite3.DatabaseError):
     """SQLite's check of the file found damage."""
 
 
-class Coordination:
+class CoordinationFile:
     """Leases and buckets shared by the processes that open the same file. All times are seconds since the epoch."""
 
     def __init__(self, path: Path) -> None:

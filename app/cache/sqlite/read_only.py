@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from app.cache.coordination import Changes
 from app.cache.entry import Entry
 from app.cache.sqlite.file import has_log, open_to_read
 from app.cache.sqlite.rows import Rows
-from app.cache.store import Changes, StoreStats
+from app.cache.store import StoreStats
 from app.errors import StoreError
 
 

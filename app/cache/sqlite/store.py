@@ -10,9 +10,10 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
+from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
 from app.cache.sqlite.batch import write_batch
-from app.cache.sqlite.coordination import Coordination
+from app.cache.sqlite.coordination import CoordinationFile
 from app.cache.sqlite.file import (
     READ_TIMEOUT,
     WRITE_TIMEOUT,
@@ -25,7 +26,7 @@ from app.cache.sqlite.file import (
 )
 from app.cache.sqlite.rows import Rows
 from app.cache.sqlite.writer import GATHER, BatchWriter, Change
-from app.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
+from app.cache.store import StoreStats
 from app.errors import DamagedEntry, StoreError
 
 #: Seconds between two writes of the time at which an entry was last used.
@@ -176,8 +177,8 @@ class SqliteStore:
         if not self._writer.submit(change):
             raise StoreError(f"The store {self._path} is too slow: the queue of writes is full.")
 
-    def _open_coordination(self) -> Coordination:
-        return Coordination(self._path.with_name(f"{self._path.name}.coordination"))
+    def _open_coordination(self) -> CoordinationFile:
+        return CoordinationFile(self._path.with_name(f"{self._path.name}.coordination"))
 
     @contextmanager
     def _use_coordination(self) -> Iterator[None]:

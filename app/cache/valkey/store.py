@@ -15,8 +15,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
-from app.cache.store import MAX_ANNOUNCEMENTS, Changes, StoreStats
+from app.cache.store import StoreStats
 from app.cache.valkey.scripts import BACK_OFF, RELEASE, TAKE
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry, StoreError

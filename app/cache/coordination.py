@@ -1,0 +1,47 @@
+"""What the processes that share a store agree on: leases, token buckets, back-off and announcements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+#: Announcements that a store keeps. A process that missed more than these drops its whole memory tier.
+MAX_ANNOUNCEMENTS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The announcements after a cursor: the `cursor` for the next call, and the keys to drop from memory.
+
+    With `overrun`, announcements were lost, and the whole memory tier must be dropped.
+    """
+
+    cursor: str
+    keys: tuple[str, ...] = ()
+    overrun: bool = False
+
+
+class Coordination(Protocol):
+    """Announcements of changed entries, leases and token buckets. Every method may raise StoreError."""
+
+    async def changes(self, cursor: str | None) -> Changes:
+        """The announcements after `cursor`. None returns only a cursor for the next call."""
+
+    async def lease(self, key: str, owner: str, seconds: float) -> bool:
+        """Take the lease of a name: the right to query the upstream about it. It expires after `seconds`.
+
+        Returns False if another owner has it.
+        """
+
+    async def release(self, key: str, owner: str) -> None:
+        """Release a lease, if `owner` has it. The entry that was put under it is visible to the next owner."""
+
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
+        """Take one token and return 0.0, or take none and return the seconds until there will be one.
+
+        The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second. A token is taken only if
+        `leaving` tokens remain, which are reserved for other callers.
+        """
+
+    async def back_off(self, bucket: str, seconds: float) -> None:
+        """Stop all processes that share the bucket from taking a token for `seconds`."""
