@@ -39,14 +39,14 @@ from app.server.proxies import trusted_addresses
 from app.settings import Settings, load
 from app.upstream.guarded import NOT_ASKED, OUTCOMES
 from app.web.access_log import AccessLog, write_to_standard_output
-from app.web.api import HandleApi
+from app.web.api import RestApi
 from app.web.application import Application, Face
 from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
-from app.web.documented import create_documented, other_paths
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.limits import ClientLimits, Rate
+from app.web.operations import create_operations, other_paths
 from app.web.pages import Link, Pages
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
@@ -85,7 +85,7 @@ def create(
     limits = _limits(settings, clock, client_metrics)
     lifecycle.on_reload(lambda _: limits.reload())
     express = None if limits.is_active else _express_lane(parts, clock, http_metrics, access_log, sub_path)
-    api = HandleApi(resolver=parts.resolver, limits=limits, clock=clock, max_age=settings.web_max_age)
+    api = RestApi(resolver=parts.resolver, limits=limits, clock=clock, max_age=settings.web_max_age)
     prefixes = PrefixChain(observers.resolver)
     redirects = Redirects(
         resolver=parts.resolver,
@@ -103,7 +103,7 @@ def create(
     lifecycle.on_reload(
         lambda new: connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies)), "trusted_proxies"
     )
-    documented = create_documented(
+    operations = create_operations(
         version=__version__,
         lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
         readiness=lambda: describe_readiness(parts, lifecycle),
@@ -114,8 +114,8 @@ def create(
     )
     return Application(
         Face(redirects=redirects, which_ra=which_ra, api=api, errors=errors, pages=pages, link=link),
-        documented=documented,
-        other_paths=other_paths(documented),
+        operations=operations,
+        other_paths=other_paths(operations),
         limits=limits,
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
         sub_path=sub_path.encode(),

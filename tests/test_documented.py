@@ -278,7 +278,7 @@ def openapi(proxy: Proxy) -> dict[str, Any]:
 
 def test_every_path_is_documented(proxy: Proxy) -> None:
     page = text_of("docs/api.md") + text_of("docs/operations.md")
-    routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/web/documented.py")))
+    routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/web/operations.py")))
     # /doiRA/ is written with capitals as the handbook has it; any case is answered.
     own = {OPENURL_PATH.decode(), *(path.decode().replace("/doira/", "/doiRA/") for path in WHICH_RA_PATHS)}
     paths = routes | own | set(STATIC_FILES) | set(openapi(proxy)["paths"])

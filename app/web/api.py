@@ -41,7 +41,7 @@ MAX_PRETTY_DEPTH: Final = 32
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
-class HandleApi:
+class RestApi:
     """Answers the JSON API from a resolver; aliases are data here and are never followed."""
 
     def __init__(

@@ -17,7 +17,7 @@ from app.metrics.instruments import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.web import which_ra
 from app.web.access_log import AccessLog
-from app.web.api import PROTOCOL_ERROR, HandleApi
+from app.web.api import PROTOCOL_ERROR, RestApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
@@ -42,7 +42,7 @@ class Face:
 
     redirects: Redirects
     which_ra: WhichRa
-    api: HandleApi
+    api: RestApi
     errors: ErrorPages
     pages: Pages
     link: Link
@@ -55,7 +55,7 @@ class Application:
         self,
         face: Face,
         *,
-        documented: ASGIApp,
+        operations: ASGIApp,
         other_paths: frozenset[bytes],
         limits: ClientLimits,
         public_url: str | None,
@@ -66,7 +66,7 @@ class Application:
         connections: object,
     ) -> None:
         self._face = face
-        self._documented = documented
+        self._operations = operations
         self._other_paths = other_paths
         self._limits = limits
         self._public_url = public_url
@@ -117,7 +117,7 @@ class Application:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._documented(scope, receive, send)
+                await self._operations(scope, receive, send)
             return
         request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
         route = find_route(request.method, request.path, self._other_paths)
@@ -151,7 +151,7 @@ class Application:
                 message["body"] = b""
             await send(message)
 
-        await self._documented(self._own(request), receive, wrapped)
+        await self._operations(self._own(request), receive, wrapped)
         return status
 
     def _own(self, request: Request) -> Scope:

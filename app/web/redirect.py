@@ -21,7 +21,7 @@ from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import Target
-from app.web.api import HandleApi
+from app.web.api import RestApi
 from app.web.freshness import VARY_ACCEPT, Freshness, failure_token, vary
 from app.web.header import Header
 from app.web.limits import ClientLimits
@@ -63,7 +63,7 @@ class Redirects:
         limits: ClientLimits,
         prefixes: PrefixChain,
         destinations: Destinations,
-        api: HandleApi,
+        api: RestApi,
         pages: Pages,
         link: Link,
         facts: Facts,

@@ -12,10 +12,10 @@ from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
 from app.metrics.workers import MetricsText
-from app.web.described import described_routes
 from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT
 from app.web.header import Header
 from app.web.health import Health, Readiness
+from app.web.openapi import name_routes
 from app.web.responses import HTML, PAGE_POLICY
 
 #: Crawlers are asked to stay away: each name they fetch is a question upstream.
@@ -24,7 +24,7 @@ ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def create_documented(
+def create_operations(
     *,
     version: str,
     lifespan: Lifespan,
@@ -50,7 +50,7 @@ def create_documented(
 
     def openapi() -> dict[str, Any]:
         if not schema:
-            schema.update(_description([*described_routes(), *app.routes], version, server_url))
+            schema.update(_description([*name_routes(), *app.routes], version, server_url))
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -116,7 +116,7 @@ def openurl(
     """Resolve the DOI that an OpenURL names (ANSI/NISO Z39.88)."""
 
 
-def described_routes() -> list[APIRoute]:
+def name_routes() -> list[APIRoute]:
     """The routes to describe."""
     return [
         _page_route("/{doi}", resolve, "Resolve a DOI name", "/10.1000/182"),
