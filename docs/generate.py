@@ -1,6 +1,6 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`, so that neither can drift.
+"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`. A test compares all three.
 
-`python docs/generate.py` writes both files; with `--check` it writes none, and its exit status is 1 where one differs.
+`python docs/generate.py` writes both files. `--check` writes none, and exits with status 1 if one differs.
 """
 
 from __future__ import annotations
@@ -18,101 +18,101 @@ sys.path.insert(0, str(ROOT))
 
 from app.settings import TABLES, Settings, variable  # noqa: E402 - the script also runs where app is not installed
 
-#: The table of settings whose names begin with no table's name.
+#: The table of every setting whose name does not begin with the name of a table.
 FIRST_TABLE: Final = TABLES[0]
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
-    "server": "The server",
+    "server": "Server",
     "client": "Clients",
-    "upstream": "The upstream",
-    "cache": "The cache",
-    "store": "The store",
+    "upstream": "Upstream",
+    "cache": "Cache",
+    "store": "Store",
     "web": "Answers to browsers",
 }
-#: A description that measures names its unit in one of these words.
+#: The unit of a number is the first of these words in its description.
 UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)
 
 MARKDOWN_HEAD: Final = """\
 # Settings
 
-This file is made by `python docs/generate.py` from `app/settings.py`; a test compares the two.
+`python docs/generate.py` writes this page from `app/settings.py`.
 
-A setting can be given in three places. A later one wins:
+A setting can be set in three places. A flag wins over an environment variable, and both win over the file:
 
-1. the TOML file named by `--config FILE` or by the environment variable `DOI_PROXY_CONFIG`; there is none unless named
-2. an environment variable
-3. a flag of `doi-proxy serve` and of every other command that takes settings
+1. in a TOML file, which `--config FILE` or the environment variable `DOI_PROXY_CONFIG` names; no file is read by default
+2. in an environment variable
+3. by a flag of `doi-proxy serve`, or of any other command that uses settings
 
-The value of an environment variable may also stand in a file: `DOI_PROXY_STORE_URL_FILE=/run/secrets/store-url` sets
-`store_url` to the content of that file, without the white space around it.
+An environment variable can also be read from a file: `DOI_PROXY_STORE_URL_FILE=/run/secrets/store-url` sets `store_url`
+to the content of that file, without the white space around it.
 
-A setting that does not exist, in any of the three places, or a value that cannot be used ends the program at once with
-exit status 2 and one line that names the setting, where it was given, and why it cannot be used:
+An unknown setting, or a value that cannot be used, ends the program with exit status 2. One line says which setting,
+where it was set, and what is wrong with it:
 
 ```
 doi-proxy: DOI_PROXY_CACHE_TTL: there is no such setting (it is '60')
 ```
 
-`doi-proxy config` prints the settings in force as environment variables. Users, passwords and secret parameters of URLs
-are masked, and so is every value that came from a `..._FILE` variable. A setting without a value is a comment. What is
-not masked can be read back. In
-[config/doi-proxy.toml](../config/doi-proxy.toml) every setting stands with its default, commented out.
+`doi-proxy config` prints the effective settings as environment variables. It masks users, passwords and secret
+parameters of URLs, and every value from a `..._FILE` variable. A setting without a value is printed as a comment. The
+program can read the output again, except for masked values. [config/doi-proxy.toml](../config/doi-proxy.toml) lists
+every setting with its default, commented out.
 
-Durations are in seconds and may have a fraction; sizes are in bytes. Flags that are yes or no take `true` or `false`.
+Durations are in seconds and may have a fraction. Sizes are in bytes. A boolean flag takes `true` or `false`.
 
-The last column says what puts a changed setting into force: a reload (SIGHUP, or `systemctl reload doi-proxy`) or a
-restart. [operations.md](operations.md) says more about a reload.
+The last column says how a changed setting takes effect: by a reload (SIGHUP, or `systemctl reload doi-proxy`) or by a
+restart. [operations.md](operations.md#signals) describes the reload.
 """
 
 TOML_HEAD: Final = """\
-# The settings of doi-proxy, each with its default, commented out. Name this file by --config or DOI_PROXY_CONFIG.
-# An environment variable, named below each sentence with the type, wins over this file; a flag wins over both.
-# Made by docs/generate.py from app/settings.py; docs/settings.md has the same settings as tables.
+# The settings of doi-proxy, each with its default, commented out. Pass this file by --config or DOI_PROXY_CONFIG.
+# The line below each description has the environment variable and the type. The variable wins over this file, and a
+# command-line flag wins over both. docs/generate.py writes this file; docs/settings.md shows the same as tables.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as it is documented; `schema` is its part of the JSON schema of Settings."""
+    """One setting for the documentation. `schema` is its part of the JSON schema of Settings."""
 
     name: str
     schema: dict[str, Any]
 
     @property
     def table(self) -> str:
-        """The table of the TOML file that it stands in."""
+        """The table of the TOML file that contains the setting."""
         head = self.name.partition("_")[0]
         return head if head in TABLES else FIRST_TABLE
 
     @property
     def key(self) -> str:
-        """Its name in that table."""
+        """The name in that table."""
         return self.name if self.table == FIRST_TABLE else self.name.removeprefix(self.table + "_")
 
     @property
     def flag(self) -> str:
-        """Its flag on the command line."""
+        """The flag on the command line."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def sentence(self) -> str:
-        """What it does."""
+        """The description, on one line."""
         return " ".join(self.schema["description"].split())
 
     @property
     def reloaded(self) -> bool:
-        """Whether SIGHUP puts a change into force."""
+        """Whether a running process reloads it at SIGHUP."""
         return bool(self.schema.get("reloaded"))
 
     @property
     def default(self) -> str | None:
-        """Its default as TOML, None where it is not set unless given."""
-        given = self.schema.get("default")
-        return None if given is None else toml(given)
+        """The default as TOML, or None if the setting has no default."""
+        value = self.schema.get("default")
+        return None if value is None else toml(value)
 
     @property
     def kind(self) -> str:
-        """Its type, the values it may have, and its unit."""
+        """The type, the allowed values and the unit."""
         schema = next((one for one in self.schema.get("anyOf", ()) if one.get("type") != "null"), self.schema)
         if "enum" in schema:
             return " or ".join(f"`{one}`" for one in schema["enum"])
@@ -124,7 +124,7 @@ class Setting:
 
 
 def limits(schema: dict[str, Any]) -> Iterator[str]:
-    """The bounds of a number, in words."""
+    """The limits of a number, in words."""
     if "exclusiveMinimum" in schema:
         yield f"over {plain(schema['exclusiveMinimum'])}"
     if "minimum" in schema:
@@ -134,12 +134,12 @@ def limits(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def plain(number: float) -> str:
-    """A number without a fraction of zero."""
+    """A number; a whole one without `.0`."""
     return str(int(number)) if number == int(number) else str(number)
 
 
 def toml(value: Any) -> str:
-    """A default as TOML writes it; JSON writes texts, numbers, booleans and lists of them in the same way."""
+    """A default as TOML. JSON has the same form for strings, numbers, booleans and lists of them."""
     if isinstance(value, float):
         return plain(value)
     if isinstance(value, dict):
@@ -154,7 +154,7 @@ def settings() -> list[Setting]:
 
 
 def write_markdown(found: list[Setting]) -> str:
-    """docs/settings.md."""
+    """The text of docs/settings.md."""
     parts = [MARKDOWN_HEAD]
     for table in TABLES:
         lines = [
@@ -173,7 +173,7 @@ def write_markdown(found: list[Setting]) -> str:
 
 
 def write_toml(found: list[Setting]) -> str:
-    """config/doi-proxy.toml: loads as it stands, to the defaults."""
+    """The text of config/doi-proxy.toml. Loaded unchanged, it gives the defaults."""
     parts = [TOML_HEAD]
     for table in TABLES:
         parts.append(f"[{table}]\n")
@@ -187,13 +187,13 @@ def write_toml(found: list[Setting]) -> str:
 
 
 def generated() -> dict[Path, str]:
-    """The files made, by path below the project's root, with their content."""
+    """The generated files: path below the project's root, and content."""
     found = settings()
     return {Path("docs/settings.md"): write_markdown(found), Path("config/doi-proxy.toml"): write_toml(found)}
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or with --check say which differ."""
+    """Write the files, or with --check report those that differ."""
     different = 0
     for path, content in generated().items():
         if arguments == ["--check"]:

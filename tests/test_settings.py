@@ -59,7 +59,7 @@ def test_every_setting_says_what_it_is_in_a_sentence(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
 def test_a_number_names_its_unit(name: str) -> None:
     description = str(Settings.model_fields[name].description).lower()
-    assert any(unit in description for unit in ("second", "bytes", "share", "questions"))
+    assert any(unit in description for unit in ("second", "bytes", "share", "queries", "requests"))
 
 
 def test_a_file_goes_before_the_defaults(toml: Path) -> None:
