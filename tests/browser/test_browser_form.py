@@ -95,7 +95,7 @@ async def test_a_name_that_was_not_found_can_be_corrected_in_place(visit: Visit,
 
 async def test_the_not_found_page_offers_doi_org_and_the_agency_s_contact(visit: Visit) -> None:
     page = await visit(f"/{UNKNOWN}")
-    elsewhere = page.get_by_role("region", name="Look it up elsewhere")
+    elsewhere = page.get_by_role("region", name="Try another resolver")
     doi_org = elsewhere.get_by_role("link", name=f"https://doi.org/{UNKNOWN}")
     await expect(doi_org).to_have_attribute("href", f"https://doi.org/{UNKNOWN}")
     contact = elsewhere.get_by_role("link", name="library@example.org")

@@ -320,7 +320,7 @@ def test_could_not_verify_never_says_that_the_name_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "shown"),
     [
         (0, "in a moment"),
         (1, "in a moment"),
@@ -331,12 +331,12 @@ def test_could_not_verify_never_says_that_the_name_is_missing() -> None:
         (None, None),
     ],
 )
-def test_the_time_to_wait_is_said_where_it_is_known(seconds: int | None, said: str | None) -> None:
+def test_the_time_to_wait_is_shown_if_it_is_known(seconds: int | None, shown: str | None) -> None:
     html = PAGES.could_not_verify(HERE, "en", name=HandleName(ORDINARY), reason="It is down.", retry_after=seconds)
     page = Page(html.decode())
     assert page.links["/doi/10.1000/182"] == "Try again"
-    assert ("makes sense in" in page.words) == (said is not None)
-    assert said is None or said in page.words
+    assert ("Please try again in" in page.words) == (shown is not None)
+    assert shown is None or shown in page.words
 
 
 def test_the_end_of_an_alias_chain_is_linked_to_its_own_record() -> None:
