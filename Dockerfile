@@ -1,9 +1,9 @@
-# doi-proxy as a container: packages from the lock, with hashes; the image that runs has no pip and no build tools in use.
+# doi-proxy as a container. Packages come from the lock, with hashes. The final image uses no pip and no build tools.
 #
 #   docker build -t doi-proxy .
 #   docker run --read-only --tmpfs /tmp -p 8000:8000 -v doi-proxy:/var/lib/doi-proxy doi-proxy
 #
-# The base image is named by exact version; docker-compose.yml says how to pin its digest.
+# The base image has an exact version. docker-compose.yml says how to pin its digest.
 
 FROM python:3.11.14-slim-bookworm AS install
 ENV PIP_QUIET=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore

@@ -1,18 +1,18 @@
-# doi-proxy: needs python3 (3.11 or later), pip, make and git; everything else is set up in .tools/ and .venv/.
+# doi-proxy needs python3 (3.11 or later), pip, make and git. Everything else is installed in .tools/ and .venv/.
 #
 #   make run     set up, then serve on http://127.0.0.1:8000
 #   make test    set up, then run all tests
 #   make check   set up, then lint, type check, import rule, dead code, dependency declarations
 #   make bench   set up, then run the benchmarks
-#   make fuzz    set up, then fuzz what reads the bytes of strangers (FUZZ_SECONDS=60)
-#   make mutate  set up, then change one operator, constant or branch at a time: do tests notice? (MUTANTS=30 SEED=1)
+#   make fuzz    set up, then fuzz the parsers of untrusted input (FUZZ_SECONDS=60)
+#   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
 #   make pythons set up, then run all tests with every Python from 3.11 to 3.13 that is installed
-#   make cov     set up, then run all tests and report the lines that none of them runs
+#   make cov     set up, then run all tests and report the lines that no test runs
 #   make docs    set up, then write the generated pages and build docs/ as a site in build/docs
 #   make dist    set up, then build the wheel and the source archive in dist/
 #   make lock    rebuild requirements/*.lock (LOCK_FLAGS=--upgrade takes newer versions)
 #   make setup   set up only
-#   make clean   remove what set-up and checks made (not var/)
+#   make clean   remove the files that set-up and checks created (not var/)
 
 PYTHON ?= python3
 HOST ?= 127.0.0.1
@@ -23,14 +23,14 @@ FUZZ_SECONDS ?= 60
 MUTANTS ?= 30
 SEED ?= 1
 
-# uv trusts the system's certificates and takes the Python that is here; it fetches none.
+# uv trusts the system's certificates and uses the installed Python. It downloads none.
 export UV_SYSTEM_CERTS := 1
 export UV_PYTHON_DOWNLOADS := never
 
 UV := .tools/bin/uv
 BIN := .venv/bin
 
-# uv does not read pip's configuration; an index set there is handed on.
+# uv does not read pip's configuration, so pass on the index that is set there.
 PIP_INDEX = $(PYTHON) -m pip config get global.index-url 2>/dev/null
 USE_PIP_INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PIP_INDEX))}}"; \
 	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi
@@ -38,7 +38,7 @@ USE_PIP_INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PIP_INDEX))}}
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-annotate --custom-compile-command 'make lock' $(LOCK_FLAGS)
 
-# One line for a check that passes, with its seconds; its whole output, and the end, for one that fails.
+# A check that passes prints one line with its seconds. One that fails prints its output, and make stops.
 define step
 @printf '%-14s' '$(1)'; began=$$(date +%s%N); status=0; output=$$($(2) 2>&1) || status=$$?; \
 	printf '%-6s' "$$([ $$status -eq 0 ] && echo ok || echo FAILED)"; \
@@ -68,14 +68,14 @@ setup: .venv/.locked
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Ctrl-C reaches the program too, which then ends with status 130: to make, that is not an error.
+# Ctrl-C also reaches the program, which then exits with status 130. make must not report that as an error.
 run: setup
 	@trap : INT; $(BIN)/doi-proxy serve --host $(HOST) --port $(PORT) --seed config/seed.ndjson || [ $$? -eq 130 ]
 
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)
 
-# The versions of Python beside the one of the set-up that are installed here; each gets an environment of its own.
+# The other installed versions of Python. Each gets its own environment.
 pythons: setup
 	@for version in 3.11 3.12 3.13; do \
 		python=$$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python /usr/local/bin/python$$version /usr/bin/python$$version 2>/dev/null | head -n 1); \
