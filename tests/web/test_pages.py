@@ -344,9 +344,9 @@ def test_the_end_of_an_alias_chain_is_linked_to_its_own_record() -> None:
     assert Page(html.decode()).links["/doi/10.1000/b?noredirect&ignore_aliases"] == "10.1000/b"
 
 
-def test_an_error_that_was_not_worded_is_worded_by_the_page() -> None:
+def test_an_error_without_a_message_gets_the_text_of_the_page() -> None:
     html = PAGES.error(HERE, "en", title_key="error_internal", reason="")
-    assert "on this resolver's side" in Page(html.decode()).words
+    assert "This resolver made an error" in Page(html.decode()).words
 
 
 def test_words_that_are_english_are_marked_so_in_another_language() -> None:
