@@ -39,7 +39,7 @@ MARKDOWN_HEAD: Final = """\
 
 A setting can be set in three places. A flag wins over an environment variable, and both win over the file:
 
-1. in a TOML file, which `--config FILE` or the environment variable `DOI_PROXY_CONFIG` names; no file is read by default
+1. in a TOML file, which `--config FILE` or the environment variable `DOI_PROXY_CONFIG` names (none by default)
 2. in an environment variable
 3. by a flag of `doi-proxy serve`, or of any other command that uses settings
 
