@@ -500,9 +500,12 @@ def test_a_record_that_leads_somewhere_links_there() -> None:
 
 def test_the_page_says_why_it_came_instead_of_a_redirect() -> None:
     refused = values_page(value(1, "URL", string("javascript:x")), note="not_a_web_target")
-    assert "not one that a browser should be sent to" in refused.words
+    assert "not one that a browser can open safely" in refused.words
     assert "/doi/10.1000/182" not in refused.links
-    assert "there is no web address" in values_page(value(1, "DESC", string("x")), note="not_a_web_target").words
+    assert (
+        "none of these values is a web address"
+        in values_page(value(1, "DESC", string("x")), note="not_a_web_target").words
+    )
 
 
 def test_a_prefix_has_a_record_page_without_a_doi_uri() -> None:
