@@ -20,7 +20,7 @@ ENGLISH = CATALOGUES[DEFAULT_LANGUAGE]
 JOINED = (
     "code_point.", "could_not_verify.retry_", "could_not_verify.title_", "not_found.lead_", "not_found.title_", "note.",
     "failure.", "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp",
-    "values.data",
+    "values.data", "values.cut_",
 )  # fmt: skip
 
 
