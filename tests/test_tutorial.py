@@ -103,5 +103,5 @@ def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> Non
     printed = run(text, tmp_path, {"DOI_PROXY_PORT": ports["8000"]})
     for shown, port in ports.items():
         printed = printed.replace(port, shown)
-    for one, output in zip(found, outputs(printed, len(found)), strict=True):
-        assert (one.text, steady(output)) == (one.text, steady(one.output))
+    pairs = zip(found, outputs(printed, len(found)), strict=True)
+    assert [(one.text, output) for one, output in pairs if steady(output) != steady(one.output)] == []
