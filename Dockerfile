@@ -19,7 +19,7 @@ RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-iso
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy
 
 FROM python:3.11.14-slim-bookworm
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="doi-proxy" \
       org.opencontainers.image.description="A self-hosted DOI resolver proxy for institutions" \

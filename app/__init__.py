@@ -1,3 +1,3 @@
 """A self-hosted DOI resolver proxy for institutions."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

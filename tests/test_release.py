@@ -1,11 +1,13 @@
-"""What a release promises: the pages of a released project, and a package that serves by itself."""
+"""What a release promises: one version everywhere, a changelog in order, a package that serves by itself."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
 import urllib.request
+from datetime import date
 from email.message import Message
 from pathlib import Path
 from typing import Final
@@ -20,6 +22,37 @@ from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
 UV: Final = ROOT / ".tools/bin/uv"
 #: For one command that installs packages, in seconds.
 INSTALL_DEADLINE: Final = 300
+#: A heading of the changelog: a version and the day of its release (ISO 8601).
+RELEASE: Final = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+#: The sections that Keep a Changelog 1.1.0 names.
+SECTIONS: Final = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def changelog() -> str:
+    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def test_the_newest_release_of_the_changelog_is_the_version_of_the_program() -> None:
+    assert RELEASE.findall(changelog())[0][0] == __version__
+
+
+def test_the_releases_of_the_changelog_are_dated_and_the_newest_stands_first() -> None:
+    releases = [(numbers(version), date.fromisoformat(day)) for version, day in RELEASE.findall(changelog())]
+    assert releases == sorted(releases, reverse=True)
+    headings = re.findall(r"^## (.*)$", changelog(), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert len(headings) == len(releases) + 1
+
+
+def test_the_changelog_sorts_changes_into_the_sections_of_keep_a_changelog() -> None:
+    for release in re.split(r"^## ", changelog(), flags=re.MULTILINE)[1:]:
+        sections = re.findall(r"^### (.*)$", release, re.MULTILINE)
+        assert set(sections) <= SECTIONS
+        assert len(set(sections)) == len(sections)
 
 
 def test_the_pages_that_a_released_project_needs_are_in_the_repository() -> None:
