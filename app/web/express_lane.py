@@ -22,7 +22,7 @@ from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
 from app.web.negotiation import is_browser, negotiate
 from app.web.request import below
-from app.web.responses import Hit, Reply, frame, status_line
+from app.web.responses import Hit, Reply, frame_lines, status_line
 
 #: Bytes that a prepared reply takes besides its texts: its objects, its freshness, its place in a dictionary.
 OVERHEAD: Final = 1_000
@@ -143,7 +143,7 @@ class ExpressLane:
             source=_source(hit.resolution),
             freshness=hit.freshness,
             status=reply.status,
-            lines=header_lines(frame(reply)),
+            lines=frame_lines(reply),
             tail=_EMPTY_LINE + reply.body,
         )
         if prepared.size <= MAX_ANSWER_BYTES:

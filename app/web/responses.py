@@ -68,8 +68,25 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 def frame(reply: Reply) -> tuple[Header, ...]:
     """The headers of an answer that stay the same while its record does. Those of `freshness` follow them."""
-    length = () if reply.status in _BODILESS else ((b"content-length", b"%d" % len(reply.body)),)
-    return (*reply.headers, *COMMON_HEADERS, *length)
+    return (*reply.headers, *_common_headers(_content_length(reply)))
+
+
+def frame_lines(reply: Reply) -> bytes:
+    """The headers of `frame` as lines. Those that all answers of a length share are joined once."""
+    return header_lines(reply.headers) + _common_lines(_content_length(reply))
+
+
+def _content_length(reply: Reply) -> int | None:
+    return None if reply.status in _BODILESS else len(reply.body)
+
+
+def _common_headers(length: int | None) -> tuple[Header, ...]:
+    return COMMON_HEADERS if length is None else (*COMMON_HEADERS, (b"content-length", b"%d" % length))
+
+
+@lru_cache(maxsize=4096)
+def _common_lines(length: int | None) -> bytes:
+    return header_lines(_common_headers(length))
 
 
 async def send_reply(reply: Reply, send: Send, *, head_only: bool = False) -> None:
@@ -84,8 +101,8 @@ def write_reply(reply: Reply, first: bytes, last: bytes, *, head_only: bool) -> 
 
     `first` and `last` are header lines before and after those of the reply.
     """
-    lines = header_lines((*frame(reply), *reply.freshness))
     body = b"" if head_only else reply.body
+    lines = frame_lines(reply) + header_lines(reply.freshness)
     return b"".join((status_line(reply.status), first, lines, last, b"\r\n", body))
 
 
