@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,7 +15,6 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.cache.valkey_server import free_port
 from tests.test_documented import CONSOLE, ROOT, plain_environment
 
 #: For the whole page, in seconds.
@@ -24,6 +24,8 @@ MARK: Final = "=== command {} ==="
 #: The ports on the page. The test replaces each by a free one.
 PORTS: Final = ("8000", "8001", "8002", "8080")
 PORT: Final = re.compile(r"(:|--port )(8000|8001|8002|8080)\b")
+#: The last port stays unused for a minute, and the system assigns none below 32768 to other tests meanwhile.
+FIRST_PORT: Final = 23_100
 PROGRAMS: Final = ("bash", "curl", "nginx")
 #: What differs between two runs: remaining seconds, dates, and the sizes of stored entries.
 VARIABLE: Final = re.compile(r"(?<=ttl=)-?\d+|(?<=max-age=)\d+|(?<=expires: ).*|(?<=bytes:)\s+\d+")
@@ -89,6 +91,18 @@ def steady(text: str) -> str:
     return VARIABLE.sub("0", text)
 
 
+def spare_ports() -> dict[str, str]:
+    """A free port for each port on the page, below the range that the system assigns to other tests."""
+    found: dict[str, str] = {}
+    for port in range(FIRST_PORT, FIRST_PORT + 1_000):
+        if len(found) == len(PORTS):
+            break
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found[PORTS[len(found)]] = str(port)
+    return found
+
+
 def missing_program() -> str | None:
     return next((name for name in PROGRAMS if shutil.which(name, path=search_path()) is None), None)
 
@@ -97,7 +111,7 @@ def missing_program() -> str | None:
 @pytest.mark.skipif(missing_program() is not None, reason=f"not installed: {missing_program()}")
 def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
     (tmp_path / "config").symlink_to(ROOT / "config")
-    ports = {shown: str(free_port()) for shown in PORTS}
+    ports = spare_ports()
     found = commands()
     text = PORT.sub(lambda match: match[1] + ports[match[2]], script(found))
     printed = run(text, tmp_path, {"DOI_PROXY_PORT": ports["8000"]})
