@@ -44,7 +44,7 @@ class Kind(Enum):
     """What a name leads to."""
 
     TARGET = "target"  # a URL
-    ALIAS = "alias"  # another name, of which the client is told
+    ALIAS = "alias"  # another name, which the answer shows
     RECORD = "record"  # the record itself, as data
     LOCATIONS = "locations"  # the list of its locations
     VALUES = "values"  # its values, for a person to read
@@ -60,7 +60,7 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     negotiation: Negotiation = _NO_NEGOTIATION
     #: Describes the client. Called only if there are locations to choose from.
     describe_client: Callable[[], Client] = lambda: NOBODY
-    #: Whether the client is told of an alias, or gets the answer of the name that it stands for.
+    #: Whether the answer shows an alias, or is that of the name which the alias stands for.
     shows_alias: bool = False
 
 

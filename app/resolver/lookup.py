@@ -42,5 +42,5 @@ class Lookup:
             return await self._resolver.resolve(name, self._demand)
 
     def in_background(self) -> Lookup:
-        """The same for what nobody waits for."""
+        """The same lookup, for names that no client waits for."""
         return Lookup(self._resolver, self.client, Priority.BACKGROUND)

@@ -1,4 +1,4 @@
-"""Which client a request comes from: the network of its address, so that many addresses of one host count as one."""
+"""Which client a request comes from: the network of its address. A host with many addresses is one client."""
 
 from __future__ import annotations
 
