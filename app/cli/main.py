@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from app import __version__
 from app.cli.cache import add_cache_commands, run_cache
+from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
 from app.settings import Settings, load, names_from_files, variable
 
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(chosen, "run"):
         parser.print_help()
         return WRONG_USE
+    skip_httpx_command_line()
     try:
         return int(chosen.run(chosen))
     except ConfigurationError as error:
@@ -80,8 +82,6 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
 
 
 def _serve(chosen: argparse.Namespace) -> int:
-    # httpx brings a command line of its own, with click and rich: 0.1 s of the start, and nothing here uses it.
-    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
     return serve(lambda: settings_of(chosen))

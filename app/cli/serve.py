@@ -10,6 +10,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
+from app.cli.worker import start_worker
 from app.lifecycle import Lifecycle, merge, reload_settings
 from app.main import check, create
 from app.metrics.workers import FOLDER_VARIABLE, temporary_folder
@@ -73,7 +74,7 @@ def _supervise(settings: Settings, load: Callable[[], Settings], listening: sock
     spawn = multiprocessing.get_context("spawn")
 
     def start(pipe: Connection) -> SpawnProcess:
-        return spawn.Process(target=work, args=(in_force, listening, pipe), daemon=True)
+        return spawn.Process(target=start_worker, args=(in_force, listening, pipe), daemon=True)
 
     def reload() -> Settings:
         nonlocal in_force

@@ -7,7 +7,6 @@ SSL_CERT_FILE or SSL_CERT_DIR replace the certificate authorities that are trust
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 import time
 from base64 import b64encode
@@ -45,8 +44,6 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: What a connection raises that the other side dropped, an HTTP/2 GOAWAY among it (then a local protocol error too).
 _DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
 _LONGEST_DETAIL: Final = 200
-#: These log the URL of each request, and with it who was interested in which name.
-_TALKATIVE_LOGGERS: Final = ("httpx", "httpcore", "hpack")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +101,6 @@ class HandleApi:
         self._clock = clock
         self._may_ask_again = may_ask_again
         self._is_closed = False
-        for name in _TALKATIVE_LOGGERS:
-            logging.getLogger(name).setLevel(logging.WARNING)
         self._engine = transport or open_engine(
             http2=http2,
             connect_timeout=connect_timeout,

@@ -56,9 +56,28 @@ def run(*arguments: str, command: tuple[str, ...] = COMMAND, **settings: str) ->
 
 
 def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
-    code = "import sys, app.main, app.cli.serve; print(*{'rich', 'pygments', 'redis', 'lxml.html'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    start = "from app.cli.main import main; main(['serve', '--store-url', 'memory:', '--seed', 'missing'])"
+    assert imported_by(start) == {"httpx"}
+
+
+def test_a_worker_imports_nothing_that_only_other_commands_need() -> None:
+    start = (
+        "from app.cli.worker import start_worker; from app.errors import ConfigurationError; "
+        "from app.settings import Settings\n"
+        "try: start_worker(Settings(store_url='memory:', seed='missing'), None, None)\n"
+        "except ConfigurationError: pass"
+    )
+    assert imported_by(start) == {"httpx"}
+
+
+def imported_by(code: str) -> set[str]:
+    """Which of these libraries are imported after a start that ends at a seed that does not exist."""
+    libraries = "{'httpx', 'rich', 'pygments', 'redis', 'lxml.html'}"
+    code = f"{code}\nimport sys; print(*{libraries} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
 
 
 class TestVersion:
