@@ -47,7 +47,7 @@ _SHORTEST_PAUSE: Final = 0.001
 class Observers:
     """Who is told of what happens; `upstream` gives the observer of an upstream by its number, from 1 on."""
 
-    resolver: resolving.Observer | None = None
+    resolver: resolving.ResolutionObserver | None = None
     upstream: Callable[[int], Observer] | None = None
     store: TierObserver | None = None
 

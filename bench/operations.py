@@ -26,8 +26,8 @@ from app.doi.uri import url_path
 from app.handle.answer import read_answer
 from app.handle.location import read_locations
 from app.handle.record import read_values
-from app.resolver.asked import Client
 from app.resolver.location_choice import choose
+from app.resolver.options import Client
 from bench.constant import bare
 from bench.in_process import InProcess
 from bench.names import HOT, path_of

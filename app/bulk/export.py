@@ -18,7 +18,7 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.resolver.destination import Destinations
-from app.resolver.observer import NoObserver
+from app.resolver.observer import NoResolutionObserver
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
@@ -31,7 +31,7 @@ _COMPRESSION: Final = 6
 _STEP: Final = 200
 
 
-class RecordWriter(NoObserver):
+class RecordWriter(NoResolutionObserver):
     """Writes the records that a resolver answers with, each name once."""
 
     def __init__(self, writer: BundleWriter) -> None:
@@ -97,8 +97,8 @@ class Output:
     def __init__(self, path: str) -> None:
         """Raises ConfigurationError where it cannot be written."""
         self._path = Path(path)
-        self._is_plain = path != STANDARD_OUTPUT and (not self._path.exists() or self._path.is_file())
-        self._partial = self._path.with_name(self._path.name + ".partial") if self._is_plain else self._path
+        self._is_regular_file = path != STANDARD_OUTPUT and (not self._path.exists() or self._path.is_file())
+        self._partial = self._path.with_name(self._path.name + ".partial") if self._is_regular_file else self._path
         self._kept = False
         self._open = ExitStack()
         self.file: BinaryIO = sys.stdout.buffer
@@ -112,7 +112,7 @@ class Output:
             self.file = cast(BinaryIO, self._open.enter_context(packed))
 
     def _create(self) -> BinaryIO:
-        if not self._is_plain:
+        if not self._is_regular_file:
             return self._path.open("wb")
         # For its owner alone, and through no link that another user left.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -128,10 +128,10 @@ class Output:
     def __exit__(self, *_: object) -> None:
         try:
             self._close()
-            if self._kept and self._is_plain:
+            if self._kept and self._is_regular_file:
                 self._partial.replace(self._path)
         finally:
-            if self._is_plain:
+            if self._is_regular_file:
                 self._partial.unlink(missing_ok=True)
 
     def _close(self) -> None:

@@ -15,8 +15,8 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, UpstreamPaused
 from app.handle.answer import ResponseCode
-from app.resolver.asked import Negotiation
 from app.resolver.destination import Destinations, Query
+from app.resolver.options import Negotiation
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Resolver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final, Self
+from typing import Final
 
 from app.doi.code_point import CodePoint, first_not_graphic, questionable
 from app.errors import EmptyName, ForbiddenCodePoint, NameTooLong, NotADOI
@@ -50,11 +50,6 @@ class HandleName:
         if not self.text.isprintable() and (found := _FORBIDDEN.search(self.text)):
             raise _forbidden_code_point(CodePoint(found[0], found.start() + 1))
         object.__setattr__(self, "key", fold(self.text))
-
-    @classmethod
-    def asked(cls, text: str) -> Self:
-        """The name that a request asks for, exactly `text`; see the class for the errors."""
-        return cls(text)
 
     def __eq__(self, other: object) -> bool:
         return self.key == other.key if isinstance(other, HandleName) else NotImplemented

@@ -44,7 +44,7 @@ _URL: Final = re.compile(
 )
 _QUERY_OR_FRAGMENT: Final = re.compile(r"[?#].*", re.DOTALL)
 #: A path that is already a DOI name: printable ASCII without escapes or blanks.
-_PLAIN_PATH: Final = re.compile(rb"/(10\.[!-$&-~]+)")
+_LITERAL_PATH: Final = re.compile(rb"/(10\.[!-$&-~]+)")
 
 
 def read(text: str) -> HandleName:
@@ -58,7 +58,7 @@ def read(text: str) -> HandleName:
     if rest is trimmed and bare is not rest:
         # "doi: https://doi.org/10.1000/182": the other order of the two.
         bare = _without_url(bare)
-    return HandleName.asked(bare)
+    return HandleName(bare)
 
 
 def read_path(raw: bytes) -> HandleName:
@@ -75,12 +75,12 @@ def read_exact(raw: bytes) -> HandleName:
 
 
 def _read_exact(raw: bytes) -> HandleName:
-    return HandleName.asked(decode(raw))
+    return HandleName(decode(raw))
 
 
 def _read_path(raw: bytes) -> HandleName:
-    if plain := _PLAIN_PATH.fullmatch(raw):
-        return HandleName.asked(plain[1].decode("ascii"))
+    if literal := _LITERAL_PATH.fullmatch(raw):
+        return HandleName(literal[1].decode("ascii"))
     return read(decode(raw).lstrip("/"))
 
 

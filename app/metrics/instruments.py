@@ -234,7 +234,7 @@ class QuestionObserver:
     observe_seconds: Callable[[float], None]
     not_asked: frozenset[str]
 
-    def asked(self, outcome: str, seconds: float) -> None:
+    def record_question(self, outcome: str, seconds: float) -> None:
         """Count a question that ended. `seconds` is the time the upstream took, or the wait for the budget."""
         self.counters[outcome]()
         if outcome not in self.not_asked:

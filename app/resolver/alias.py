@@ -8,7 +8,7 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.errors import AliasChainTooLong, InvalidName
-from app.resolver.asked import Asked
+from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Resolution
 
 #: Aliases that are followed for one name.
@@ -35,19 +35,19 @@ class Chain(msgspec.Struct, frozen=True, gc=False):
         return Chain((*self.resolutions, resolution))
 
 
-def next_name(chain: Chain, asked: Asked) -> HandleName | None:
+def next_name(chain: Chain, options: ResolveOptions) -> HandleName | None:
     """The name that the end of the chain stands for, None if it is no alias that may be followed.
 
     Only the values asked for count: `type=URL` hides an alias. Raises AliasChainTooLong for a loop, and for an
     alias after the twentieth.
     """
-    if asked.ignore_aliases or not chain.last.found:
+    if options.ignore_aliases or not chain.last.found:
         return None
-    values = chain.last.record.select(asked.types, asked.indexes).of_type("HS_ALIAS.")
+    values = chain.last.record.select(options.types, options.indexes).of_type("HS_ALIAS.")
     if not values:
         return None
     try:
-        name = HandleName.asked((values[0].text or "").strip())
+        name = HandleName((values[0].text or "").strip())
     except InvalidName:
         return None
     if len(chain.resolutions) > MOST_ALIASES or any(name == one.name for one in chain.resolutions):

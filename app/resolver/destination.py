@@ -18,20 +18,29 @@ from app.errors import NotADOI
 from app.handle.location import Location
 from app.handle.record import Record, read_values
 from app.resolver.alias import Chain, next_name
-from app.resolver.asked import NO_FACTS, NOBODY, PLAIN, Action, Asked, Client, ClientFact, Negotiation
 from app.resolver.lookup import Lookup
+from app.resolver.options import (
+    DEFAULT_OPTIONS,
+    NO_FACTS,
+    UNKNOWN_CLIENT,
+    Action,
+    Client,
+    ClientFact,
+    Negotiation,
+    ResolveOptions,
+)
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Resolver
 from app.resolver.target import (
-    NO_PLACES,
-    Places,
+    NO_NAME_LOCATIONS,
+    NameLocations,
     Target,
     choose_target,
     links,
     needs_prefix,
-    plain_target,
-    read_own_places,
+    read_own_locations,
+    unconditional_target,
 )
 
 #: Larger records are answered later, by a task: other connections take their turn before.
@@ -56,10 +65,10 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     """A question where a name leads."""
 
     name: HandleName
-    options: Asked = PLAIN
+    options: ResolveOptions = DEFAULT_OPTIONS
     negotiation: Negotiation = _NO_NEGOTIATION
     #: Describes the client. Called only if there are locations to choose from.
-    describe_client: Callable[[], Client] = lambda: NOBODY
+    describe_client: Callable[[], Client] = lambda: UNKNOWN_CLIENT
     #: Whether the answer shows an alias, or is that of the name which the alias stands for.
     shows_alias: bool = False
 
@@ -71,7 +80,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     chain: Chain
     #: The selected values. Left out where the target is all that the record says.
     record: Record = NO_RECORD
-    locations: Places = NO_PLACES
+    locations: NameLocations = NO_NAME_LOCATIONS
     target: Target | None = None
     #: The facts about the client that decided.
     facts: ClientFact = NO_FACTS
@@ -93,7 +102,7 @@ class Destinations:
     def find_now(self, query: Query) -> Destination | None:
         """The target, alias or record, if it depends on fresh records in memory alone. None if there is more to do."""
         options, first = query.options, self._resolver.at_hand(query.name)
-        if first is None or options.bypasses or not self._resolves_here(query.name):
+        if first is None or options.bypasses_cache or not self._resolves_here(query.name):
             return None
         if len(first.entry.answer.values) > _MOST_BYTES_NOW:
             return None
@@ -105,8 +114,8 @@ class Destinations:
         return found
 
     def _decide_now(self, chain: Chain, query: Query) -> Destination | None:
-        if query.options is PLAIN and not query.negotiation.conneg:
-            target = _plain_target(chain.last.entry.answer.values)
+        if query.options is DEFAULT_OPTIONS and not query.negotiation.conneg:
+            target = _cached_unconditional_target(chain.last.entry.answer.values)
             if target is not None:
                 return Destination(Kind.TARGET, chain, target=target, is_hit=True)
         while (alias := _next_alias(chain, query.options)) is not None:
@@ -118,7 +127,7 @@ class Destinations:
         if found is not None:
             return found
         record = chain.last.record.select(query.options.types, query.options.indexes)
-        locations = read_own_places(record)
+        locations = read_own_locations(record)
         own = locations.own
         if locations.malformed or own.includes or own.namespaces:
             return None
@@ -152,18 +161,20 @@ class Destinations:
             return found
         record = chain.last.record.select(query.options.types, query.options.indexes)
         lookup = Lookup(self._resolver, demand.client, demand.priority)
-        locations = await self._prefixes.places(chain.last.name, record, query.options, query.negotiation, lookup)
+        locations = await self._prefixes.find_locations(
+            chain.last.name, record, query.options, query.negotiation, lookup
+        )
         return decide(chain, record, locations, query)
 
     async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
-        found = None if demand.bypasses else self._resolver.peek(name)
+        found = None if demand.bypasses_cache else self._resolver.peek(name)
         return found or await self._resolver.resolve(name, demand)
 
     def _resolves_here(self, name: HandleName) -> bool:
         return self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
 
 
-def _next_alias(chain: Chain, options: Asked) -> HandleName | None:
+def _next_alias(chain: Chain, options: ResolveOptions) -> HandleName | None:
     """The name that the end of the chain stands for. As data, an alias is not followed."""
     return None if options.action is Action.API else next_name(chain, options)
 
@@ -184,13 +195,13 @@ def decide_before_locations(
     return None
 
 
-def decide(chain: Chain, record: Record, locations: Places, query: Query) -> Destination:
+def decide(chain: Chain, record: Record, locations: NameLocations, query: Query) -> Destination:
     """Where a name leads, given its selected values and its locations. Raises InvalidParameter for `urlappend`."""
     if query.options.action is Action.SHOW_URLS:
         return Destination(Kind.LOCATIONS, chain, record, locations)
     if query.options.action is not Action.REDIRECT:
         return Destination(Kind.VALUES, chain, record, locations)
-    client = query.describe_client() if locations.any else NOBODY
+    client = query.describe_client() if locations.any else UNKNOWN_CLIENT
     name = chain.last.name
     choice = choose_target(name, record, locations, query.options, client)
     if choice.target is None:
@@ -208,6 +219,6 @@ def decide(chain: Chain, record: Record, locations: Places, query: Query) -> Des
 
 
 @lru_cache(maxsize=1024)
-def _plain_target(values: bytes) -> Target | None:
+def _cached_unconditional_target(values: bytes) -> Target | None:
     """The target that a record has for every client, kept by its values: at most 16 MiB of them, twice."""
-    return plain_target(read_values(values))
+    return unconditional_target(read_values(values))

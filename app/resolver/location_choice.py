@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.handle.location import MAX_NETWORKS, Location
-from app.resolver.asked import NO_FACTS, Client, ClientFact, Locatt
+from app.resolver.options import NO_FACTS, Client, ClientFact, Locatt
 
 #: The methods and their order where a record names none (technical manual, version 9).
 DEFAULT_METHODS: Final = "locatt,address,country,score,weighted"
@@ -23,14 +23,14 @@ _Method = Callable[[Candidates, Client], Candidates]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LocationChoice:
     """A location, None where there is no candidate, and the facts about the client that could have changed it."""
 
     location: Location | None
     facts: ClientFact
 
 
-def choose(candidates: Candidates, methods: str | None, client: Client, locatts: Sequence[Locatt]) -> Choice:
+def choose(candidates: Candidates, methods: str | None, client: Client, locatts: Sequence[Locatt]) -> LocationChoice:
     """Choose a location by `methods`, a comma list; `locatts` are those of the query, before those of the client.
 
     Before each method a single candidate is taken, whatever its weight; what is left at the end is weighed. A method
@@ -49,7 +49,7 @@ def choose(candidates: Candidates, methods: str | None, client: Client, locatts:
             facts |= _facts_used(method, left, client)
             left = method(left, client) or left
     facts |= _facts_used(_weighted, left, client)
-    return Choice(_weighted(left, client)[0] if left else None, facts)
+    return LocationChoice(_weighted(left, client)[0] if left else None, facts)
 
 
 def _facts_used(method: _Method, candidates: Candidates, client: Client) -> ClientFact:

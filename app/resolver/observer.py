@@ -7,7 +7,7 @@ from typing import Protocol
 from app.resolver.resolution import Resolution
 
 
-class Observer(Protocol):
+class ResolutionObserver(Protocol):
     """Told of each answer; must be quick and must not raise."""
 
     def resolved(self, resolution: Resolution) -> None:
@@ -26,7 +26,7 @@ class Observer(Protocol):
         """A known record was said to be gone; asked again, the upstream said the same (True) or not."""
 
 
-class NoObserver:
+class NoResolutionObserver:
     """Counts nothing."""
 
     def resolved(self, resolution: Resolution) -> None:

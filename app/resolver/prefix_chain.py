@@ -17,18 +17,18 @@ from app.errors import CouldNotVerify, InvalidName, PrefixInactive
 from app.handle.location import Locations, merge_locations, split_handles
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record
-from app.resolver.asked import Action, Asked, Negotiation
 from app.resolver.lookup import Lookup
-from app.resolver.observer import NoObserver, Observer
+from app.resolver.observer import NoResolutionObserver, ResolutionObserver
+from app.resolver.options import Action, Negotiation, ResolveOptions
 from app.resolver.resolution import Resolution
 from app.resolver.target import (
     MAX_NAME_XML_BYTES,
-    Places,
+    NameLocations,
     is_settled,
     links_values,
     needs_prefix,
     own_xml_bytes,
-    read_own_places,
+    read_own_locations,
 )
 
 #: Handles that are included by one name's locations, directly or not.
@@ -74,51 +74,51 @@ class _Room:
 class PrefixChain:
     """Finds the locations that hold for a name."""
 
-    def __init__(self, observer: Observer | None = None) -> None:
-        self._observer = observer or NoObserver()
+    def __init__(self, observer: ResolutionObserver | None = None) -> None:
+        self._observer = observer or NoResolutionObserver()
 
     async def prefix_record(self, prefix: str, lookup: Lookup) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
-        resolution = await lookup.resolve(HandleName.asked(prefix))
+        resolution = await lookup.resolve(HandleName(prefix))
         if len(resolution.entry.answer.values) > _USUAL_BYTES:
             # Other requests take their turn: five records of 1 MiB in memory take 60 ms to parse.
             await asyncio.sleep(0)
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
-    async def places(
-        self, name: HandleName, record: Record, asked: Asked, negotiation: Negotiation, lookup: Lookup
-    ) -> Places:
+    async def find_locations(
+        self, name: HandleName, record: Record, options: ResolveOptions, negotiation: Negotiation, lookup: Lookup
+    ) -> NameLocations:
         """The locations of a name: its own, those it includes and, where the answer depends on them, its prefix's.
 
         Raises CouldNotVerify where others than its own are needed and cannot be asked for: to answer without them
         would send a program that wants metadata to a page for people.
         """
-        places = read_own_places(record)
-        if asked.action is not Action.SHOW_VALUES:
-            places = await self._complete(places, name, record, asked, negotiation, lookup)
-        if places.malformed:
-            self._observer.locations_malformed(len(places.malformed))
-        return places
+        locations = read_own_locations(record)
+        if options.action is not Action.SHOW_VALUES:
+            locations = await self._complete(locations, name, record, options, negotiation, lookup)
+        if locations.malformed:
+            self._observer.locations_malformed(len(locations.malformed))
+        return locations
 
     async def _complete(
         self,
-        places: Places,
+        locations: NameLocations,
         name: HandleName,
         record: Record,
-        asked: Asked,
+        options: ResolveOptions,
         negotiation: Negotiation,
         lookup: Lookup,
-    ) -> Places:
+    ) -> NameLocations:
         room = _Room(MAX_NAME_XML_BYTES - own_xml_bytes(record))
         try:
-            if places.own.includes or places.own.namespaces:
-                places = await self._with_includes(places, name, room, lookup)
-            if needs_prefix(record, places, asked, negotiation):
-                places = await self._with_prefix(places, name, room, lookup)
+            if locations.own.includes or locations.own.namespaces:
+                locations = await self._with_includes(locations, name, room, lookup)
+            if needs_prefix(record, locations, options, negotiation):
+                locations = await self._with_prefix(locations, name, room, lookup)
         except CouldNotVerify:
-            if not is_settled(record, places, asked, negotiation):
+            if not is_settled(record, locations, options, negotiation):
                 raise
-        return replace(places, malformed=(*places.malformed, *room.left_out)) if room.left_out else places
+        return replace(locations, malformed=(*locations.malformed, *room.left_out)) if room.left_out else locations
 
     async def services(self, prefix: str, lookup: Lookup) -> list[Resolution]:
         """The records of the service handles of a prefix and of the prefixes above it. Raises CouldNotVerify."""
@@ -131,9 +131,11 @@ class PrefixChain:
                 break
         return found
 
-    async def _with_prefix(self, places: Places, name: HandleName, room: _Room, lookup: Lookup) -> Places:
+    async def _with_prefix(
+        self, locations: NameLocations, name: HandleName, room: _Room, lookup: Lookup
+    ) -> NameLocations:
         resolutions: list[Resolution] = []
-        for parent in _parents(_overridden(places) or name.prefix):
+        for parent in _parents(_overridden(locations) or name.prefix):
             record = await self.prefix_record(parent, lookup)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
@@ -141,18 +143,22 @@ class PrefixChain:
             if record.namespace.no_nslocs:
                 break
         if not any(_locations(one).items for one in resolutions):
-            resolutions += filter(room.admit, await self._resolved(split_handles(places.own.setting("nshdl")), lookup))
+            resolutions += filter(
+                room.admit, await self._resolved(split_handles(locations.own.setting("nshdl")), lookup)
+            )
         return replace(
-            places,
+            locations,
             of_prefix=merge_locations(_locations(one) for one in resolutions),
             links_of_prefix=tuple(link for one in resolutions for link in links_values(one.record)),
-            ends_at=_earliest(places.ends_at, resolutions),
+            ends_at=_earliest(locations.ends_at, resolutions),
         )
 
-    async def _with_includes(self, places: Places, name: HandleName, room: _Room, lookup: Lookup) -> Places:
+    async def _with_includes(
+        self, locations: NameLocations, name: HandleName, room: _Room, lookup: Lookup
+    ) -> NameLocations:
         """With the locations of the handles that are included, in the order in which they are named."""
-        total, ends_at = replace(places.own, includes=(), namespaces=()), places.ends_at
-        waiting, seen = deque(_included(places.own)), {name.key}
+        total, ends_at = replace(locations.own, includes=(), namespaces=()), locations.ends_at
+        waiting, seen = deque(_included(locations.own)), {name.key}
         while waiting and len(seen) <= MOST_INCLUDES:
             handle, is_namespace = waiting.popleft()
             if fold(handle) in seen:
@@ -165,13 +171,13 @@ class PrefixChain:
                 if is_namespace:
                     waiting += [(service, False) for service in read_namespace(resolution.record).locs]
                 ends_at = _earliest(ends_at, [resolution])
-        return replace(places, own=total, ends_at=ends_at)
+        return replace(locations, own=total, ends_at=ends_at)
 
     async def _resolved(self, named: Sequence[str], lookup: Lookup) -> list[Resolution]:
         found: list[Resolution] = []
         for handle in named[:MOST_INCLUDES]:
             try:
-                name = HandleName.asked(handle)
+                name = HandleName(handle)
             except InvalidName:
                 continue
             resolution = await lookup.resolve(name)
@@ -189,19 +195,19 @@ class PrefixChain:
 
 
 def _locations(resolution: Resolution) -> Locations:
-    return read_own_places(resolution.record).own
+    return read_own_locations(resolution.record).own
 
 
 def _included(locations: Locations) -> list[tuple[str, bool]]:
     """The handles to read besides these locations, and whether each stands for a prefix with its service handles."""
-    plain = [(handle, False) for handle in locations.includes]
-    return plain + [(_bare(handle), True) for handle in locations.namespaces]
+    included = [(handle, False) for handle in locations.includes]
+    return included + [(_bare(handle), True) for handle in locations.namespaces]
 
 
-def _overridden(places: Places) -> str | None:
+def _overridden(locations: NameLocations) -> str | None:
     """The prefix that a record names in place of its own, if it is one."""
     try:
-        return HandleName.asked(_bare((places.own.setting("overridePrefix") or "").strip())).prefix or None
+        return HandleName(_bare((locations.own.setting("overridePrefix") or "").strip())).prefix or None
     except InvalidName:
         return None
 

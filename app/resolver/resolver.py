@@ -15,7 +15,7 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, ShareSpent, UpstreamTimeout
 from app.resolver.failure_memory import FailureMemory
-from app.resolver.observer import NoObserver, Observer
+from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step, refresh_from
 from app.resolver.single_flight import Overtaken, SingleFlight, shielded
 from app.resolver.ttl_policy import TtlPolicy
@@ -54,7 +54,7 @@ class Demand:
     client: ClientNetwork = None
 
     @property
-    def bypasses(self) -> bool:
+    def bypasses_cache(self) -> bool:
         """Whether what is cached must not be used (it is refreshed on the way back)."""
         return self.authoritative or self.certified
 
@@ -75,7 +75,7 @@ class Resolver:
         failures: FailureMemory,
         patience: Patience = Patience(),
         owner: str | None = None,
-        observer: Observer | None = None,
+        observer: ResolutionObserver | None = None,
     ) -> None:
         """`owner` names this process in leases; None where no other process shares the store."""
         self._cache = cache
@@ -85,7 +85,7 @@ class Resolver:
         self._clock = clock
         self._patience = patience
         self._owner = owner
-        self._observer = observer or NoObserver()
+        self._observer = observer or NoResolutionObserver()
         self._flights: SingleFlight[Entry] = SingleFlight()
         self._failures = failures
         self._hits: OrderedDict[str, int] = OrderedDict()
@@ -110,7 +110,7 @@ class Resolver:
     async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify where nothing is known and the upstream could not be asked."""
         try:
-            if demand.bypasses:
+            if demand.bypasses_cache:
                 return self.give(await self._bypass(name, demand))
             try:
                 return self.give(await self._ordinary(name, demand))

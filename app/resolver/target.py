@@ -25,8 +25,8 @@ from app.handle.location import (
 )
 from app.handle.record import Record
 from app.handle.value import HandleValue
-from app.resolver.asked import NO_FACTS, PLAIN, Action, Asked, Client, ClientFact, Negotiation
 from app.resolver.location_choice import choose, matches
+from app.resolver.options import DEFAULT_OPTIONS, NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
 from app.resolver.target_url import takes_appendix, web_target
 
 USUAL_STATUS: Final = 302
@@ -40,7 +40,7 @@ MAX_LINKS_XML_BYTES: Final = 65_536
 #: XML values of one type in one record.
 MAX_XML_VALUES: Final = 100
 #: Types of values that make the answer depend on more than the URL values.
-_NOT_PLAIN: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/headers.")
+_DECIDING_TYPES: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/headers.")
 #: Targets of longer URLs are made anew each time, so that those kept stay below 20 MB.
 _MOST_KEPT_CHARACTERS: Final = 2048
 
@@ -65,7 +65,7 @@ class TargetChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class NameLocations:
     """Every location that holds for a name: its own with those it includes, and those of its prefix."""
 
     own: Locations = NO_LOCATIONS
@@ -94,23 +94,23 @@ class Places:
         return self.has_own or bool(self.own.items or self.of_prefix.items)
 
 
-NO_PLACES: Final = Places()
+NO_NAME_LOCATIONS: Final = NameLocations()
 
 
-def read_own_places(record: Record) -> Places:
+def read_own_locations(record: Record) -> NameLocations:
     """The locations in a record's own 10320/loc values, in their order, read once; malformed ones count as not there.
 
     Values beyond MAX_XML_VALUES and the bytes for one name count as malformed.
     """
-    return record.derive(_read_own_places)
+    return record.derive(_read_own_locations)
 
 
-def _read_own_places(record: Record) -> Places:
+def _read_own_locations(record: Record) -> NameLocations:
     values = record.of_type("10320/loc.")
     if not values:
-        return NO_PLACES
+        return NO_NAME_LOCATIONS
     read, malformed = _read_xml(values, MAX_NAME_XML_BYTES - MAX_LINKS_XML_BYTES)
-    return Places(own=merge_locations(read), has_own=bool(read), malformed=tuple(malformed))
+    return NameLocations(own=merge_locations(read), has_own=bool(read), malformed=tuple(malformed))
 
 
 def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations], list[str]]:
@@ -140,44 +140,44 @@ def own_xml_bytes(record: Record) -> int:
     return min(sum(len(value.text or "") for value in values), MAX_NAME_XML_BYTES)
 
 
-def needs_prefix(record: Record, places: Places, asked: Asked, negotiation: Negotiation) -> bool:
+def needs_prefix(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
     """Whether the answer can depend on the locations of the name's prefix."""
-    if places.own.is_set("no_nslocs"):
+    if locations.own.is_set("no_nslocs"):
         return False
-    if asked.action is Action.SHOW_URLS:
+    if options.action is Action.SHOW_URLS:
         return True
-    if not places.has_own and not record.of_type("URL."):
+    if not locations.has_own and not record.of_type("URL."):
         return False  # without a target of its own, the record itself is the answer
     # A record that names handles to use where its prefix has none means them for every request.
-    return negotiation.conneg or bool(asked.locatts) or places.own.setting("nshdl") is not None
+    return negotiation.conneg or bool(options.locatts) or locations.own.setting("nshdl") is not None
 
 
-def is_settled(record: Record, places: Places, asked: Asked, negotiation: Negotiation) -> bool:
+def is_settled(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
     """Whether the locations at hand answer the question, where others that hold for the name cannot be asked for."""
-    found = candidates(record, places)
-    if not found or asked.action is Action.SHOW_URLS:
+    found = candidates(record, locations)
+    if not found or options.action is Action.SHOW_URLS:
         return False
-    if not all(any(matches(one, *locatt) for one in found) for locatt in asked.locatts):
+    if not all(any(matches(one, *locatt) for one in found) for locatt in options.locatts):
         return False
     negotiated = [locatt for locatt in negotiation.locatts if locatt[0] != "language"]
     return not negotiation.conneg or any(matches(one, *locatt) for locatt in negotiated for one in found)
 
 
-def candidates(record: Record, places: Places) -> list[Location]:
+def candidates(record: Record, locations: NameLocations) -> list[Location]:
     """The locations to choose from, in order: the record's own, its URL values, those of its prefix."""
-    legacy = [] if places.is_set("no_legacy") else _legacy(record, places)
-    return [*places.own.items, *legacy, *places.of_prefix.items]
+    legacy = [] if locations.is_set("no_legacy") else _legacy(record, locations)
+    return [*locations.own.items, *legacy, *locations.of_prefix.items]
 
 
-def _legacy(record: Record, places: Places) -> list[Location]:
+def _legacy(record: Record, locations: NameLocations) -> list[Location]:
     """URL values as locations: of weight 1 while the record has no 10320/loc value, of weight 0 beside one."""
     values = [v for v in record.of_type("URL.") if v.text][:MAX_LOCATIONS]
-    plain = [v for v in values if v.has_type("URL")]
+    urls = [v for v in values if v.has_type("URL")]
     subtypes = [v for v in values if not v.has_type("URL")]
-    weight = parse_number(places.setting("urlWeight"), 0.0 if places.has_own else 1.0)
-    weights = [(value, weight) for value in plain]
-    if plain:
-        weight = parse_number(places.setting("urlSubtypeWeight"), 0.0)
+    weight = parse_number(locations.setting("urlWeight"), 0.0 if locations.has_own else 1.0)
+    weights = [(value, weight) for value in urls]
+    if urls:
+        weight = parse_number(locations.setting("urlSubtypeWeight"), 0.0)
     weights += [(value, weight) for value in subtypes]
     return [
         Location((("mode", "legacy"), ("weight", str(weight)), ("href", (value.text or "").strip())))
@@ -185,37 +185,39 @@ def _legacy(record: Record, places: Places) -> list[Location]:
     ]
 
 
-def plain_target(record: Record) -> Target | None:
+def unconditional_target(record: Record) -> Target | None:
     """The target of a record that has one for everybody: no alias, and neither locations, links nor headers of its own.
 
     None for every other record, and where nobody may be sent to the target.
     """
-    if any(record.of_type(wanted) for wanted in _NOT_PLAIN):
+    if any(record.of_type(wanted) for wanted in _DECIDING_TYPES):
         return None
-    return _of_urls(record, PLAIN)
+    return _of_urls(record, DEFAULT_OPTIONS)
 
 
-def _of_urls(record: Record, asked: Asked) -> Target | None:
+def _of_urls(record: Record, options: ResolveOptions) -> Target | None:
     """The first value of type exactly URL in record order (not index order), else the first of a subtype "URL.x"."""
     values = record.of_type("URL") or record.of_type("URL.")
-    return _to(values[0].text if values else None, USUAL_STATUS, asked)
+    return _to(values[0].text if values else None, USUAL_STATUS, options)
 
 
-def choose_target(name: HandleName, record: Record, places: Places, asked: Asked, client: Client) -> TargetChoice:
+def choose_target(
+    name: HandleName, record: Record, locations: NameLocations, options: ResolveOptions, client: Client
+) -> TargetChoice:
     """The target of a record for a client.
 
     Without locations: of its URL values. With locations: one of them by the record's methods. Raises InvalidParameter
     for a `urlappend` that would leave the target's host.
     """
-    if not places.any:
-        return TargetChoice(_of_urls(record, asked))
-    choice = choose(candidates(record, places), places.setting("chooseby"), client, asked.locatts)
+    if not locations.any:
+        return TargetChoice(_of_urls(record, options))
+    choice = choose(candidates(record, locations), locations.setting("chooseby"), client, options.locatts)
     # A country in the query is part of the URL.
-    facts = choice.facts & ~ClientFact.COUNTRY if asked.country else choice.facts
+    facts = choice.facts & ~ClientFact.COUNTRY if options.country else choice.facts
     chosen = choice.location
     if chosen is None:
         return TargetChoice(None, facts)
-    return TargetChoice(_to(href(chosen, name), _status(chosen, places), asked), facts)
+    return TargetChoice(_to(href(chosen, name), _status(chosen, locations), options), facts)
 
 
 def href(location: Location, name: HandleName) -> str | None:
@@ -223,10 +225,10 @@ def href(location: Location, name: HandleName) -> str | None:
     return location.href(component(name), template_path(name))
 
 
-def _to(url: str | None, status: int, asked: Asked) -> Target | None:
+def _to(url: str | None, status: int, options: ResolveOptions) -> Target | None:
     if url is None:
         return None
-    append = asked.urlappend if takes_appendix(url) else None
+    append = options.urlappend if takes_appendix(url) else None
     if append or len(url) > _MOST_KEPT_CHARACTERS:
         return _made(url, status, append)
     return _kept(url, status)
@@ -242,18 +244,23 @@ def _made(url: str, status: int, append: str | None) -> Target | None:
     return None if location is None else Target(location, url.strip() + (append or ""), status)
 
 
-def _status(chosen: Location, places: Places) -> int:
-    given = chosen.get("http_sc") or places.setting("http_sc") or ""
+def _status(chosen: Location, locations: NameLocations) -> int:
+    given = chosen.get("http_sc") or locations.setting("http_sc") or ""
     status = int(given) if given.isascii() and given.isdigit() and len(given) == 3 else USUAL_STATUS
     return status if status in REDIRECT_STATUSES else USUAL_STATUS
 
 
-def links(record: Record, places: Places, name: HandleName) -> list[tuple[Location, str]]:
+def links(record: Record, locations: NameLocations, name: HandleName) -> list[tuple[Location, str]]:
     """The locations that become `Link` headers: those with a `rel` and a safe address, each with that address."""
     found: list[tuple[Location, str]] = []
     left = MAX_LINK_BYTES
     encoded = component(name), template_path(name)
-    for location in (*links_values(record), *places.own.items, *places.links_of_prefix, *places.of_prefix.items):
+    for location in (
+        *links_values(record),
+        *locations.own.items,
+        *locations.links_of_prefix,
+        *locations.of_prefix.items,
+    ):
         given = location.href(*encoded) if location.get("rel") else None
         # Encoding makes it longer.
         url = web_target(given) if given and len(given) <= left else None

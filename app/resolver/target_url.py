@@ -20,7 +20,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 #: scheme://userinfo@host — the host, where it is not ASCII, goes to punycode.
 _HOST: Final = re.compile(r"((?:https?|ftp)://(?:[^/?#@]*@)?)([^/?#:@\[\]]+)", re.IGNORECASE)
 #: Longer targets are refused by browsers and front proxies alike.
-MAX_TARGET_BYTES: Final = 16_384
+MAX_REDIRECT_TARGET_BYTES: Final = 16_384
 _MAX_HOST_CHARACTERS: Final = 253
 
 
@@ -29,11 +29,11 @@ def web_target(url: str, append: str | None = None) -> str | None:
 
     Raises InvalidParameter where `append` would lead to another scheme or host than the record does.
     """
-    plain = _encode(url.strip())
-    if plain is None or not append:
-        return plain
+    encoded_url = _encode(url.strip())
+    if encoded_url is None or not append:
+        return encoded_url
     longer = _encode(url.strip() + append)
-    if longer is None or _origin(longer) != _origin(plain):
+    if longer is None or _origin(longer) != _origin(encoded_url):
         raise InvalidParameter(
             "urlappend may add to the path, query or fragment of the target; here it would change the target's host."
         )
@@ -48,12 +48,12 @@ def takes_appendix(url: str) -> bool:
 def _encode(url: str) -> str | None:
     scheme = _SCHEME.match(url)
     # Refused before it is encoded, which takes 60 ns for a byte that is not ASCII.
-    if scheme is None or scheme[1].lower() not in SCHEMES or len(url) > 2 * MAX_TARGET_BYTES:
+    if scheme is None or scheme[1].lower() not in SCHEMES or len(url) > 2 * MAX_REDIRECT_TARGET_BYTES:
         return None
     if not url.isascii():
         url = _HOST.sub(_punycode, url, count=1)
     encoded = quote(url, safe=_LITERAL)
-    if len(encoded) > MAX_TARGET_BYTES or len(encoded) == scheme.end():
+    if len(encoded) > MAX_REDIRECT_TARGET_BYTES or len(encoded) == scheme.end():
         return None
     return encoded
 

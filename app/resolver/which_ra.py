@@ -27,7 +27,7 @@ class WhichRa:
         self._prefixes = prefixes
         self._agencies = agencies
 
-    async def rows(self, asked: Sequence[tuple[str, HandleName | None]], client: ClientNetwork) -> list[dict[str, str]]:
+    async def rows(self, names: Sequence[tuple[str, HandleName | None]], client: ClientNetwork) -> list[dict[str, str]]:
         """A row for each name in its order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`, spelled as asked.
 
         A name of None is not a name. Never raises: a row says that its name could not be verified. `client` is charged
@@ -38,7 +38,7 @@ class WhichRa:
             Lookup(self._resolver, client, concurrency=CONCURRENCY),
             self._agencies,
         )
-        return list(await asyncio.gather(*(self._row(text, name, request) for text, name in asked)))
+        return list(await asyncio.gather(*(self._row(text, name, request) for text, name in names)))
 
     async def _row(self, text: str, name: HandleName | None, request: _Request) -> dict[str, str]:
         if name is None or not (name.is_doi or name.is_prefix):

@@ -66,14 +66,14 @@ NOT_ASKED: Final = frozenset(
 class Observer(Protocol):
     """Told of each question; must be quick and must not raise."""
 
-    def asked(self, outcome: str, seconds: float) -> None:
+    def record_question(self, outcome: str, seconds: float) -> None:
         """A question ended with one of OUTCOMES; `seconds` is how long the upstream took, or the wait for a place."""
 
 
 class NoObserver:
     """Counts nothing."""
 
-    def asked(self, outcome: str, seconds: float) -> None:
+    def record_question(self, outcome: str, seconds: float) -> None:
         """Nothing."""
 
 
@@ -147,7 +147,7 @@ class Guard:
                 return await self._learn(name, ask, outcome)
         except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
-                self._observer.asked(error.token, self._clock() - began)
+                self._observer.record_question(error.token, self._clock() - began)
             # The share of one client says nothing about the budget.
             if isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
                 self._log_budget(priority, admitted=False)
@@ -190,7 +190,7 @@ class Guard:
             raise
         finally:
             self._was_asked = True
-            self._observer.asked(word, self._clock() - began)
+            self._observer.record_question(word, self._clock() - began)
 
     def _learn_answer(self) -> None:
         self.breaker.record_answer()

@@ -15,7 +15,7 @@ from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, To
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
 from app.handle.value import JSON_STRING
-from app.resolver.asked import Asked
+from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.web.failure_headers import failure_headers, quota_headers
@@ -23,7 +23,7 @@ from app.web.freshness import NO_STORE, Freshness, entity_tag
 from app.web.header import Header
 from app.web.limits import ClientLimits
 from app.web.request import Request
-from app.web.request_path import Parameters, is_true, read_api_asked
+from app.web.request_path import Parameters, is_true, read_api_options
 from app.web.responses import JAVASCRIPT, JSON, Hit, Reply
 
 HANDLES: Final = b"handles/"
@@ -61,11 +61,11 @@ class RestApi:
         """The answer, if it depends on a fresh record in memory alone. Raises DoiProxyError."""
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
-        asked = read_api_asked(parameters)
-        found = None if asked.bypasses else self._resolver.at_hand(read_exact(path[len(HANDLES) :]))
+        options = read_api_options(parameters)
+        found = None if options.bypasses_cache else self._resolver.at_hand(read_exact(path[len(HANDLES) :]))
         if found is None:
             return None
-        reply = self.found(request, found, asked, parameters)
+        reply = self.found(request, found, options, parameters)
         self._resolver.give(found)
         return reply
 
@@ -79,8 +79,8 @@ class RestApi:
             return self.failed(404, PROTOCOL_ERROR, said, parameters)
         try:
             name = read_exact(path[len(HANDLES) :])
-            asked = read_api_asked(parameters)
-            resolution = await self._resolver.resolve(name, self._limits.demand(request, asked))
+            options = read_api_options(parameters)
+            resolution = await self._resolver.resolve(name, self._limits.demand(request, options))
         except CouldNotVerify as failure:
             return self.could_not_verify(failure, name, parameters)
         except TooManyRequests as error:
@@ -89,11 +89,11 @@ class RestApi:
             code = INVALID_HANDLE if isinstance(error, InvalidName) else PROTOCOL_ERROR
             message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
             return self.failed(error.status, code, message, parameters)
-        return self.found(request, resolution, asked, parameters)
+        return self.found(request, resolution, options, parameters)
 
-    def found(self, request: Request, resolution: Resolution, asked: Asked, parameters: Parameters) -> Reply:
+    def found(self, request: Request, resolution: Resolution, options: ResolveOptions, parameters: Parameters) -> Reply:
         """The answer about a name that the upstream, or the cache, knows something of."""
-        code, body = write_answer(resolution, asked)
+        code, body = write_answer(resolution, options)
         kind, body = _format(body, parameters)
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
@@ -120,15 +120,15 @@ class RestApi:
         return _error(status, _object(code, ("message", message)), (), parameters)
 
 
-def write_answer(resolution: Resolution, asked: Asked) -> tuple[ResponseCode, bytes]:
+def write_answer(resolution: Resolution, options: ResolveOptions) -> tuple[ResponseCode, bytes]:
     """The response code and the JSON object about a name, spelled as the caller spelled it."""
     answer = resolution.entry.answer
     handle = msgspec.json.encode(resolution.name.text)
     if answer.code is ResponseCode.HANDLE_NOT_FOUND:
         return answer.code, b'{"responseCode":100,"handle":' + handle + b"}"
     values = answer.values
-    if asked.filtered and values != b"[]":
-        values = write_values(resolution.record.select(asked.types, asked.indexes))
+    if options.is_filtered and values != b"[]":
+        values = write_values(resolution.record.select(options.types, options.indexes))
     if values == b"[]":
         return ResponseCode.VALUES_NOT_FOUND, b'{"responseCode":200,"values":[],"handle":' + handle + b"}"
     return ResponseCode.SUCCESS, b'{"responseCode":1,"handle":' + handle + b',"values":' + values + b"}"

@@ -25,7 +25,7 @@ from app.web.limits import ClientLimits
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
-from app.web.request_path import MAX_TARGET_BYTES, Parameters, read_query
+from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_query
 from app.web.responses import COMMON_HEADERS, Message, Receive, Reply, Scope, Send, page, send_reply, write_reply
 from app.web.route import Route, api_part, find_route, names_part
 
@@ -101,7 +101,7 @@ class Application:
 
     def _try_now(self, request: Request, route: Route) -> Reply | None:
         """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting."""
-        if request.method == "POST" or len(request.path) + len(request.query) > MAX_TARGET_BYTES:
+        if request.method == "POST" or len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             return None
         try:
             if route == "resolve":
@@ -163,8 +163,8 @@ class Application:
                 self._limits.admit(request)
             if request.method not in ("GET", "HEAD", "POST"):
                 return self._other_method(request, route)
-            if len(request.path) + len(request.query) > MAX_TARGET_BYTES:
-                raise NameTooLong(f"The address is longer than {MAX_TARGET_BYTES} bytes.")
+            if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
+                raise NameTooLong(f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes.")
             return self._try_now(request, route) or await self._await_answer(request, route)
         except asyncio.CancelledError:
             raise

@@ -41,7 +41,7 @@ class ErrorPages:
             body = self._pages.could_not_verify(self._link, language, name=name, reason=reason, retry_after=again)
             return page(error.status, body, failure_headers(error))
         if isinstance(error, AliasChainTooLong) and name is not None:
-            reached = HandleName.asked(error.reached)
+            reached = HandleName(error.reached)
             body = self._pages.alias_chain_too_long(self._link, language, name=name, reached=reached)
             return page(error.status, body)
         if isinstance(error, PrefixInactive) and name is not None:

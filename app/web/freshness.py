@@ -13,7 +13,7 @@ from typing import Final
 
 from app.errors import CouldNotVerify
 from app.resolver.alias import Chain
-from app.resolver.asked import NO_FACTS, ClientFact
+from app.resolver.options import NO_FACTS, ClientFact
 from app.resolver.resolution import Origin, Resolution
 from app.web.header import Header, http_date
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ClientDenied, Quota, RateExceeded, TooManyBypasses, TooManyRequests
-from app.resolver.asked import Asked
+from app.resolver.options import ResolveOptions
 from app.resolver.resolver import Demand
 from app.token_bucket import Bucket, take_token
 from app.web.client_network import ClientNetworks
@@ -83,11 +83,11 @@ class ClientLimits:
         if self._requests is not None:
             self._take(self._requests, address)
 
-    def demand(self, request: Request, asked: Asked) -> Demand:
+    def demand(self, request: Request, options: ResolveOptions) -> Demand:
         """How the answer to a request is wanted, and whom it is charged to. Raises TooManyBypasses."""
-        if asked.bypasses:
+        if options.bypasses_cache:
             self._take(self._bypasses, request.client_address)
-        return Demand(asked.authoritative, asked.certified, client=self.client_of(request))
+        return Demand(options.authoritative, options.certified, client=self.client_of(request))
 
     def _take(self, buckets: _ClientBuckets, address: str) -> None:
         if address in self._allowed:

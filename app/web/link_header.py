@@ -37,10 +37,10 @@ def link_header(location: Location, url: str) -> Header:
             parts.append(f"{parameter}={_quoted(value)}")
     title = (location.get("title") or "")[:MAX_CHARACTERS]
     if title:
-        plain = title.isascii() and title.isprintable()
+        is_ascii = title.isascii() and title.isprintable()
         language = re.sub(r"[^A-Za-z0-9-]", "", location.get("titlelang") or "")[:_MAX_LANGUAGE]
         coded = quote(title.encode("utf-8", "replace"), safe="")
-        parts.append(f"title={_quoted(title)}" if plain else f"title*=UTF-8'{language}'{coded}")
+        parts.append(f"title={_quoted(title)}" if is_ascii else f"title*=UTF-8'{language}'{coded}")
     return b"link", "; ".join(parts).encode("ascii")
 
 

@@ -10,7 +10,7 @@ from app.doi.name import HandleName
 from app.doi.uri import component, template_path, url_path
 from app.handle.location import Location
 from app.handle.record import Record
-from app.resolver.target import Places, candidates
+from app.resolver.target import NameLocations, candidates
 
 #: What XML 1.0 cannot hold (section 2.2).
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -21,13 +21,13 @@ _ATTRIBUTE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 MAX_CHARACTERS: Final = 524_288
 
 
-def write_locations(name: HandleName, record: Record, places: Places) -> bytes:
+def write_locations(name: HandleName, record: Record, locations: NameLocations) -> bytes:
     """One `location` element a candidate, its address filled in; values that cannot be read become comments.
 
     A comment says how many locations are left out of a long answer, and where the record's JSON is.
     """
     lines = ["<locations>"]
-    found = candidates(record, places)
+    found = candidates(record, locations)
     encoded = component(name), template_path(name)
     room = MAX_CHARACTERS
     for number, one in enumerate(found):
@@ -38,7 +38,7 @@ def write_locations(name: HandleName, record: Record, places: Places) -> bytes:
             lines.append(f"<!-- {len(found) - number} more locations are not shown here; all values: {json} -->")
             break
         lines.append(line)
-    lines += [f"<!-- not read: {_comment(reason)} -->" for reason in places.malformed]
+    lines += [f"<!-- not read: {_comment(reason)} -->" for reason in locations.malformed]
     return ("\n".join([*lines, "</locations>"]) + "\n").encode()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from app.resolver.asked import Locatt, Negotiation
+from app.resolver.options import Locatt, Negotiation
 
 #: Longer headers, and entries after so many, are not looked at.
 _MAX_HEADER: Final = 4096

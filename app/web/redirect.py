@@ -14,9 +14,9 @@ from app.doi.name import HandleName
 from app.doi.presentation import suggestions
 from app.doi.uri import url_path
 from app.resolver.alias import Chain
-from app.resolver.asked import Action, Asked, Client, Negotiation
 from app.resolver.destination import Destination, Destinations, Kind, Query
 from app.resolver.lookup import Lookup
+from app.resolver.options import Action, Client, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
@@ -31,7 +31,7 @@ from app.web.negotiation import is_browser, negotiate
 from app.web.pages import Link, Pages, StaleNote, redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
-from app.web.request_path import Parameters, read_asked
+from app.web.request_path import Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
 
 #: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
@@ -94,7 +94,7 @@ class Redirects:
         return self._reply(request, query.options, parameters, found, contact)
 
     def _query(self, request: Request, name: HandleName, parameters: Parameters) -> Query:
-        options = read_asked(parameters)
+        options = read_options(parameters)
         negotiation = negotiate(
             request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
         )
@@ -104,7 +104,7 @@ class Redirects:
     def _reply(
         self,
         request: Request,
-        options: Asked,
+        options: ResolveOptions,
         parameters: Parameters,
         found: Destination,
         contact: str | None = None,
@@ -125,7 +125,7 @@ class Redirects:
                 return self._not_found(request, found.chain.last, contact)
         return self._values(request, options, found)
 
-    def _redirect(self, request: Request, options: Asked, found: Destination, target: Target) -> Reply:
+    def _redirect(self, request: Request, options: ResolveOptions, found: Destination, target: Target) -> Reply:
         """The redirect to a target: the same for every client, or chosen for this one."""
         resolution, now, status = found.chain.last, self._now(), target.status
         location, stub = _location_and_stub(target)
@@ -144,13 +144,13 @@ class Redirects:
         freshness = self._freshness.of_redirect(found.chain, now, found.facts, found.locations.ends_at)
         return Reply(status, headers, stub, freshness)
 
-    def _client(self, request: Request, asked: Asked, negotiation: Negotiation) -> Client:
+    def _client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
         host = request.client_address
         try:
             address = ip_address(host)
         except ValueError:
             address = None
-        country = asked.country or self._facts.country(host)
+        country = options.country or self._facts.country(host)
         return Client(address, country, self._facts.chance(), negotiation)
 
     def _alias(self, request: Request, chain: Chain) -> Reply:
@@ -204,7 +204,7 @@ class Redirects:
             fetched=fetched, reason=self._pages.failure_reason(language, failure_token(resolution.failure))
         )
 
-    def _values(self, request: Request, options: Asked, found: Destination) -> Reply:
+    def _values(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         resolution = found.chain.last
         note = "not_a_web_target" if options.action is Action.REDIRECT and resolution.name.suffix is not None else None
         language = request.language(self._pages.languages)

@@ -10,10 +10,10 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from app.errors import InvalidParameter
-from app.resolver.asked import PLAIN, Action, Asked, Locatt
+from app.resolver.options import DEFAULT_OPTIONS, Action, Locatt, ResolveOptions
 
 #: Longer paths and queries are refused with 414; browsers and front proxies stop at 8 KiB or so.
-MAX_TARGET_BYTES: Final = 32_768
+MAX_REQUEST_TARGET_BYTES: Final = 32_768
 #: Parameters after this many are not looked at.
 MAX_PARAMETERS: Final = 200
 #: Location attributes after this many are not looked at.
@@ -73,11 +73,11 @@ def _decoded(text: str) -> str:
     return unquote_to_bytes(text.encode("latin-1")).decode("utf-8", "replace")
 
 
-def read_asked(parameters: Parameters) -> Asked:
+def read_options(parameters: Parameters) -> ResolveOptions:
     """What a resolution URL asks. Flags count by their presence (`?auth=false` is auth); a bad `index` is ignored."""
     if not parameters.pairs:
-        return PLAIN
-    return Asked(
+        return DEFAULT_OPTIONS
+    return ResolveOptions(
         action=_action(parameters),
         types=parameters.all("type"),
         indexes=tuple(int(text) for text in parameters.all("index") if _INTEGER.fullmatch(text)),
@@ -107,14 +107,14 @@ def _locatts(parameters: Parameters) -> tuple[Locatt, ...]:
     return tuple(found)
 
 
-def read_api_asked(parameters: Parameters) -> Asked:
+def read_api_options(parameters: Parameters) -> ResolveOptions:
     """What a REST question asks; flags are read by `is_true`. Raises InvalidParameter for a bad index."""
     if not parameters.pairs:
-        return PLAIN
+        return DEFAULT_OPTIONS
     for text in parameters.all("index"):
         if not _INTEGER.fullmatch(text):
             raise InvalidParameter(f"index must be a whole number; {text[:40]!r} is none.")
-    return Asked(
+    return ResolveOptions(
         types=parameters.all("type"),
         indexes=tuple(int(text) for text in parameters.all("index")),
         authoritative=is_true(parameters.first("auth")),

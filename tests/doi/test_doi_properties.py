@@ -100,7 +100,7 @@ def test_decoding_undoes_encoding(text: str, literal: bytes) -> None:
 @quick
 @given(ANYTHING)
 def test_no_text_raises_anything_but_our_errors(text: str) -> None:
-    for parse in (HandleName.asked, DOIName.parse, from_uri, decode, encode, read, read_typed):
+    for parse in (HandleName, DOIName.parse, from_uri, decode, encode, read, read_typed):
         try:
             parse(text)
         except InvalidName as error:
@@ -122,7 +122,7 @@ def test_no_bytes_raise_anything_but_our_errors(raw: bytes) -> None:
 @given(ANYTHING)
 def test_suggestions_are_few_distinct_doi_names_and_never_the_name_itself(text: str) -> None:
     try:
-        name = HandleName.asked(text)
+        name = HandleName(text)
     except InvalidName:
         return
     found = suggestions(name)

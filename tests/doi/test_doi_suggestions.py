@@ -58,7 +58,7 @@ LIKELIEST = [
 
 @pytest.mark.parametrize(("asked", "likeliest"), LIKELIEST)
 def test_a_defect_of_copying_is_undone(asked: str, likeliest: str) -> None:
-    first, *_ = suggestions(HandleName.asked(asked))
+    first, *_ = suggestions(HandleName(asked))
     assert first.text == likeliest
 
 
@@ -67,7 +67,7 @@ def test_a_defect_of_copying_is_undone(asked: str, likeliest: str) -> None:
     [("10.1000/182/abstract/", "10.1000/182"), ("10.1000/182/full.", "10.1000/182"), ("10.231/x.", "10.2310/x")],
 )
 def test_two_defects_are_undone_together(asked: str, among: str) -> None:
-    assert among in {name.text for name in suggestions(HandleName.asked(asked))}
+    assert among in {name.text for name in suggestions(HandleName(asked))}
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_two_defects_are_undone_together(asked: str, among: str) -> None:
     ],
 )
 def test_without_a_known_defect_nothing_is_suggested(asked: str) -> None:
-    assert suggestions(HandleName.asked(asked)) == ()
+    assert suggestions(HandleName(asked)) == ()
 
 
 def test_there_are_at_most_five_distinct_suggestions_and_all_are_doi_names() -> None:
-    name = HandleName.asked("10.231/ a\u00adb\u2010c%2Fd/abstract/). https://doi.org/10.1000/182#x\\_y?z")
+    name = HandleName("10.231/ a\u00adb\u2010c%2Fd/abstract/). https://doi.org/10.1000/182#x\\_y?z")
     found = suggestions(name)
     assert 1 < len(found) <= MOST_SUGGESTIONS
     assert len(set(found)) == len(found)
@@ -102,7 +102,7 @@ def test_there_are_at_most_five_distinct_suggestions_and_all_are_doi_names() -> 
 
 
 def test_what_is_cut_from_the_end_has_a_bound() -> None:
-    first, *_ = suggestions(HandleName.asked("10.1000/182" + "." * 20))
+    first, *_ = suggestions(HandleName("10.1000/182" + "." * 20))
     assert first.text == "10.1000/182...."
 
 

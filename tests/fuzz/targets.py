@@ -18,12 +18,12 @@ from app.handle.answer import read_answer
 from app.handle.location import MalformedLocations, read_locations
 from app.handle.namespace import read_namespace
 from app.handle.record import read_values, write_values
-from app.resolver.asked import Client
 from app.resolver.location_choice import choose
+from app.resolver.options import Client
 from app.upstream.retry_after import read_retry_after
 from app.web.languages import choose as choose_language
 from app.web.negotiation import negotiate
-from app.web.request_path import read_api_asked, read_asked, read_form, read_query
+from app.web.request_path import read_api_options, read_form, read_options, read_query
 
 _NOW: Final = 1_700_000_000.0
 #: The longest input that a target looks at: the findings of longer ones are the hostile records'.
@@ -81,9 +81,9 @@ def locations(data: bytes) -> None:
 def query(data: bytes) -> None:
     """A query or a form is read; what it asks is bounded."""
     for parameters in (read_query(data), read_query(data, semicolons=False), read_form(data)):
-        read_asked(parameters)
+        read_options(parameters)
         try:
-            read_api_asked(parameters)
+            read_api_options(parameters)
         except InvalidParameter:
             continue
 

@@ -361,7 +361,7 @@ def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_tim
     exposition = Exposition()
     observer = UpstreamMetrics(exposition.registry, OUTCOMES, NOT_ASKED).observer(2)
     for outcome in OUTCOMES:
-        observer.asked(outcome, 0.5)
+        observer.record_question(outcome, 0.5)
     found = samples(exposition.write(None).body.decode())
     series = {dict(labels)["outcome"] for (name, labels) in found if name == "doi_proxy_upstream_questions_total"}
     assert series == OUTCOMES

@@ -11,7 +11,7 @@ from app.doi.name import HandleName
 from app.errors import AliasChainTooLong
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.alias import MOST_ALIASES, Chain, next_name
-from app.resolver.asked import PLAIN, Action, Asked
+from app.resolver.options import DEFAULT_OPTIONS, Action, ResolveOptions
 from app.resolver.resolution import Origin, Resolution
 
 
@@ -42,54 +42,54 @@ def following(count: int) -> Chain:
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "expected"),
+    ("given", "options", "expected"),
     [
-        ([("HS_ALIAS", "10.1000/182")], PLAIN, "10.1000/182"),
-        ([("hs_alias", " 10.1000/182\n")], PLAIN, "10.1000/182"),
-        ([("HS_ALIAS.x", "10.1000/182")], PLAIN, "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/182")], DEFAULT_OPTIONS, "10.1000/182"),
+        ([("hs_alias", " 10.1000/182\n")], DEFAULT_OPTIONS, "10.1000/182"),
+        ([("HS_ALIAS.x", "10.1000/182")], DEFAULT_OPTIONS, "10.1000/182"),
         # An alias goes before a URL, wherever it stands; of several aliases the first counts.
-        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], PLAIN, "10.1000/182"),
-        ([("HS_ALIAS", "10.1000/1"), ("HS_ALIAS", "10.1000/2")], PLAIN, "10.1000/1"),
-        ([("HS_ALIAS", "20.500.12345/x")], PLAIN, "20.500.12345/x"),
-        ([("URL", "http://a/")], PLAIN, None),
-        ([("HS_ALIASES", "10.1000/182")], PLAIN, None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], DEFAULT_OPTIONS, "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/1"), ("HS_ALIAS", "10.1000/2")], DEFAULT_OPTIONS, "10.1000/1"),
+        ([("HS_ALIAS", "20.500.12345/x")], DEFAULT_OPTIONS, "20.500.12345/x"),
+        ([("URL", "http://a/")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIASES", "10.1000/182")], DEFAULT_OPTIONS, None),
         # Only the values asked for count.
-        ([("HS_ALIAS", "10.1000/182")], Asked(ignore_aliases=True), None),
-        ([("HS_ALIAS", "10.1000/182")], Asked(types=("URL",)), None),
-        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(types=("url",)), None),
-        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(types=("hs_alias",)), "10.1000/182"),
-        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(indexes=(1,)), None),
-        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], Asked(indexes=(2,)), "10.1000/182"),
-        ([("HS_ALIAS", "10.1000/182")], Asked(action=Action.SHOW_VALUES), "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/182")], ResolveOptions(ignore_aliases=True), None),
+        ([("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("URL",)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("url",)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("hs_alias",)), "10.1000/182"),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(indexes=(1,)), None),
+        ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(indexes=(2,)), "10.1000/182"),
+        ([("HS_ALIAS", "10.1000/182")], ResolveOptions(action=Action.SHOW_VALUES), "10.1000/182"),
         # What can be no name leads nowhere.
-        ([("HS_ALIAS", "")], PLAIN, None),
-        ([("HS_ALIAS", " \n")], PLAIN, None),
-        ([("HS_ALIAS", "10.1000/a\r\nb")], PLAIN, None),
-        ([("HS_ALIAS", "10.1000/\x00")], PLAIN, None),
-        ([("HS_ALIAS", "x" * 100_000)], PLAIN, None),
-        ([("HS_ALIAS", 7)], PLAIN, None),
-        ([("HS_ALIAS", None)], PLAIN, None),
+        ([("HS_ALIAS", "")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", " \n")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", "10.1000/a\r\nb")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", "10.1000/\x00")], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", "x" * 100_000)], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", 7)], DEFAULT_OPTIONS, None),
+        ([("HS_ALIAS", None)], DEFAULT_OPTIONS, None),
     ],
 )  # fmt: skip
 def test_the_next_name_is_in_the_first_alias_value_asked_for(
-    given: list[tuple[str, object]], asked: Asked, expected: str | None
+    given: list[tuple[str, object]], options: ResolveOptions, expected: str | None
 ) -> None:
-    found = next_name(Chain((resolution("10.5555/0", *given),)), asked)
+    found = next_name(Chain((resolution("10.5555/0", *given),)), options)
     assert (None if found is None else found.text) == expected
 
 
 def test_a_missing_name_is_no_alias() -> None:
     missing = resolution("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
-    assert next_name(Chain((missing,)), PLAIN) is None
+    assert next_name(Chain((missing,)), DEFAULT_OPTIONS) is None
 
 
 def test_twenty_aliases_are_followed() -> None:
-    assert next_name(following(MOST_ALIASES), PLAIN) == HandleName("10.5555/20")
+    assert next_name(following(MOST_ALIASES), DEFAULT_OPTIONS) == HandleName("10.5555/20")
 
 
 def test_the_twenty_first_is_not() -> None:
     with pytest.raises(AliasChainTooLong) as raised:
-        next_name(following(MOST_ALIASES + 1), PLAIN)
+        next_name(following(MOST_ALIASES + 1), DEFAULT_OPTIONS)
     assert raised.value.reached == "10.5555/20" and raised.value.status == 404
 
 
@@ -105,7 +105,7 @@ def test_the_twenty_first_is_not() -> None:
 )
 def test_a_loop_ends_where_it_closes(loop: Chain, reached: str) -> None:
     with pytest.raises(AliasChainTooLong) as raised:
-        next_name(loop, PLAIN)
+        next_name(loop, DEFAULT_OPTIONS)
     assert raised.value.reached == reached
 
 

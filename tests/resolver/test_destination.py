@@ -12,13 +12,13 @@ from app.doi.name import HandleName
 from app.errors import InvalidParameter
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.alias import Chain
-from app.resolver.asked import NO_FACTS, Action, Asked, Client, ClientFact, Negotiation
 from app.resolver.destination import Destination, Kind, Query, decide, decide_before_locations
+from app.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
 from app.resolver.resolution import Origin, Resolution
-from app.resolver.target import read_own_places
+from app.resolver.target import read_own_locations
 
-NAME: Final = HandleName.asked("10.1000/182")
-OTHER: Final = HandleName.asked("10.1000/other")
+NAME: Final = HandleName("10.1000/182")
+OTHER: Final = HandleName("10.1000/other")
 URL: Final = {"index": 1, "type": "URL", "data": "http://www.doi.org/hb.html", "ttl": 86400}
 LOCATIONS: Final = {
     "index": 2,
@@ -44,7 +44,7 @@ def lead(*resolutions: Resolution, query: Query, everywhere: bool = True) -> Des
     if found is not None:
         return found
     record = chain.last.record.select(query.options.types, query.options.indexes)
-    return decide(chain, record, read_own_places(record), query)
+    return decide(chain, record, read_own_locations(record), query)
 
 
 def test_a_url_is_the_target_and_depends_on_one_fresh_record() -> None:
@@ -78,15 +78,15 @@ def test_the_client_is_not_described_where_there_is_nothing_to_choose() -> None:
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        (Asked(action=Action.API), Kind.RECORD),
-        (Asked(action=Action.SHOW_VALUES), Kind.VALUES),
-        (Asked(action=Action.SHOW_URLS), Kind.LOCATIONS),
-        (Asked(types=("EMAIL",)), Kind.NO_VALUES),
-        (Asked(indexes=(7,)), Kind.NO_VALUES),
-        (Asked(types=("10320/loc",)), Kind.TARGET),
+        (ResolveOptions(action=Action.API), Kind.RECORD),
+        (ResolveOptions(action=Action.SHOW_VALUES), Kind.VALUES),
+        (ResolveOptions(action=Action.SHOW_URLS), Kind.LOCATIONS),
+        (ResolveOptions(types=("EMAIL",)), Kind.NO_VALUES),
+        (ResolveOptions(indexes=(7,)), Kind.NO_VALUES),
+        (ResolveOptions(types=("10320/loc",)), Kind.TARGET),
     ],
 )
-def test_what_is_asked_decides_the_kind(options: Asked, kind: Kind) -> None:
+def test_what_is_asked_decides_the_kind(options: ResolveOptions, kind: Kind) -> None:
     assert lead(resolution(URL, LOCATIONS), query=Query(NAME, options)).kind is kind
 
 
@@ -97,7 +97,7 @@ def test_a_record_without_a_target_leads_to_its_values() -> None:
 def test_a_name_that_is_not_registered_is_not_found() -> None:
     missing = resolution(code=ResponseCode.HANDLE_NOT_FOUND)
     assert lead(missing, query=Query(NAME)).kind is Kind.NOT_FOUND
-    assert lead(missing, query=Query(NAME, Asked(action=Action.API))).kind is Kind.RECORD
+    assert lead(missing, query=Query(NAME, ResolveOptions(action=Action.API))).kind is Kind.RECORD
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_name_that_is_not_registered_is_not_found() -> None:
         (Query(NAME, shows_alias=True), True, Kind.ALIAS),
         (Query(NAME, shows_alias=True), False, Kind.TARGET),
         (Query(NAME), True, Kind.TARGET),
-        (Query(NAME, Asked(action=Action.SHOW_VALUES), shows_alias=True), True, Kind.VALUES),
+        (Query(NAME, ResolveOptions(action=Action.SHOW_VALUES), shows_alias=True), True, Kind.VALUES),
     ],
 )
 def test_an_alias_is_shown_or_followed(query: Query, everywhere: bool, kind: Kind) -> None:
@@ -117,4 +117,7 @@ def test_an_alias_is_shown_or_followed(query: Query, everywhere: bool, kind: Kin
 
 def test_an_appendix_may_not_lead_to_another_host() -> None:
     with pytest.raises(InvalidParameter):
-        lead(resolution({**URL, "data": "http://www.doi.org"}), query=Query(NAME, Asked(urlappend=".evil.example/")))
+        lead(
+            resolution({**URL, "data": "http://www.doi.org"}),
+            query=Query(NAME, ResolveOptions(urlappend=".evil.example/")),
+        )

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.handle.location import Location
-from app.resolver.asked import NO_FACTS, Client, ClientFact, Locatt, Negotiation
-from app.resolver.location_choice import Choice, choose, matches
+from app.resolver.location_choice import LocationChoice, choose, matches
+from app.resolver.options import NO_FACTS, Client, ClientFact, Locatt, Negotiation
 
 HANDBOOK = 'DOI Handbook, section "Resolution"'
 MANUAL = "technical manual, chapter 12"
@@ -365,7 +365,7 @@ def test_a_choice_without_facts_is_the_same_for_every_client(
     negotiation: Negotiation,
     other: Negotiation,
 ) -> None:
-    def choose_for(known: tuple[str | None, str | None, float], negotiation: Negotiation) -> Choice:
+    def choose_for(known: tuple[str | None, str | None, float], negotiation: Negotiation) -> LocationChoice:
         country, address, chance = known
         client = Client(None if address is None else ip_address(address), country, chance, negotiation)
         return choose(candidates, methods, client, ())

@@ -11,12 +11,12 @@ from app.cache.address import open_store
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, PrefixInactive
 from app.handle.record import Record
-from app.resolver.asked import PLAIN, Action, Asked, Negotiation
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.lookup import Lookup
+from app.resolver.options import DEFAULT_OPTIONS, Action, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
-from app.resolver.target import Places
+from app.resolver.target import NameLocations
 from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.client import HandleApi
 from tests.clock import Clock
@@ -44,11 +44,17 @@ class Bench:
         """A record whose 10320/loc value has locations of these ids."""
         self.put(name, ("10320/loc", xml(root, *ids)), ttl=ttl)
 
-    async def places(
-        self, *values: tuple[str, str], name: str = NAME, asked: Asked = PLAIN, negotiation: Negotiation = CONNEG
-    ) -> Places:
+    async def find_locations(
+        self,
+        *values: tuple[str, str],
+        name: str = NAME,
+        options: ResolveOptions = DEFAULT_OPTIONS,
+        negotiation: Negotiation = CONNEG,
+    ) -> NameLocations:
         self.put(name, *values)
-        return await self.prefixes.places(HandleName(name), await self.record(name), asked, negotiation, self.lookup)
+        return await self.prefixes.find_locations(
+            HandleName(name), await self.record(name), options, negotiation, self.lookup
+        )
 
     async def record(self, name: str) -> Record:
         return (await self.resolver.resolve(HandleName(name))).record
@@ -71,12 +77,12 @@ def xml(root: str, *ids: str) -> str:
     )
 
 
-def own(places: Places) -> list[str | None]:
-    return [one.get("id") for one in places.own.items]
+def own(locations: NameLocations) -> list[str | None]:
+    return [one.get("id") for one in locations.own.items]
 
 
-def of_prefix(places: Places) -> list[str | None]:
-    return [one.get("id") for one in places.of_prefix.items]
+def of_prefix(locations: NameLocations) -> list[str | None]:
+    return [one.get("id") for one in locations.of_prefix.items]
 
 
 URL = ("URL", "http://a.example/")
@@ -110,38 +116,38 @@ class TestPrefix:
     async def test_the_service_handle_of_the_prefix_gives_its_locations(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
         bench.loc("10.SERV/X", "http_sc='303'", "data")
-        places = await bench.places(URL)
-        assert (own(places), of_prefix(places), places.setting("http_sc")) == ([], ["data"], "303")
+        locations = await bench.find_locations(URL)
+        assert (own(locations), of_prefix(locations), locations.setting("http_sc")) == ([], ["data"], "303")
         assert bench.asked() == ["10.5555", "10.SERV/X"]
 
     async def test_it_is_asked_for_once_for_all_names_of_the_prefix(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
         bench.loc("10.SERV/X", "", "data")
         for name in ("10.5555/a", "10.5555/b", "10.5555/A"):
-            assert of_prefix(await bench.places(URL, name=name)) == ["data"]
+            assert of_prefix(await bench.find_locations(URL, name=name)) == ["data"]
         assert bench.upstream.asked("10.5555") == bench.upstream.asked("10.SERV/X") == 1
 
     async def test_prefixes_of_one_agency_share_its_service_handle(self, bench: Bench) -> None:
         bench.loc("10.SERV/X", "", "data")
         for prefix in ("10.5555", "10.5556"):
             bench.put(prefix, namespace("<locs>10.SERV/X</locs>"))
-            assert of_prefix(await bench.places(URL, name=f"{prefix}/a")) == ["data"]
+            assert of_prefix(await bench.find_locations(URL, name=f"{prefix}/a")) == ["data"]
         assert bench.upstream.asked("10.SERV/X") == 1
 
     @pytest.mark.parametrize(
-        ("values", "asked", "negotiation"),
+        ("values", "options", "negotiation"),
         [
-            ([URL], PLAIN, READER),
-            ([URL], Asked(action=Action.SHOW_VALUES), CONNEG),
-            ([loc("include='10.5555/other'", "x")], Asked(action=Action.SHOW_VALUES), CONNEG),
-            ([loc("no_nslocs='true'", "x")], PLAIN, CONNEG),
-            ([("DESC", "no target")], PLAIN, CONNEG),
+            ([URL], DEFAULT_OPTIONS, READER),
+            ([URL], ResolveOptions(action=Action.SHOW_VALUES), CONNEG),
+            ([loc("include='10.5555/other'", "x")], ResolveOptions(action=Action.SHOW_VALUES), CONNEG),
+            ([loc("no_nslocs='true'", "x")], DEFAULT_OPTIONS, CONNEG),
+            ([("DESC", "no target")], DEFAULT_OPTIONS, CONNEG),
         ],
     )
     async def test_nobody_is_asked_where_nothing_depends_on_it(
-        self, bench: Bench, values: list[tuple[str, str]], asked: Asked, negotiation: Negotiation
+        self, bench: Bench, values: list[tuple[str, str]], options: ResolveOptions, negotiation: Negotiation
     ) -> None:
-        await bench.places(*values, asked=asked, negotiation=negotiation)
+        await bench.find_locations(*values, options=options, negotiation=negotiation)
         assert bench.asked() == []
 
     async def test_a_sub_divided_prefix_has_the_locations_of_those_above_it(self, bench: Bench) -> None:
@@ -149,56 +155,56 @@ class TestPrefix:
         bench.put("10.5555", namespace("<locs>10.SERV/B</locs>"))
         bench.loc("10.SERV/A", "", "a")
         bench.loc("10.SERV/B", "", "b")
-        assert of_prefix(await bench.places(URL, name="10.5555.1.2/x")) == ["a", "b"]
+        assert of_prefix(await bench.find_locations(URL, name="10.5555.1.2/x")) == ["a", "b"]
         assert [name for name in bench.asked() if "/" not in name] == ["10.5555.1.2", "10.5555.1", "10.5555"]
 
     async def test_no_nslocs_ends_the_way_up(self, bench: Bench) -> None:
         bench.put("10.5555.1", namespace("<locs no_nslocs='true'>10.SERV/A</locs>"))
         bench.loc("10.SERV/A", "", "a")
-        assert of_prefix(await bench.places(URL, name="10.5555.1/x")) == ["a"]
+        assert of_prefix(await bench.find_locations(URL, name="10.5555.1/x")) == ["a"]
         assert "10.5555" not in bench.asked()
 
     async def test_the_way_up_is_bounded(self, bench: Bench) -> None:
-        await bench.places(URL, name=f"10{'.1' * 2000}/x")
+        await bench.find_locations(URL, name=f"10{'.1' * 2000}/x")
         assert bench.upstream.asked() <= 6
 
     async def test_a_prefix_that_is_not_registered_has_none(self, bench: Bench) -> None:
-        assert of_prefix(await bench.places(URL)) == []
+        assert of_prefix(await bench.find_locations(URL)) == []
 
     async def test_an_inactive_prefix_says_why(self, bench: Bench) -> None:
         bench.put(
             "10.5555", namespace("<status>inactive</status><statusmsg>gone</statusmsg><contact>c@example.org</contact>")
         )
         with pytest.raises(PrefixInactive) as raised:
-            await bench.places(URL)
+            await bench.find_locations(URL)
         assert (raised.value.status_message, raised.value.contact) == ("gone", "c@example.org")
 
     @pytest.mark.parametrize("garbage", ["<", "inactive", "<n><locs>\x7f/</locs></n>", "<n><locs>  </locs></n>"])
     async def test_garbage_in_the_prefix_record_counts_as_not_there(self, bench: Bench, garbage: str) -> None:
         bench.put("10.5555", ("HS_NAMESPACE", garbage))
-        assert of_prefix(await bench.places(URL)) == []
+        assert of_prefix(await bench.find_locations(URL)) == []
 
     async def test_handles_that_do_not_exist_are_passed_over(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/NONE 10.SERV/X</locs>"))
         bench.loc("10.SERV/X", "", "data")
-        assert of_prefix(await bench.places(URL)) == ["data"]
+        assert of_prefix(await bench.find_locations(URL)) == ["data"]
 
     async def test_no_more_than_the_most_service_handles_are_asked(self, bench: Bench) -> None:
         bench.put("10.5555", namespace(f"<locs>{' '.join(f'10.SERV/{n}' for n in range(1000))}</locs>"))
-        await bench.places(URL)
+        await bench.find_locations(URL)
         assert len(bench.asked()) == 1 + 20
 
     async def test_links_of_the_service_handle_hold_for_the_name(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
         bench.put("10.SERV/X", ("10320/links", "<l><location href='http://l/' rel='license'/></l>"))
-        places = await bench.places(URL)
-        assert [one.get("rel") for one in places.links_of_prefix] == ["license"]
+        locations = await bench.find_locations(URL)
+        assert [one.get("rel") for one in locations.links_of_prefix] == ["license"]
 
     async def test_the_locations_end_with_the_first_of_the_records_they_stand_on(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"), ttl=3600)
         bench.loc("10.SERV/X", "", "data", ttl=600)
-        assert (await bench.places(URL)).ends_at == bench.clock() + 600
-        assert (await bench.places(URL, negotiation=READER)).ends_at is None
+        assert (await bench.find_locations(URL)).ends_at == bench.clock() + 600
+        assert (await bench.find_locations(URL, negotiation=READER)).ends_at is None
 
 
 class TestSettings:
@@ -206,25 +212,25 @@ class TestSettings:
         bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"))
         bench.loc("10.SERV/X", "", "data")
         for number, named in enumerate(("10.9999", "0.NA/10.9999", "0.na/10.9999", "10.9999/some-name", " 10.9999 ")):
-            places = await bench.places(loc(f"overridePrefix='{named}'", "own"), name=f"10.5555/{number}")
-            assert of_prefix(places) == ["data"], named
+            locations = await bench.find_locations(loc(f"overridePrefix='{named}'", "own"), name=f"10.5555/{number}")
+            assert of_prefix(locations) == ["data"], named
         assert bench.upstream.asked("10.5555") == 0 and bench.upstream.asked("10.9999") == 1
 
     @pytest.mark.parametrize("named", ["", " ", "/", "&#x85;", "a&#10;b", "x" * 9000])
     async def test_what_can_be_no_prefix_is_ignored(self, bench: Bench, named: str) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
         bench.loc("10.SERV/X", "", "data")
-        assert of_prefix(await bench.places(loc(f"overridePrefix='{named}'", "own"))) == ["data"]
+        assert of_prefix(await bench.find_locations(loc(f"overridePrefix='{named}'", "own"))) == ["data"]
 
     async def test_nshdl_stands_in_where_the_prefix_has_no_locations(self, bench: Bench) -> None:
         bench.loc("10.SERV/X", "", "stand-in")
-        places = await bench.places(loc("nshdl='10.SERV/NONE 10.SERV/X'", "own"), negotiation=READER)
-        assert (own(places), of_prefix(places)) == (["own"], ["stand-in"])
+        locations = await bench.find_locations(loc("nshdl='10.SERV/NONE 10.SERV/X'", "own"), negotiation=READER)
+        assert (own(locations), of_prefix(locations)) == (["own"], ["stand-in"])
 
     async def test_nshdl_is_not_asked_for_where_the_prefix_has_locations(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/Y</locs>"))
         bench.loc("10.SERV/Y", "", "data")
-        assert of_prefix(await bench.places(loc("nshdl='10.SERV/X'"))) == ["data"]
+        assert of_prefix(await bench.find_locations(loc("nshdl='10.SERV/X'"))) == ["data"]
         assert bench.upstream.asked("10.SERV/X") == 0
 
 
@@ -233,9 +239,9 @@ class TestIncludes:
         bench.loc("10.5555/a", "http_sc='303' include='10.5555/c'", "a")
         bench.loc("10.5555/b", "http_sc='301' no_legacy='true'", "b")
         bench.loc("10.5555/c", "", "c")
-        places = await bench.places(loc("include='10.5555/a 10.5555/b'", "own"), negotiation=READER)
-        assert own(places) == ["own", "a", "b", "c"]
-        assert places.setting("http_sc") == "303" and places.is_set("no_legacy")
+        locations = await bench.find_locations(loc("include='10.5555/a 10.5555/b'", "own"), negotiation=READER)
+        assert own(locations) == ["own", "a", "b", "c"]
+        assert locations.setting("http_sc") == "303" and locations.is_set("no_legacy")
 
     @pytest.mark.parametrize("named", ["10.9999", "0.NA/10.9999"])
     async def test_an_included_prefix_gives_the_locations_of_its_service_handles(
@@ -243,40 +249,44 @@ class TestIncludes:
     ) -> None:
         bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"), loc("", "of-the-record"))
         bench.loc("10.SERV/X", "", "of-the-service")
-        places = await bench.places(loc(f"includeNamespace='{named}'", "own"), negotiation=READER)
-        assert own(places) == ["own", "of-the-record", "of-the-service"]
+        locations = await bench.find_locations(loc(f"includeNamespace='{named}'", "own"), negotiation=READER)
+        assert own(locations) == ["own", "of-the-record", "of-the-service"]
 
     async def test_an_include_of_a_prefix_record_takes_its_own_locations_only(self, bench: Bench) -> None:
         bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"), loc("", "of-the-record"))
-        assert own(await bench.places(loc("include='10.9999'"), negotiation=READER)) == ["of-the-record"]
+        assert own(await bench.find_locations(loc("include='10.9999'"), negotiation=READER)) == ["of-the-record"]
         assert bench.upstream.asked("10.SERV/X") == 0
 
     @pytest.mark.parametrize("kind", ["include", "includeNamespace"])
     async def test_a_loop_is_read_once(self, bench: Bench, kind: str) -> None:
         bench.loc("10.5555/a", f"{kind}='10.5555/B'", "a")
         bench.loc("10.5555/b", f"{kind}='10.5555/A 10.5555/b {NAME.upper()}'", "b")
-        places = await bench.places(loc(f"{kind}='10.5555/a {NAME}'", "own"), negotiation=READER)
-        assert own(places) == ["own", "a", "b"]
+        locations = await bench.find_locations(loc(f"{kind}='10.5555/a {NAME}'", "own"), negotiation=READER)
+        assert own(locations) == ["own", "a", "b"]
         assert bench.upstream.asked(NAME) == 1
 
     async def test_a_chain_of_twenty_is_followed_and_no_longer_one(self, bench: Bench) -> None:
         for number in range(30):
             bench.loc(f"10.5555/{number}", f"include='10.5555/{number + 1}'", str(number))
-        places = await bench.places(loc("include='10.5555/0'"), negotiation=READER)
-        assert own(places) == [str(number) for number in range(20)]
+        locations = await bench.find_locations(loc("include='10.5555/0'"), negotiation=READER)
+        assert own(locations) == [str(number) for number in range(20)]
 
     async def test_a_thousand_includes_are_twenty_questions(self, bench: Bench) -> None:
-        await bench.places(loc(f"include='{' '.join(f'10.5555/{n}' for n in range(1000))}'"), negotiation=READER)
+        await bench.find_locations(
+            loc(f"include='{' '.join(f'10.5555/{n}' for n in range(1000))}'"), negotiation=READER
+        )
         assert len(bench.asked()) == 20
 
     async def test_handles_that_are_none_are_passed_over(self, bench: Bench) -> None:
         bench.loc("10.5555/a", "", "a")
-        places = await bench.places(loc("include='10.5555/none &#x85; 10.5555/a'"), negotiation=READER)
-        assert own(places) == ["a"]
+        locations = await bench.find_locations(loc("include='10.5555/none &#x85; 10.5555/a'"), negotiation=READER)
+        assert own(locations) == ["a"]
 
     async def test_what_is_included_counts_for_the_time_left(self, bench: Bench) -> None:
         bench.loc("10.5555/a", "", "a", ttl=60)
-        assert (await bench.places(loc("include='10.5555/a'"), negotiation=READER)).ends_at == bench.clock() + 60
+        assert (
+            await bench.find_locations(loc("include='10.5555/a'"), negotiation=READER)
+        ).ends_at == bench.clock() + 60
 
 
 class TestSilence:
@@ -287,40 +297,42 @@ class TestSilence:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
         bench.upstream.fault(silent, "status", status=503)
         with pytest.raises(CouldNotVerify):
-            await bench.places(URL)
+            await bench.find_locations(URL)
 
     async def test_own_locations_that_are_no_metadata_do_not_help(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
         with pytest.raises(CouldNotVerify):
-            await bench.places(loc("", "page"))
+            await bench.find_locations(loc("", "page"))
 
     async def test_own_metadata_do(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
-        places = await bench.places(("10320/loc", "<l><location id='data' href='http://d/' http_role='conneg'/></l>"))
-        assert own(places) == ["data"]
+        locations = await bench.find_locations(
+            ("10320/loc", "<l><location id='data' href='http://d/' http_role='conneg'/></l>")
+        )
+        assert own(locations) == ["data"]
 
     async def test_a_list_of_all_locations_is_not_shortened(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
         with pytest.raises(CouldNotVerify):
-            await bench.places(loc("", "own"), asked=Asked(action=Action.SHOW_URLS))
+            await bench.find_locations(loc("", "own"), options=ResolveOptions(action=Action.SHOW_URLS))
 
     async def test_a_reader_is_sent_on_without_what_is_included(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555/a", "reset")
-        assert own(await bench.places(loc("include='10.5555/a'", "own"), negotiation=READER)) == ["own"]
+        assert own(await bench.find_locations(loc("include='10.5555/a'", "own"), negotiation=READER)) == ["own"]
 
     async def test_a_record_that_only_includes_could_not_be_verified(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555/a", "reset")
         with pytest.raises(CouldNotVerify):
-            await bench.places(loc("include='10.5555/a'"), negotiation=READER)
+            await bench.find_locations(loc("include='10.5555/a'"), negotiation=READER)
 
     async def test_an_older_prefix_record_is_better_than_none(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"), ttl=60)
         bench.loc("10.SERV/X", "", "data", ttl=60)
-        await bench.places(URL)
+        await bench.find_locations(URL)
         bench.clock.advance(3600)
         bench.upstream.fault("10.5555", "reset")
         bench.upstream.fault("10.SERV/X", "reset")
-        assert of_prefix(await bench.places(URL)) == ["data"]
+        assert of_prefix(await bench.find_locations(URL)) == ["data"]
 
     async def test_the_contact_of_a_silent_prefix_is_none(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")

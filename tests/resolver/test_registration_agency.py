@@ -82,7 +82,7 @@ def _value(type_: str, text: str) -> dict[str, object]:
 
 def read(name: str) -> HandleName | None:
     try:
-        return HandleName.asked(name)
+        return HandleName(name)
     except InvalidName:
         return None
 

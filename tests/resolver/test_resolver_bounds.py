@@ -12,13 +12,13 @@ from app.doi.name import HandleName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.location import Location
 from app.handle.record import Record, read_values
-from app.resolver.asked import NOBODY, PLAIN, Asked, Client, ClientFact
 from app.resolver.destination import Destinations, Query
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.location_choice import choose
+from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import ORDINARY, Resolver
-from app.resolver.target import Places, choose_target, links, links_values, own_xml_bytes, read_own_places
+from app.resolver.target import NameLocations, choose_target, links, links_values, own_xml_bytes, read_own_locations
 from app.resolver.target_url import web_target
 from app.resolver.ttl_policy import TtlPolicy
 from app.resolver.which_ra import WhichRa
@@ -61,14 +61,14 @@ def test_a_host_of_more_than_253_characters_is_not_put_into_punycode(characters:
 
 def test_an_answer_has_at_most_40_links() -> None:
     entries = "".join(f"<location href='http://l/{n}' rel='item'/>" for n in range(41))
-    found = links(record(("10320/links", f"<l>{entries}</l>")), Places(), NAME)
+    found = links(record(("10320/links", f"<l>{entries}</l>")), NameLocations(), NAME)
     assert [url for _, url in found] == [f"http://l/{n}" for n in range(40)]
 
 
 def test_the_addresses_of_links_have_at_most_4096_bytes() -> None:
     def shown(*lengths: int) -> list[int]:
         entries = "".join(f"<location href='{'http://l/'.ljust(length, 'x')}' rel='item'/>" for length in lengths)
-        return [len(url) for _, url in links(record(("10320/links", f"<l>{entries}</l>")), Places(), NAME)]
+        return [len(url) for _, url in links(record(("10320/links", f"<l>{entries}</l>")), NameLocations(), NAME)]
 
     assert shown(4_096) == [4_096]
     assert shown(4_097, 10) == [10]
@@ -85,17 +85,17 @@ def test_links_take_at_most_65536_characters_of_xml() -> None:
 
 
 def test_the_first_100_values_of_locations_are_read() -> None:
-    places = read_own_places(record(*[("10320/loc", "<l><location/></l>")] * 102))
-    assert (len(places.own.items), places.malformed) == (100, ("2 values after the first 100",))
-    assert read_own_places(record(*[("10320/loc", "<l/>")] * 100)).malformed == ()
+    locations = read_own_locations(record(*[("10320/loc", "<l><location/></l>")] * 102))
+    assert (len(locations.own.items), locations.malformed) == (100, ("2 values after the first 100",))
+    assert read_own_locations(record(*[("10320/loc", "<l/>")] * 100)).malformed == ()
 
 
 def test_the_locations_of_one_record_take_at_most_196608_characters_of_xml() -> None:
     full, last = "<l><location/></l>".ljust(65_536), "<l><location/></l>"
     three = [("10320/loc", full)] * 3
-    assert len(read_own_places(record(*three)).own.items) == 3
-    places = read_own_places(record(*three, ("10320/loc", last)))
-    assert (len(places.own.items), places.malformed) == (3, ("value 1: more XML than is read for one name",))
+    assert len(read_own_locations(record(*three)).own.items) == 3
+    locations = read_own_locations(record(*three, ("10320/loc", last)))
+    assert (len(locations.own.items), locations.malformed) == (3, ("value 1: more XML than is read for one name",))
 
 
 def test_xml_of_one_name_is_counted_up_to_262144_characters() -> None:
@@ -117,7 +117,7 @@ def test_a_country_in_the_query_is_not_a_fact_about_the_client(country: str | No
     xml = "<l chooseby='country'><location href='http://a/' country='gb'/><location href='http://b/'/></l>"
     given = record(("10320/loc", xml))
     client = Client(country="gb")
-    choice = choose_target(NAME, given, read_own_places(given), Asked(country=country), client)
+    choice = choose_target(NAME, given, read_own_locations(given), ResolveOptions(country=country), client)
     assert choice.target is not None and choice.target.location == "http://a/"
     assert bool(choice.facts & ClientFact.COUNTRY) is depends
 
@@ -127,7 +127,7 @@ def test_a_target_of_any_length_has_its_own_status(length: int) -> None:
     url = "http://a/".ljust(length, "x")
     for status in (301, 302):
         given = record(("10320/loc", f"<l http_sc='{status}'><location href='{url}'/></l>"))
-        found = choose_target(NAME, given, read_own_places(given), PLAIN, NOBODY).target
+        found = choose_target(NAME, given, read_own_locations(given), DEFAULT_OPTIONS, UNKNOWN_CLIENT).target
         assert found is not None and (found.location, found.display, found.status) == (url, url, status)
 
 

@@ -11,19 +11,19 @@ from app.doi.name import HandleName
 from app.errors import InvalidParameter
 from app.handle.location import MAX_LOCATIONS, Location, Locations, read_locations
 from app.handle.record import Record, read_values
-from app.resolver.asked import NOBODY, PLAIN, Action, Asked, Client, Negotiation
+from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
 from app.resolver.target import (
     MAX_LINK_BYTES,
     MAX_LINKS,
-    NO_PLACES,
-    Places,
+    NO_NAME_LOCATIONS,
+    NameLocations,
     Target,
     candidates,
     choose_target,
     is_settled,
     links,
     needs_prefix,
-    read_own_places,
+    read_own_locations,
 )
 
 NAME = HandleName("10.5555/a/b#c")
@@ -48,10 +48,14 @@ def loc(root: str = "", *locations: str) -> tuple[str, str]:
 
 
 def target(
-    given: Record, *, of_prefix: Locations | None = None, asked: Asked = PLAIN, client: Client = NOBODY
+    given: Record,
+    *,
+    of_prefix: Locations | None = None,
+    options: ResolveOptions = DEFAULT_OPTIONS,
+    client: Client = UNKNOWN_CLIENT,
 ) -> Target | None:
-    places = read_own_places(given)
-    return choose_target(NAME, given, replace(places, of_prefix=of_prefix or Locations()), asked, client).target
+    locations = read_own_locations(given)
+    return choose_target(NAME, given, replace(locations, of_prefix=of_prefix or Locations()), options, client).target
 
 
 def leads_to(given: Record, **more: object) -> str | None:
@@ -59,8 +63,8 @@ def leads_to(given: Record, **more: object) -> str | None:
     return None if found is None else found.location
 
 
-def shown(given: Record, places: Places | None = None) -> list[tuple[str | None, float]]:
-    return [(one.get("href"), one.weight) for one in candidates(given, places or read_own_places(given))]
+def shown(given: Record, locations: NameLocations | None = None) -> list[tuple[str | None, float]]:
+    return [(one.get("href"), one.weight) for one in candidates(given, locations or read_own_locations(given))]
 
 
 class TestWithoutLocations:
@@ -101,8 +105,8 @@ class TestCandidates:
         given = record(
             ("URL.X", "http://x/"), loc("", 'href="http://l/"'), ("URL", "http://a/"), loc("", 'href="http://m/"')
         )
-        places = replace(read_own_places(given), of_prefix=METADATA)
-        assert shown(given, places) == [
+        locations = replace(read_own_locations(given), of_prefix=METADATA)
+        assert shown(given, locations) == [
             ("http://l/", 1.0), ("http://m/", 1.0), ("http://a/", 0.0), ("http://x/", 0.0), ("http://data/", 0.0),
         ]  # fmt: skip
 
@@ -145,14 +149,14 @@ class TestCandidates:
     def test_settings_of_the_prefix_hold_where_the_record_has_none(self) -> None:
         prefix = read_locations('<l no_legacy="yes" http_sc="307" urlWeight="9" choose_by="score"/>')
         given = record(("URL", "http://a/"))
-        assert shown(given, replace(NO_PLACES, of_prefix=prefix)) == []
-        own = read_own_places(record(loc('no_legacy="no" chooseby="country"')))
+        assert shown(given, replace(NO_NAME_LOCATIONS, of_prefix=prefix)) == []
+        own = read_own_locations(record(loc('no_legacy="no" chooseby="country"')))
         both = replace(own, of_prefix=prefix)
         assert [both.setting(key) for key in ("no_legacy", "http_sc", "chooseby")] == ["no", "307", "country"]
 
     def test_what_is_malformed_is_said_with_its_index(self) -> None:
-        places = read_own_places(record(("URL", "http://a/"), ("10320/loc", "<x"), loc()))
-        assert places.has_own and len(places.malformed) == 1 and places.malformed[0].startswith("value 2: ")
+        locations = read_own_locations(record(("URL", "http://a/"), ("10320/loc", "<x"), loc()))
+        assert locations.has_own and len(locations.malformed) == 1 and locations.malformed[0].startswith("value 2: ")
 
 
 class TestStatus:
@@ -187,12 +191,12 @@ class TestStatus:
         self, of_location: str | None, of_root: str | None, of_prefix: str | None, expected: int
     ) -> None:
         attributes = (("href", "http://l/"), *((("http_sc", of_location),) if of_location is not None else ()))
-        places = Places(
+        locations = NameLocations(
             own=Locations((Location(attributes),), {} if of_root is None else {"http_sc": of_root}),
             of_prefix=Locations((), {} if of_prefix is None else {"http_sc": of_prefix}),
             has_own=True,
         )
-        found = choose_target(NAME, record(), places, PLAIN, NOBODY).target
+        found = choose_target(NAME, record(), locations, DEFAULT_OPTIONS, UNKNOWN_CLIENT).target
         assert found is not None and found.status == expected
 
 
@@ -219,22 +223,22 @@ class TestChoice:
 
     def test_urlappend_goes_behind_a_location_too(self) -> None:
         given = record(loc("", 'href="http://l/x"'))
-        assert leads_to(given, asked=Asked(urlappend="?a=b")) == "http://l/x?a=b"
+        assert leads_to(given, options=ResolveOptions(urlappend="?a=b")) == "http://l/x?a=b"
         with pytest.raises(InvalidParameter):
-            target(record(loc("", 'href="http://l"')), asked=Asked(urlappend=".evil.example"))
+            target(record(loc("", 'href="http://l"')), options=ResolveOptions(urlappend=".evil.example"))
 
     def test_urlappend_leaves_a_mail_address_alone(self) -> None:
         given = record(("URL", " MAILTO:someone@example.org"))
-        found = target(given, asked=Asked(urlappend="?bcc=else@example.org"))
+        found = target(given, options=ResolveOptions(urlappend="?bcc=else@example.org"))
         assert found is not None
         assert (found.location, found.display) == ("MAILTO:someone@example.org",) * 2
-        assert leads_to(record(("URL", "javascript:x")), asked=Asked(urlappend="y")) is None
+        assert leads_to(record(("URL", "javascript:x")), options=ResolveOptions(urlappend="y")) is None
 
     def test_the_reader_s_own_locatt_goes_before_what_the_headers_ask(self) -> None:
         given = record(loc("", 'id="a" href="http://a/" language="de"', 'id="b" href="http://b/" language="en"'))
         client = Client(negotiation=Negotiation(False, (("language", "de"),)))
         assert leads_to(given, client=client) == "http://a/"
-        assert leads_to(given, client=client, asked=Asked(locatts=(("id", "b"),))) == "http://b/"
+        assert leads_to(given, client=client, options=ResolveOptions(locatts=(("id", "b"),))) == "http://b/"
 
     def test_metadata_come_from_the_prefix_and_a_page_from_the_record(self) -> None:
         given = record(("URL", "http://a/"))
@@ -244,52 +248,52 @@ class TestChoice:
 
 class TestNeed:
     @pytest.mark.parametrize(
-        ("values", "asked", "negotiation", "expected"),
+        ("values", "options", "negotiation", "expected"),
         [
-            ([("URL", "http://a/")], PLAIN, READER, False),
-            ([("URL", "http://a/")], PLAIN, Negotiation(), False),
-            ([loc("", 'href="http://a/"')], PLAIN, READER, False),
-            ([("URL", "http://a/")], PLAIN, CONNEG, True),
-            ([loc("", 'href="http://a/"')], PLAIN, CONNEG, True),
-            ([("URL", "http://a/")], Asked(locatts=(("id", "1"),)), READER, True),
-            ([("URL", "http://a/")], Asked(action=Action.SHOW_URLS), READER, True),
-            ([("DESC", "a")], Asked(action=Action.SHOW_URLS), READER, True),
-            ([loc('nshdl="10.SERV/X"')], PLAIN, READER, True),
-            ([loc('no_nslocs="true" nshdl="10.SERV/X"')], PLAIN, CONNEG, False),
-            ([loc('no_nslocs="true"')], Asked(action=Action.SHOW_URLS), CONNEG, False),
+            ([("URL", "http://a/")], DEFAULT_OPTIONS, READER, False),
+            ([("URL", "http://a/")], DEFAULT_OPTIONS, Negotiation(), False),
+            ([loc("", 'href="http://a/"')], DEFAULT_OPTIONS, READER, False),
+            ([("URL", "http://a/")], DEFAULT_OPTIONS, CONNEG, True),
+            ([loc("", 'href="http://a/"')], DEFAULT_OPTIONS, CONNEG, True),
+            ([("URL", "http://a/")], ResolveOptions(locatts=(("id", "1"),)), READER, True),
+            ([("URL", "http://a/")], ResolveOptions(action=Action.SHOW_URLS), READER, True),
+            ([("DESC", "a")], ResolveOptions(action=Action.SHOW_URLS), READER, True),
+            ([loc('nshdl="10.SERV/X"')], DEFAULT_OPTIONS, READER, True),
+            ([loc('no_nslocs="true" nshdl="10.SERV/X"')], DEFAULT_OPTIONS, CONNEG, False),
+            ([loc('no_nslocs="true"')], ResolveOptions(action=Action.SHOW_URLS), CONNEG, False),
             # A record without a target of its own is answered by its values, whoever asks.
-            ([("DESC", "a")], PLAIN, CONNEG, False),
-            ([("DESC", "a")], Asked(locatts=(("id", "1"),)), READER, False),
+            ([("DESC", "a")], DEFAULT_OPTIONS, CONNEG, False),
+            ([("DESC", "a")], ResolveOptions(locatts=(("id", "1"),)), READER, False),
         ],
     )
     def test_the_prefix_is_needed_only_where_the_answer_can_depend_on_it(
-        self, values: list[tuple[str, object]], asked: Asked, negotiation: Negotiation, expected: bool
+        self, values: list[tuple[str, object]], options: ResolveOptions, negotiation: Negotiation, expected: bool
     ) -> None:
         given = record(*values)
-        assert needs_prefix(given, read_own_places(given), asked, negotiation) is expected
+        assert needs_prefix(given, read_own_locations(given), options, negotiation) is expected
 
     @pytest.mark.parametrize(
-        ("values", "asked", "negotiation", "expected"),
+        ("values", "options", "negotiation", "expected"),
         [
-            ([("URL", "http://a/")], PLAIN, READER, True),
-            ([("DESC", "a")], PLAIN, READER, False),
-            ([("URL", "http://a/")], Asked(action=Action.SHOW_URLS), READER, False),
+            ([("URL", "http://a/")], DEFAULT_OPTIONS, READER, True),
+            ([("DESC", "a")], DEFAULT_OPTIONS, READER, False),
+            ([("URL", "http://a/")], ResolveOptions(action=Action.SHOW_URLS), READER, False),
             # A page for people is no answer to who wants metadata.
-            ([("URL", "http://a/")], PLAIN, CONNEG, False),
-            ([loc("", 'href="http://l/"')], PLAIN, CONNEG, False),
-            ([loc("", 'href="http://l/" language="de"')], PLAIN, CONNEG, False),
-            ([loc("", 'href="http://l/" http_role="conneg"')], PLAIN, CONNEG, True),
-            ([loc("", 'href="http://l/" ctype="application/x-bibtex"')], PLAIN, CONNEG, True),
-            ([loc("", 'id="1" href="http://l/"')], Asked(locatts=(("id", "1"),)), READER, True),
-            ([loc("", 'id="1" href="http://l/"')], Asked(locatts=(("id", "2"),)), READER, False),
-            ([loc("", 'id="1" href="http://l/"')], Asked(locatts=(("id", "1"), ("x", None))), READER, False),
+            ([("URL", "http://a/")], DEFAULT_OPTIONS, CONNEG, False),
+            ([loc("", 'href="http://l/"')], DEFAULT_OPTIONS, CONNEG, False),
+            ([loc("", 'href="http://l/" language="de"')], DEFAULT_OPTIONS, CONNEG, False),
+            ([loc("", 'href="http://l/" http_role="conneg"')], DEFAULT_OPTIONS, CONNEG, True),
+            ([loc("", 'href="http://l/" ctype="application/x-bibtex"')], DEFAULT_OPTIONS, CONNEG, True),
+            ([loc("", 'id="1" href="http://l/"')], ResolveOptions(locatts=(("id", "1"),)), READER, True),
+            ([loc("", 'id="1" href="http://l/"')], ResolveOptions(locatts=(("id", "2"),)), READER, False),
+            ([loc("", 'id="1" href="http://l/"')], ResolveOptions(locatts=(("id", "1"), ("x", None))), READER, False),
         ],
     )
     def test_own_locations_settle_only_what_they_answer(
-        self, values: list[tuple[str, object]], asked: Asked, negotiation: Negotiation, expected: bool
+        self, values: list[tuple[str, object]], options: ResolveOptions, negotiation: Negotiation, expected: bool
     ) -> None:
         given = record(*values)
-        assert is_settled(given, read_own_places(given), asked, negotiation) is expected
+        assert is_settled(given, read_own_locations(given), options, negotiation) is expected
 
 
 class TestLinks:
@@ -299,12 +303,12 @@ class TestLinks:
             loc("", 'href_template="http://l/{hdl}" rel="item"', 'rel="item"', 'href="javascript:x" rel="item"'),
             ("10320/links", "no XML"),
         )
-        places = replace(
-            read_own_places(given),
+        locations = replace(
+            read_own_locations(given),
             of_prefix=read_locations('<l><location href="http://p/" rel="describedby"/></l>'),
             links_of_prefix=read_locations('<l><location href="http://q/" rel="license"/></l>').items,
         )
-        assert [(one.get("rel"), url) for one, url in links(given, places, NAME)] == [
+        assert [(one.get("rel"), url) for one, url in links(given, locations, NAME)] == [
             ("cite-as", "http://c/"),
             ("item", "http://l/10.5555%2Fa%2Fb%23c"),
             ("license", "http://q/"),
@@ -313,11 +317,11 @@ class TestLinks:
 
     def test_there_is_a_most(self) -> None:
         given = record(loc("", *(f'href="http://l/{n}" rel="item"' for n in range(1000))))
-        found = links(given, read_own_places(given), NAME)
+        found = links(given, read_own_locations(given), NAME)
         assert [url for _, url in found] == [f"http://l/{n}" for n in range(MAX_LINKS)]
 
     def test_their_addresses_fit_a_front_proxy_s_buffer(self) -> None:
         long = "http://l/" + "x" * 1000
         given = record(loc("", *[f'href="{long}" rel="item"'] * 10, 'href="http://s/" rel="item"'))
-        urls = [url for _, url in links(given, read_own_places(given), NAME)]
+        urls = [url for _, url in links(given, read_own_locations(given), NAME)]
         assert sum(map(len, urls)) <= MAX_LINK_BYTES and urls[-1] == "http://s/" and long in urls

@@ -41,7 +41,7 @@ PATIENCE = dict.fromkeys(Priority, 5.0)
 class Heard:
     outcomes: list[str] = field(default_factory=list)
 
-    def asked(self, outcome: str, seconds: float) -> None:
+    def record_question(self, outcome: str, seconds: float) -> None:
         assert outcome in OUTCOMES
         assert seconds >= 0
         self.outcomes.append(outcome)

@@ -15,9 +15,9 @@ from app.doi.name import HandleName
 from app.handle.location import MAX_NETWORKS, Location, Locations
 from app.handle.record import MAX_VALUES, read_values
 from app.handle.record_cache import MAX_BYTES, MAX_RECORDS, RecordCache
-from app.resolver.asked import Client
 from app.resolver.location_choice import choose
-from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, candidates, read_own_places
+from app.resolver.options import Client
+from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, candidates, read_own_locations
 from app.web.api import MAX_PRETTY_BYTES, MAX_PRETTY_DEPTH
 from app.web.locations_xml import MAX_CHARACTERS, write_locations
 from app.web.outline import (
@@ -92,7 +92,7 @@ def test_a_record_of_more_values_than_are_read_is_not_an_answer() -> None:
 def test_xml_beyond_the_limit_of_one_name_is_left_out_and_the_answer_says_so() -> None:
     xml = "<l><location href='http://a/'/>" + " " * 60_000 + "</l>"
     record = read_values(json.dumps([loc(n, xml) for n in range(5)]).encode())
-    places = read_own_places(record)
+    places = read_own_locations(record)
     assert len(places.own.items) == MAX_NAME_XML_BYTES // len(xml) - 1  # 64 KiB are reserved for 10320/links
     assert places.malformed == tuple(f"value {n}: more XML than is read for one name" for n in (3, 4))
     assert b"not read: value 4: more XML" in write_locations(HandleName(NAME), record, places)
@@ -100,7 +100,7 @@ def test_xml_beyond_the_limit_of_one_name_is_left_out_and_the_answer_says_so() -
 
 def test_xml_values_after_so_many_are_left_out() -> None:
     record = read_values(json.dumps([loc(n, "<l/>") for n in range(MAX_XML_VALUES + 2)]).encode())
-    assert read_own_places(record).malformed == (f"2 values after the first {MAX_XML_VALUES}",)
+    assert read_own_locations(record).malformed == (f"2 values after the first {MAX_XML_VALUES}",)
 
 
 def test_networks_of_one_name_are_bounded_and_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +134,10 @@ def test_a_template_is_never_filled_in_beyond_the_length_of_a_target() -> None:
 
 def test_showurls_is_bounded_and_names_the_json_for_the_rest() -> None:
     record = read_values(json.dumps([value(n, "URL", "http://a/" + "'" * 900) for n in range(1_100)]).encode())
-    body = write_locations(HandleName(NAME), record, read_own_places(record))
+    body = write_locations(HandleName(NAME), record, read_own_locations(record))
     assert len(body) < MAX_CHARACTERS + 1_000
     shown = body.count(b"<location ")
-    left = len(candidates(record, read_own_places(record))) - shown
+    left = len(candidates(record, read_own_locations(record))) - shown
     assert f"<!-- {left} more locations are not shown here; all values: /api/handles/{NAME} -->".encode() in body
 
 

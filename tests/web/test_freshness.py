@@ -13,14 +13,14 @@ from app.doi.name import HandleName
 from app.errors import UpstreamTimeout
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.alias import Chain
-from app.resolver.asked import NO_FACTS, ClientFact
+from app.resolver.options import NO_FACTS, ClientFact
 from app.resolver.resolution import Origin, Resolution
 from app.web.freshness import VARY_ACCEPT, VARY_LANGUAGE, Freshness, cache_status, entity_tag, vary
 from app.web.header import Header, http_date
 
 NOW: Final = 1_800_000_000
 MAX_AGE: Final = 300.0
-NAME: Final = HandleName.asked("10.1000/182")
+NAME: Final = HandleName("10.1000/182")
 CACHING: Final = Path(__file__).parents[2].joinpath("docs/caching.md").read_text(encoding="utf-8")
 
 

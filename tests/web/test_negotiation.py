@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.resolver.asked import Locatt
+from app.resolver.options import Locatt
 from app.web.negotiation import is_browser, negotiate
 
 PROXY = "the handle system's proxy, as recorded"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidParameter
-from app.resolver.asked import PLAIN, Action
-from app.web.request_path import read_api_asked, read_asked, read_form, read_query
+from app.resolver.options import DEFAULT_OPTIONS, Action
+from app.web.request_path import read_api_options, read_form, read_options, read_query
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_parameters_after_the_first_200_are_not_looked_at() -> None:
 
 
 def test_without_parameters_the_plain_question_is_asked() -> None:
-    assert read_asked(read_query(b"")) is PLAIN
+    assert read_options(read_query(b"")) is DEFAULT_OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,19 @@ def test_without_parameters_the_plain_question_is_asked() -> None:
     ],
 )
 def test_actions_and_their_presence(query: bytes, action: Action) -> None:
-    assert read_asked(read_query(query)).action is action
+    assert read_options(read_query(query)).action is action
 
 
 def test_on_pages_flags_count_by_presence_and_a_bad_index_is_ignored() -> None:
-    asked = read_asked(read_query(b"auth=false&cert=no&index=1&index=abc&index=-2&type=URL&type=email&index=%C2%B2"))
-    assert (asked.authoritative, asked.certified, asked.indexes, asked.types) == (True, True, (1, -2), ("URL", "email"))
+    options = read_options(
+        read_query(b"auth=false&cert=no&index=1&index=abc&index=-2&type=URL&type=email&index=%C2%B2")
+    )
+    assert (options.authoritative, options.certified, options.indexes, options.types) == (
+        True,
+        True,
+        (1, -2),
+        ("URL", "email"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,15 +86,15 @@ def test_on_pages_flags_count_by_presence_and_a_bad_index_is_ignored() -> None:
     ],
 )
 def test_in_the_api_flags_are_read(query: bytes, expected: bool) -> None:
-    assert read_api_asked(read_query(query)).authoritative is expected
+    assert read_api_options(read_query(query)).authoritative is expected
 
 
 def test_in_the_api_a_bad_index_is_an_error_that_shows_it() -> None:
     with pytest.raises(InvalidParameter, match="'abc'"):
-        read_api_asked(read_query(b"index=abc"))
+        read_api_options(read_query(b"index=abc"))
 
 
 @given(st.binary(max_size=300))
 def test_no_query_raises_anything_on_a_page(query: bytes) -> None:
-    read_asked(read_query(query))
-    read_asked(read_form(query))
+    read_options(read_query(query))
+    read_options(read_form(query))

@@ -222,9 +222,9 @@ def _why_unreadable(path: Path, connection: sqlite3.Connection) -> str | None:
     if not log_length and length < _pragma(connection, "page_count") * _pragma(connection, "page_size"):
         return "its end is missing"
     if length + log_length <= FULL_CHECK_BYTES:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            return str(verdict.splitlines()[-1])
+        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if result != "ok":
+            return str(result.splitlines()[-1])
     return None
 
 

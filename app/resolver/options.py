@@ -1,4 +1,4 @@
-"""What a caller asked about a name, apart from the name itself."""
+"""The options of a request for a name, and the facts about the client that can decide its answer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
 from ipaddress import IPv4Address, IPv6Address
 
-#: A location attribute that is asked for; without a value, any location that has the attribute.
+#: A location attribute to select by. Without a value, it selects every location that has the attribute.
 Locatt = tuple[str, str | None]
 
 
 class Action(Enum):
-    """What to do with the record; anything unknown is a redirect."""
+    """What to do with the record. An unknown action is a redirect."""
 
     REDIRECT = "redirect"
     SHOW_VALUES = "showvalues"
@@ -20,8 +20,8 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The parameters of a question about a name; without any, "where does this DOI lead?"."""
+class ResolveOptions:
+    """The options of a request for a name. Without options, it is a redirect to the target of the name."""
 
     action: Action = Action.REDIRECT
     types: tuple[str, ...] = ()
@@ -35,22 +35,22 @@ class Asked:
     country: str | None = None
 
     @property
-    def bypasses(self) -> bool:
-        """Whether the caller wants what the upstream says now."""
+    def bypasses_cache(self) -> bool:
+        """Whether only an answer that is fetched now will do."""
         return self.authoritative or self.certified
 
     @property
-    def filtered(self) -> bool:
-        """Whether only some of the values were asked for."""
+    def is_filtered(self) -> bool:
+        """Whether the request selects some of the values."""
         return bool(self.types or self.indexes)
 
 
-#: The plain question.
-PLAIN = Asked()
+#: A request without options.
+DEFAULT_OPTIONS = ResolveOptions()
 
 
 class ClientFact(Flag):
-    """What is known of a client and can decide which location it gets; chance is drawn for each request."""
+    """A fact about a client that can decide which location it gets. Chance is drawn for each request."""
 
     ADDRESS = auto()
     COUNTRY = auto()
@@ -66,18 +66,18 @@ NO_FACTS = ClientFact(0)
 
 @dataclass(frozen=True, slots=True)
 class Negotiation:
-    """What a request's Accept and Accept-Language headers ask of a record with several locations."""
+    """How a request's Accept and Accept-Language headers select among several locations."""
 
-    #: Whether something other than a page for people is wanted.
+    #: Whether the client wants something other than a page for people.
     conneg: bool = False
     locatts: tuple[Locatt, ...] = ()
-    #: Whether User-Agent was read besides Accept.
+    #: Whether User-Agent decided too.
     reads_user_agent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What is known of whoever asks, and the chance that decides between equals (0 <= chance < 1)."""
+    """The facts about a client, and the random number that decides between equals (0 <= chance < 1)."""
 
     address: IPv4Address | IPv6Address | None = None
     country: str | None = None
@@ -85,5 +85,5 @@ class Client:
     negotiation: Negotiation = field(default_factory=Negotiation)
 
 
-#: Whoever asks where nothing depends on it.
-NOBODY = Client()
+#: A client without facts, for answers that depend on none.
+UNKNOWN_CLIENT = Client()
