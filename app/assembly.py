@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,7 +24,7 @@ from app.settings import Settings
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget, TokenBucket
 from app.upstream.client import HandleApi as UpstreamApi
-from app.upstream.guarded import CONTROL_NAME, USUAL_PATIENCE, Guard, GuardedAgencies, GuardedSource, Observer
+from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSource, Observer
 from app.upstream.local import SealedSource
 from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
@@ -41,6 +41,10 @@ _NAMES_IN_LOG: Final = 2
 _UNLIMITED: Final = 1e9
 #: A wait for a token of such a bucket is shorter than this, in seconds.
 _SHORTEST_PAUSE: Final = 0.001
+#: Seconds between two looks for the answer to a question that another process is asking.
+_POLL_INTERVAL: Final = 0.05
+#: Seconds that a question waits for the budget if no person waits for its answer.
+_UNATTENDED_PATIENCE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,27 +150,47 @@ def assemble(
     resolver = Resolver(
         cache=cache,
         source=through(upstream.source) if through else upstream.source,
-        policy=TtlPolicy(
-            floor=settings.cache_ttl_floor,
-            ceiling=settings.cache_ttl_ceiling,
-            negative=settings.cache_negative_ttl,
-            grace=settings.cache_grace,
-        ),
+        policy=read_ttl_policy(settings),
         clock=clock,
         failures=FailureMemory(
             ttl=settings.upstream_failure_ttl,
             most=settings.upstream_pause_first,
             max_bytes=settings.upstream_failure_memory_bytes,
         ),
-        patience=Patience(
-            upstream=settings.upstream_patience,
-            recheck=settings.upstream_recheck,
-            lease=settings.upstream_timeout + settings.upstream_queue_patience,
-        ),
+        patience=read_patience(settings),
         owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
         observer=observers.resolver,
     )
     return Parts(settings, cache, upstream, resolver, bucket)
+
+
+def read_ttl_policy(settings: Settings) -> TtlPolicy:
+    """The bounds of how long an answer is kept."""
+    return TtlPolicy(
+        floor=settings.cache_ttl_floor,
+        ceiling=settings.cache_ttl_ceiling,
+        negative=settings.cache_negative_ttl,
+        grace=settings.cache_grace,
+    )
+
+
+def read_patience(settings: Settings) -> Patience:
+    """How long the resolver waits."""
+    return Patience(
+        upstream=settings.upstream_patience,
+        recheck=settings.upstream_recheck,
+        lease=settings.upstream_timeout + settings.upstream_queue_patience,
+        poll=_POLL_INTERVAL,
+    )
+
+
+def read_queue_patience(settings: Settings) -> Mapping[Priority, float]:
+    """How long a question waits for the budget, in seconds, by who waits for the answer."""
+    return {
+        Priority.PERSON: settings.upstream_queue_patience,
+        Priority.BULK: _UNATTENDED_PATIENCE,
+        Priority.BACKGROUND: _UNATTENDED_PATIENCE,
+    }
 
 
 def open_cache(
@@ -270,7 +294,7 @@ def _open_guard(
         control=lambda: api.ask(Question(CONTROL_NAME)),
         clock=time.monotonic,
         observer=observer,
-        patience={**USUAL_PATIENCE, Priority.PERSON: settings.upstream_queue_patience},
+        patience=read_queue_patience(settings),
     )
 
 

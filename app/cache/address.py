@@ -12,14 +12,6 @@ from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore, TierObserver
 from app.errors import ConfigurationError
 
-#: Default bounds, in bytes: 64 MiB hold about 35,000 records, 2 GiB about 1.4 million.
-MEMORY_BYTES: Final = 64 * 1024 * 1024
-STORE_BYTES: Final = 2 * 1024 * 1024 * 1024
-#: Default of the longest that an entry is fresh, in seconds.
-CEILING: Final = 86_400.0
-#: Default of the time that a shared store has for a connection, and for a command, in seconds.
-STORE_TIMEOUT: Final = 0.1
-
 _SERVER_SCHEMES: Final = frozenset({"redis", "rediss", "valkey", "valkeys"})
 
 
@@ -27,10 +19,10 @@ def open_store(
     url: str,
     *,
     clock: Callable[[], float],
-    memory_bytes: int = MEMORY_BYTES,
-    store_bytes: int = STORE_BYTES,
-    timeout: float = STORE_TIMEOUT,
-    ceiling: float = CEILING,
+    memory_bytes: int,
+    store_bytes: int,
+    timeout: float,
+    ceiling: float,
     observer: TierObserver | None = None,
     read_only: bool = False,
 ) -> TieredStore:

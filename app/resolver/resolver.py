@@ -34,13 +34,13 @@ class Patience:
     """How long things are waited for, in seconds."""
 
     #: For the upstream, where a stale record could be answered instead (client timeouts are a few seconds).
-    upstream: float = 1.8
+    upstream: float
     #: Until a name whose question failed is asked again, where a stale record is served meanwhile.
-    recheck: float = 30.0
+    recheck: float
     #: A lease on one question; as long as a question may take.
-    lease: float = 20.0
+    lease: float
     #: Between looks for the answer to a question that another process is asking.
-    poll: float = 0.05
+    poll: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Resolver:
         policy: TtlPolicy,
         clock: Callable[[], float],
         failures: FailureMemory,
-        patience: Patience = Patience(),
+        patience: Patience,
         owner: str | None = None,
         observer: ResolutionObserver | None = None,
     ) -> None:

@@ -13,10 +13,10 @@ from app.handle.record_cache import parse_record
 class TtlPolicy:
     """Bounds, in seconds. `ceiling` wins over `floor`."""
 
-    floor: float = 0.0
-    ceiling: float = 86400.0
-    negative: float = 60.0
-    grace: float = 30 * 86400.0
+    floor: float
+    ceiling: float
+    negative: float
+    grace: float
 
     def entry(self, key: str, answer: Answer, fetched_at: float) -> Entry:
         """The cache entry of an answer that arrived at `fetched_at`, in seconds since the epoch.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -58,10 +57,6 @@ class _Reply:
         return self.status in _REFUSALS or self.status >= _SERVER_ERRORS
 
 
-async def _always() -> bool:
-    return True
-
-
 class HandleApi:
     """One upstream: a Source and an AgencySource.
 
@@ -77,16 +72,16 @@ class HandleApi:
         base_url: str,
         *,
         user_agent: str,
-        contact: str | None = None,
-        connect_timeout: float = 3.0,
-        read_timeout: float = 8.0,
-        total_timeout: float = 10.0,
-        max_answer_bytes: int = 4 * 1024 * 1024,
-        literal_slashes: bool = False,
-        http2: bool = False,
-        ca_file: str | None = None,
-        clock: Callable[[], float] = time.time,
-        may_ask_again: Callable[[], Awaitable[bool]] = _always,
+        contact: str | None,
+        connect_timeout: float,
+        read_timeout: float,
+        total_timeout: float,
+        max_answer_bytes: int,
+        literal_slashes: bool,
+        http2: bool,
+        ca_file: str | None,
+        clock: Callable[[], float],
+        may_ask_again: Callable[[], Awaitable[bool]],
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         base = _read_base(base_url)

@@ -10,7 +10,6 @@ by the control question as well: a name whose handle server hangs looks like an 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeVar
 
 from app.doi.name import HandleName
@@ -34,10 +33,6 @@ from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 T = TypeVar("T")
 
-#: Seconds a question waits for the budget, by who waits for the answer.
-USUAL_PATIENCE: Final[Mapping[Priority, float]] = MappingProxyType(
-    {Priority.PERSON: 5.0, Priority.BULK: 60.0, Priority.BACKGROUND: 60.0}
-)
 #: The pause after a 429 that names none, in seconds.
 _PAUSE_AFTER_TOO_MANY: Final = 1.0
 _TOO_MANY_REQUESTS: Final = 429
@@ -80,7 +75,8 @@ class NoObserver:
 class Guard:
     """Lets questions through to one upstream. `clock` is monotonic, in seconds.
 
-    `control` asks about CONTROL_NAME; `budget_log` is shared by the guards that share the budget.
+    `control` asks about CONTROL_NAME; `budget_log` is shared by the guards that share the budget. `patience` is how
+    long a question waits for the budget, in seconds, by who waits for the answer.
     """
 
     def __init__(
@@ -94,7 +90,7 @@ class Guard:
         control: Callable[[], Awaitable[Answer]],
         clock: Callable[[], float],
         observer: Observer | None = None,
-        patience: Mapping[Priority, float] = USUAL_PATIENCE,
+        patience: Mapping[Priority, float],
     ) -> None:
         self.budget = budget
         self.breaker = breaker

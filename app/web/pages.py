@@ -80,7 +80,7 @@ class Pages:
     address, a URL or words. Raises ConfigurationError where the package's texts cannot be read.
     """
 
-    def __init__(self, *, base_url_hint: str = "", product_version: str, contact: str | None = None) -> None:
+    def __init__(self, *, base_url_hint: str, product_version: str, contact: str | None) -> None:
         self._address = base_url_hint.rstrip("/")
         self._catalogues = load_catalogues()
         loader = PackageLoader("app.web", "templates")

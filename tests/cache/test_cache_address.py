@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -15,17 +16,24 @@ from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
+BOUNDS: Final[dict[str, Any]] = {
+    "memory_bytes": 100_000,
+    "store_bytes": 100_000_000,
+    "timeout": 0.1,
+    "ceiling": 86_400.0,
+}
+
 
 @pytest.mark.parametrize("url", ["memory:", "memory://"])
 async def test_memory_has_no_second_tier(url: str, clock: Clock) -> None:
-    cache = open_store(url, clock=clock, memory_bytes=100_000)
+    cache = open_store(url, clock=clock, **BOUNDS)
     await cache.put(entry())
     assert (await cache.stats()).store is None
     assert await cache.get("10.1000/182") == entry()
 
 
 async def test_four_slashes_are_an_absolute_path(tmp_path: Path, clock: Clock) -> None:
-    cache = open_store(f"sqlite:///{tmp_path}/store.sqlite3", clock=clock)
+    cache = open_store(f"sqlite:///{tmp_path}/store.sqlite3", clock=clock, **BOUNDS)
     await cache.put(entry())
     await cache.close()
     assert (tmp_path / "store.sqlite3").exists()
@@ -33,7 +41,7 @@ async def test_four_slashes_are_an_absolute_path(tmp_path: Path, clock: Clock) -
 
 async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    await open_store("sqlite:///var/store.sqlite3", clock=clock).close()
+    await open_store("sqlite:///var/store.sqlite3", clock=clock, **BOUNDS).close()
     assert (tmp_path / "var" / "store.sqlite3").exists()
 
 
@@ -42,7 +50,7 @@ async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, m
     ["redis://127.0.0.1:1/0", "rediss://:secret@127.0.0.1:1", "valkey://127.0.0.1:1/3", "valkeys://u:secret@[::1]:1/0"],
 )
 async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock) -> None:
-    cache = open_store(url, clock=clock)
+    cache = open_store(url, clock=clock, **BOUNDS)
     await cache.close()
     assert cache.counters.store_errors == 0
 
@@ -58,7 +66,7 @@ async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock
 )  # fmt: skip
 async def test_any_other_url_is_one_clear_line_without_its_password(url: str, clock: Clock) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        open_store(url, clock=clock)
+        open_store(url, clock=clock, **BOUNDS)
     assert "\n" not in caught.value.message
     assert "secret" not in caught.value.message
 

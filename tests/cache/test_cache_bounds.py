@@ -11,7 +11,6 @@ from sys import getsizeof
 import pytest
 from redis.asyncio import Redis
 
-from app.cache.address import CEILING, MEMORY_BYTES, STORE_BYTES
 from app.cache.bundle import BundleWriter, Refused, read_bundle
 from app.cache.coordination import Changes
 from app.cache.entry import Entry, bound_times
@@ -34,10 +33,6 @@ LINE = (
     b'{"handle":"10.1/A","responseCode":100,"values":[],"fetched":"2023-11-14T22:13:20Z",'
     b'"fresh_until":"2023-11-14T22:14:20Z","stale_until":"2023-11-14T22:14:20Z"}\n'
 )
-
-
-def test_memory_has_64_mebibytes_and_a_file_2_gibibytes() -> None:
-    assert (MEMORY_BYTES, STORE_BYTES, CEILING) == (67_108_864, 2_147_483_648, 86_400.0)
 
 
 # --- Formats ---------------------------------------------------------------------------------------------------------

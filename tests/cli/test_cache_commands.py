@@ -22,7 +22,6 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from app.cache.address import open_store
 from app.cache.bundle import BundleWriter
 from app.cache.entry import Entry
 from app.cli.cache_commands import ExportChoice, export, warm
@@ -31,6 +30,7 @@ from app.errors import ConfigurationError
 from app.settings import ENV_PREFIX, Settings
 from tests.cache.entries import entry, missing
 from tests.fake_upstream import FakeUpstream
+from tests.parts import usual_cache
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: For a process to start, to answer or to end, in seconds; nothing takes so long that goes well.
@@ -78,7 +78,7 @@ def bundle(*entries: Entry) -> bytes:
 
 def fill(url: str, *entries: Entry) -> None:
     async def put() -> None:
-        cache = open_store(url, clock=time.time)
+        cache = usual_cache(url, clock=time.time)
         for one in entries:
             await cache.put(one)
         await cache.close()
@@ -90,7 +90,7 @@ def held(url: str) -> dict[str, Entry]:
     """What a store holds."""
 
     async def scan() -> dict[str, Entry]:
-        cache = open_store(url, clock=time.time)
+        cache = usual_cache(url, clock=time.time)
         found = {one.key: one async for one in cache.scan()}
         await cache.close()
         return found

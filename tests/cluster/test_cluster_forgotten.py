@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from app.cache.address import open_store
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, UpstreamProcess, until
 from tests.cluster.raw_http import Answered
+from tests.parts import usual_cache
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey]
 
@@ -58,7 +58,7 @@ async def cluster(valkey: Any, start_upstream: StartUpstream, start_proxy: Start
 
 async def test_a_purged_record_is_asked_for_again_by_every_proxy(cluster: Cluster) -> None:
     await cluster.upstream.put(NAME, NEW)
-    cache = open_store(cluster.store, clock=time.time)
+    cache = usual_cache(cluster.store, clock=time.time)
     assert await cache.delete(NAME.upper())
     await cache.close()
     await cluster.expect(302, NEW)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from app.cache.address import open_store
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, PrefixInactive
 from app.handle.record import Record
@@ -17,10 +16,9 @@ from app.resolver.options import DEFAULT_OPTIONS, Action, Negotiation, ResolveOp
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
 from app.resolver.target import NameLocations
-from app.resolver.ttl_policy import TtlPolicy
-from app.upstream.client import HandleApi
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
+from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -100,10 +98,17 @@ def namespace(inner: str) -> tuple[str, str]:
 async def bench() -> AsyncIterator[Bench]:
     async with FakeUpstream() as upstream:
         clock = Clock()
-        cache = open_store("memory:", clock=clock)
-        source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, http2=False)
+        cache = usual_cache("memory:", clock=clock)
+        source = usual_api(upstream.url, clock=clock, http2=False)
         failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
+        resolver = Resolver(
+            cache=cache,
+            source=source,
+            policy=usual_ttl_policy(),
+            clock=clock,
+            failures=failures,
+            patience=usual_patience(),
+        )
         try:
             yield Bench(upstream, clock, resolver)
         finally:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.cache.address import open_store
 from app.doi.name import HandleName
 from app.errors import InvalidName
 from app.handle.record import Record, read_values
@@ -15,11 +14,10 @@ from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import KNOWN_SERVICES, agency_name
 from app.resolver.resolver import Resolver
-from app.resolver.ttl_policy import TtlPolicy
 from app.resolver.which_ra import WhichRa
-from app.upstream.client import HandleApi
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
+from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
 
 Service = tuple[str, list[tuple[str, object]]]
 
@@ -91,10 +89,17 @@ def read(name: str) -> HandleName | None:
 async def bench() -> AsyncIterator[Bench]:
     async with FakeUpstream() as upstream:
         clock = Clock()
-        cache = open_store("memory:", clock=clock)
-        source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, http2=False)
+        cache = usual_cache("memory:", clock=clock)
+        source = usual_api(upstream.url, clock=clock, http2=False)
         failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
+        resolver = Resolver(
+            cache=cache,
+            source=source,
+            policy=usual_ttl_policy(),
+            clock=clock,
+            failures=failures,
+            patience=usual_patience(),
+        )
         prefixes = PrefixChain()
         try:
             yield Bench(upstream, WhichRa(resolver, prefixes, source), WhichRa(resolver, prefixes, None))

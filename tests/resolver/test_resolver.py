@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from app.cache.address import open_store
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
@@ -22,11 +21,11 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.budget import Budget
-from app.upstream.client import HandleApi
 from app.upstream.guarded import GuardedSource
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
+from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
 from tests.upstream.guards import open_guard
 
 pytestmark = pytest.mark.anyio
@@ -34,8 +33,8 @@ pytestmark = pytest.mark.anyio
 NAME = HandleName("10.5555/Name")
 OLD, NEW = "http://example.org/old", "http://example.org/new"
 #: Longer than any test, so that it is the answer or the failure that counts.
-PATIENT = Patience(upstream=60)
-USUAL = TtlPolicy()
+PATIENT = usual_patience(upstream=60)
+USUAL = usual_ttl_policy()
 AUTHORITATIVE = Demand(authoritative=True)
 CERTIFIED = Demand(certified=True)
 
@@ -106,8 +105,8 @@ async def running(
 ) -> AsyncIterator[Bench]:
     async with FakeUpstream() as upstream:
         clock, seen = Clock(), Seen()
-        cache = open_store(store, clock=clock)
-        source = HandleApi(upstream.url, user_agent="doi-proxy/test", clock=clock, transport=transport, http2=False)
+        cache = usual_cache(store, clock=clock)
+        source = usual_api(upstream.url, clock=clock, transport=transport, http2=False)
         resolver = Resolver(
             cache=cache,
             source=source,
@@ -175,7 +174,7 @@ class TestCached:
         assert (origins, bench.asked()) == ([Origin.ASKED, Origin.RENEWED, Origin.RENEWED], 3)
 
     async def test_not_found_is_kept_for_the_negative_ttl(self) -> None:
-        async with running(policy=TtlPolicy(negative=60)) as bench:
+        async with running(policy=usual_ttl_policy(negative=60)) as bench:
             assert not (await bench.ask()).found
             bench.upstream.put(NAME.text, url=NEW)
             bench.clock.advance(59)
@@ -185,7 +184,7 @@ class TestCached:
             assert bench.asked() == 2
 
     async def test_without_a_negative_ttl_not_found_is_asked_every_time(self) -> None:
-        async with running(policy=TtlPolicy(negative=0)) as bench:
+        async with running(policy=usual_ttl_policy(negative=0)) as bench:
             assert [(await bench.ask()).found for _ in range(3)] == [False] * 3
             assert bench.asked() == 3
 
@@ -198,7 +197,7 @@ class TestCached:
 
     @pytest.mark.parametrize(("floor", "ceiling", "fresh_for"), [(300, 86400, 300), (0, 20, 20)])
     async def test_floor_and_ceiling_bound_what_is_kept(self, floor: float, ceiling: float, fresh_for: float) -> None:
-        async with running(policy=TtlPolicy(floor=floor, ceiling=ceiling)) as bench:
+        async with running(policy=usual_ttl_policy(floor=floor, ceiling=ceiling)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(fresh_for - 1)
             assert (await bench.ask()).origin is Origin.HIT
@@ -395,7 +394,7 @@ class TestStale:
         assert bench.seen.failures == []
 
     async def test_after_the_grace_there_is_nothing_to_answer(self) -> None:
-        async with running(policy=TtlPolicy(grace=1000)) as bench:
+        async with running(policy=usual_ttl_policy(grace=1000)) as bench:
             await bench.cached(ttl=60)
             bench.upstream.fault(NAME.text, "html")
             bench.clock.advance(1059)
@@ -412,7 +411,7 @@ class TestStale:
             await bench.ask()
 
     async def test_out_of_patience_it_is_answered_and_the_question_goes_on(self) -> None:
-        async with running(patience=Patience(upstream=0)) as bench:
+        async with running(patience=usual_patience(upstream=0)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(61)
             bench.upstream.put(NAME.text, url=NEW)
@@ -428,7 +427,7 @@ class TestStale:
             assert (fresh.origin, target(fresh), bench.asked()) == (Origin.HIT, NEW, 2)
 
     async def test_who_knows_nothing_waits_for_as_long_as_it_takes(self) -> None:
-        async with running(patience=Patience(upstream=0)) as bench:
+        async with running(patience=usual_patience(upstream=0)) as bench:
             bench.upstream.put(NAME.text, url=OLD)
             bench.upstream.hold(NAME.text)
             caller = asyncio.create_task(bench.ask())
@@ -444,7 +443,7 @@ class TestStale:
         assert (fresh.origin, target(fresh), fresh.failure) == (Origin.RENEWED, NEW, None)
 
     async def test_after_a_failure_the_upstream_is_left_alone_until_the_recheck(self) -> None:
-        async with running(patience=Patience(upstream=60, recheck=30)) as bench:
+        async with running(patience=usual_patience(upstream=60, recheck=30)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(61)
             bench.upstream.fault(NAME.text, "html")
@@ -466,7 +465,7 @@ class TestStale:
         assert ((await bench.ask()).origin, (await bench.ask(other)).origin) == (Origin.STALE, Origin.RENEWED)
 
     async def test_an_answer_ends_the_memory_of_the_failure(self) -> None:
-        async with running(patience=Patience(upstream=60, recheck=1000)) as bench:
+        async with running(patience=usual_patience(upstream=60, recheck=1000)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(61)
             bench.upstream.fault(NAME.text, "html", count=1)
@@ -500,7 +499,7 @@ class TestNotFoundIsDoubted:
         assert bench.seen.confirmations == [False]
 
     async def test_past_the_grace_one_not_found_is_enough(self) -> None:
-        async with running(policy=TtlPolicy(grace=100)) as bench:
+        async with running(policy=usual_ttl_policy(grace=100)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(161)
             bench.upstream.delete(NAME.text)
@@ -587,7 +586,7 @@ class TestRefreshAhead:
         assert ((await caller).origin, bench.asked()) == (Origin.JOINED, 2)
 
     async def test_one_that_fails_is_nobody_s_error_and_is_not_repeated_before_the_recheck(self) -> None:
-        async with running(patience=Patience(upstream=60, recheck=30)) as bench:
+        async with running(patience=usual_patience(upstream=60, recheck=30)) as bench:
             await bench.cached(ttl=1000)
             bench.clock.advance(900)
             bench.upstream.fault(NAME.text, "html")
@@ -635,7 +634,7 @@ class TestSharedStore:
 
     async def test_who_waits_for_the_other_s_question_takes_its_answer(self, tmp_path: object) -> None:
         store = f"sqlite:///{tmp_path}/store.sqlite3"
-        quick = Patience(upstream=60, poll=0.001)
+        quick = usual_patience(upstream=60, poll=0.001)
         async with (
             running(store=store, owner="one", patience=quick) as one,
             running(store=store, owner="two", patience=quick) as two,
@@ -673,10 +672,17 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
         budget = Budget(
             rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, most_of_client=100, clock=clock
         )
-        api = HandleApi(upstream.url, user_agent="doi-proxy/test", http2=False)
+        api = usual_api(upstream.url, http2=False)
         source = GuardedSource(api, open_guard(api, budget, clock))
-        cache = open_store("memory:", clock=clock)
-        resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=no_failures())
+        cache = usual_cache("memory:", clock=clock)
+        resolver = Resolver(
+            cache=cache,
+            source=source,
+            policy=usual_ttl_policy(),
+            clock=clock,
+            failures=no_failures(),
+            patience=usual_patience(),
+        )
         upstream.hold("10.5555/first")
         bulk = Demand(priority=Priority.BULK)
         tasks = [asyncio.create_task(resolver.resolve(HandleName("10.5555/first"), bulk))]

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from app.cache.address import open_store
 from app.doi.name import HandleName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.location import Location
@@ -20,10 +19,10 @@ from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import ORDINARY, Resolver
 from app.resolver.target import NameLocations, choose_target, links, links_values, own_xml_bytes, read_own_locations
 from app.resolver.target_url import web_target
-from app.resolver.ttl_policy import TtlPolicy
 from app.resolver.which_ra import WhichRa
 from app.upstream.source import Question
 from tests.clock import Clock
+from tests.parts import usual_cache, usual_patience, usual_ttl_policy
 
 NAME = HandleName("10.5555/a")
 
@@ -160,8 +159,10 @@ class CountingSource:
 async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
     clock = Clock()
     failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-    cache = open_store("memory:", clock=clock)
-    resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
+    cache = usual_cache("memory:", clock=clock)
+    resolver = Resolver(
+        cache=cache, source=source, policy=usual_ttl_policy(), clock=clock, failures=failures, patience=usual_patience()
+    )
     found = await WhichRa(resolver, PrefixChain(), None).rows([(name, HandleName(name)) for name in names], None)
     await resolver.close()
     return found
@@ -181,8 +182,10 @@ class AliasSource(CountingSource):
 async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[str]) -> None:
     source, clock = AliasSource(), Clock()
     failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-    cache = open_store("memory:", clock=clock)
-    resolver = Resolver(cache=cache, source=source, policy=TtlPolicy(), clock=clock, failures=failures)
+    cache = usual_cache("memory:", clock=clock)
+    resolver = Resolver(
+        cache=cache, source=source, policy=usual_ttl_policy(), clock=clock, failures=failures, patience=usual_patience()
+    )
     destinations = Destinations(resolver, PrefixChain(), resolves="any")
     for _ in range(2):
         found = await destinations.find(Query(HandleName(names[0])), ORDINARY)

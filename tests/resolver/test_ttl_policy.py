@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.ttl_policy import TtlPolicy
+from tests.parts import usual_ttl_policy
 
 #: 2023-11-14T22:13:20Z.
 NOW = 1_700_000_000.0
@@ -49,7 +49,7 @@ def record(*ttls: object) -> Answer:
     ],
 )
 def test_a_record_is_fresh_until_the_first_of_its_values_ends(ttls: tuple[object, ...], seconds: float) -> None:
-    entry = TtlPolicy(ceiling=DAY).entry("10.1000/182", record(*ttls), NOW)
+    entry = usual_ttl_policy(ceiling=DAY).entry("10.1000/182", record(*ttls), NOW)
     assert entry.fresh_until == NOW + seconds
     assert (entry.key, entry.fetched_at) == ("10.1000/182", NOW)
 
@@ -74,18 +74,18 @@ def test_a_record_is_fresh_until_the_first_of_its_values_ends(ttls: tuple[object
 def test_the_operator_bounds_the_ttl_and_the_ceiling_wins(
     floor: float, ceiling: float, ttl: object, seconds: float
 ) -> None:
-    policy = TtlPolicy(floor=floor, ceiling=ceiling)
+    policy = usual_ttl_policy(floor=floor, ceiling=ceiling)
     assert policy.entry("X", record(ttl), NOW).fresh_until == NOW + seconds
 
 
 def test_a_record_may_be_served_stale_for_the_grace() -> None:
-    entry = TtlPolicy(grace=1000).entry("X", record(60), NOW)
+    entry = usual_ttl_policy(grace=1000).entry("X", record(60), NOW)
     assert entry.stale_until == NOW + 1060
     assert [entry.is_usable(NOW + 1059.9), entry.is_usable(NOW + 1060)] == [True, False]
 
 
 def test_a_record_without_a_ttl_to_live_may_still_be_served_stale() -> None:
-    entry = TtlPolicy(grace=1000).entry("X", record(0), NOW)
+    entry = usual_ttl_policy(grace=1000).entry("X", record(0), NOW)
     assert (entry.is_fresh(NOW), entry.is_usable(NOW + 999)) == (False, True)
 
 
@@ -94,7 +94,7 @@ def test_a_record_without_a_ttl_to_live_may_still_be_served_stale() -> None:
 def test_what_is_missing_is_kept_for_the_negative_ttl_and_never_served_stale(
     code: ResponseCode, negative: float
 ) -> None:
-    entry = TtlPolicy(floor=500, negative=negative, grace=1000).entry("X", Answer(code), NOW)
+    entry = usual_ttl_policy(floor=500, negative=negative, grace=1000).entry("X", Answer(code), NOW)
     assert (entry.fresh_until, entry.stale_until) == (NOW + negative, NOW + negative)
 
 
@@ -107,7 +107,7 @@ def test_what_is_missing_is_kept_for_the_negative_ttl_and_never_served_stale(
 def test_freshness_never_begins_in_the_past_nor_passes_the_ceiling(
     ttls: list[int | None], floor: float, ceiling: float, grace: float
 ) -> None:
-    entry = TtlPolicy(floor=floor, ceiling=ceiling, grace=grace).entry("X", record(*ttls), NOW)
+    entry = usual_ttl_policy(floor=floor, ceiling=ceiling, grace=grace).entry("X", record(*ttls), NOW)
     assert NOW <= entry.fresh_until <= NOW + ceiling + 1e-6
     assert entry.fresh_until >= NOW + min(floor, ceiling) - 1e-6
     assert entry.stale_until >= entry.fresh_until

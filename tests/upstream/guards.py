@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget
 from app.upstream.client import HandleApi
-from app.upstream.guarded import CONTROL_NAME, USUAL_PATIENCE, Guard, Observer
+from app.upstream.guarded import CONTROL_NAME, Guard, Observer
 from app.upstream.pause import Pause
 from app.upstream.source import Priority, Question
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
+from tests.parts import QUEUE_PATIENCE
 
 
 def open_guard(
@@ -20,7 +21,7 @@ def open_guard(
     *,
     breaker: Breaker | None = None,
     observer: Observer | None = None,
-    patience: Mapping[Priority, float] = USUAL_PATIENCE,
+    patience: Mapping[Priority, float] = QUEUE_PATIENCE,
 ) -> Guard:
     """The guard of one upstream; its pauses are 60 to 3,600 seconds at most."""
     return Guard(

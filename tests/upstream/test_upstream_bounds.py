@@ -10,11 +10,12 @@ from app.doi.name import HandleName
 from app.errors import RequestTooLarge, UpstreamRefused, UpstreamUnreachable
 from app.handle.answer import ResponseCode
 from app.upstream.budget import MOST_WAITING
-from app.upstream.client import HandleApi, translated
-from app.upstream.guarded import CONTROL_NAME, OUTCOMES, USUAL_PATIENCE
+from app.upstream.client import translated
+from app.upstream.guarded import CONTROL_NAME, OUTCOMES
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import Priority, Question
 from tests.fake_upstream import FakeUpstream
+from tests.parts import QUEUE_PATIENCE, usual_api
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +31,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 
 
 async def ask(upstream: FakeUpstream) -> ResponseCode:
-    api = HandleApi(upstream.url, user_agent="doi-proxy/1.0", clock=lambda: NOW, max_answer_bytes=1_000)
+    api = usual_api(upstream.url, clock=lambda: NOW, max_answer_bytes=1_000)
     try:
         return (await api.ask(Question(HandleName(NAME)))).code
     finally:
@@ -56,7 +57,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(upstream: FakeUp
 
 async def test_one_question_about_agencies_has_at_most_50_names(upstream: FakeUpstream) -> None:
     upstream.agency("10.5240", "EIDR")
-    api = HandleApi(upstream.url, user_agent="doi-proxy/1.0")
+    api = usual_api(upstream.url)
     rows = await api.registration_agencies(["10.5240"] * 50)
     assert len(rows) == 50
     with pytest.raises(RequestTooLarge, match="at most 50 names"):
@@ -78,7 +79,7 @@ def test_a_wish_has_at_most_nine_digits_and_is_at_most_an_hour(value: str, secon
 
 
 async def test_people_wait_five_seconds_for_the_budget_and_others_a_minute() -> None:
-    assert dict(USUAL_PATIENCE) == {Priority.PERSON: 5.0, Priority.BULK: 60.0, Priority.BACKGROUND: 60.0}
+    assert QUEUE_PATIENCE == {Priority.PERSON: 5.0, Priority.BULK: 60.0, Priority.BACKGROUND: 60.0}
     assert MOST_WAITING == 10_000
 
 

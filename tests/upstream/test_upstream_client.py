@@ -27,6 +27,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.upstream.client import MOST_AGENCY_NAMES, HandleApi
 from app.upstream.source import Question
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.parts import usual_api
 from tests.upstream.faults import FAULTS
 from tests.upstream.tunnel import Tunnel, self_signed
 
@@ -64,7 +65,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 
 @asynccontextmanager
 async def api_of(base_url: str, **options: Any) -> AsyncIterator[HandleApi]:
-    api = HandleApi(base_url, user_agent="doi-proxy/1.0", clock=lambda: NOW, **ENGINE, **options)
+    api = usual_api(base_url, clock=lambda: NOW, **ENGINE, **options)
     try:
         yield api
     finally:
@@ -491,22 +492,22 @@ async def test_an_agency_that_could_not_be_asked_is_told_as_such(
 )
 def test_an_upstream_url_that_cannot_be_asked_is_refused(base_url: str) -> None:
     with pytest.raises(ConfigurationError):
-        HandleApi(base_url, user_agent="doi-proxy/1.0")
+        usual_api(base_url)
 
 
 @pytest.mark.parametrize("contact", ["mailto:bücherei@university.example", "https://a.example\r\nX-Injected: 1"])
 def test_a_contact_that_cannot_stand_in_a_header_is_refused(contact: str) -> None:
     with pytest.raises(ConfigurationError):
-        HandleApi("https://doi.example", user_agent="doi-proxy/1.0", contact=contact)
+        usual_api("https://doi.example", contact=contact)
 
 
 def test_a_missing_certificate_file_is_told() -> None:
     with pytest.raises(ConfigurationError, match=r"/nowhere/ca\.pem"):
-        HandleApi("https://doi.example", user_agent="doi-proxy/1.0", ca_file="/nowhere/ca.pem")
+        usual_api("https://doi.example", ca_file="/nowhere/ca.pem")
 
 
 @pytest.mark.parametrize("proxy", ["gopher://proxy.example", "socks5://127.0.0.1:9", "http://", "http://a:b"])
 def test_an_egress_proxy_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy)
     with pytest.raises(ConfigurationError, match="HTTP_PROXY"):
-        HandleApi("http://doi.example", user_agent="doi-proxy/1.0", **ENGINE)
+        usual_api("http://doi.example", **ENGINE)

@@ -22,11 +22,11 @@ from app.errors import (
 from app.handle.answer import ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
-from app.upstream.client import HandleApi
 from app.upstream.guarded import CONTROL_NAME, NOT_ASKED, OUTCOMES, GuardedAgencies, GuardedSource
 from app.upstream.source import Priority, Question
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.parts import usual_api
 from tests.upstream.guards import open_guard
 
 pytestmark = pytest.mark.anyio
@@ -65,9 +65,7 @@ class Parts:
             most_of_client=100,
             clock=self.clock,
         )
-        self.api = HandleApi(
-            upstream.url, user_agent="doi-proxy/1.0", total_timeout=total_timeout, may_ask_again=self.budget.one_more
-        )
+        self.api = usual_api(upstream.url, total_timeout=total_timeout, may_ask_again=self.budget.one_more)
         self.guard = open_guard(
             self.api, self.budget, self.clock, breaker=self.breaker, observer=self.heard, patience=PATIENCE
         )

@@ -19,6 +19,7 @@ from app.errors import UpstreamUnreachable
 from app.handle.answer import ResponseCode
 from app.upstream.client import HandleApi
 from app.upstream.source import Question
+from tests.parts import usual_api
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ async def asking(server: GoodbyeServer) -> AsyncIterator[HandleApi]:
     port = listening.sockets[0].getsockname()[1]
     # Without TLS there is no ALPN, so that HTTP/2 has to be agreed beforehand.
     transport = httpx.AsyncHTTPTransport(http1=False, http2=True)
-    api = HandleApi(f"http://127.0.0.1:{port}", user_agent="doi-proxy/1.0", transport=transport)
+    api = usual_api(f"http://127.0.0.1:{port}", transport=transport)
     try:
         yield api
     finally:

@@ -15,6 +15,7 @@ from app.upstream.local import SealedSource
 from app.upstream.routed import RoutedSource
 from app.upstream.source import Question, Source
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.parts import usual_api
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +43,7 @@ class Three:
 async def three() -> AsyncIterator[Three]:
     async with AsyncExitStack() as stack:
         fakes = [await stack.enter_async_context(FakeUpstream()) for _ in range(3)]
-        sources = [HandleApi(fake.url, user_agent="doi-proxy/1.0") for fake in fakes]
+        sources = [usual_api(fake.url) for fake in fakes]
         for source in sources:
             stack.push_async_callback(source.aclose)
         yield Three(fakes, sources)

@@ -14,8 +14,9 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, UpstreamTimeout
-from app.upstream.client import HandleApi, translated
+from app.upstream.client import translated
 from app.upstream.source import Question
+from tests.parts import usual_api
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +71,7 @@ def test_the_list_holds_the_libraries_errors() -> None:
 
 @pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
 async def test_an_error_of_a_library_is_could_not_verify(kind: type[Exception]) -> None:
-    api = HandleApi("http://upstream.example", user_agent="doi-proxy/1.0", transport=Raising(made(kind)))
+    api = usual_api("http://upstream.example", transport=Raising(made(kind)))
     try:
         with pytest.raises(CouldNotVerify) as failure:
             await api.ask(Question(HandleName("10.1234/x")))

@@ -24,9 +24,7 @@ from app.errors import DamagedEntry, StoreError
 
 #: The prefix of our keys on the server, with the version of the format.
 KEY_PREFIX: Final = "doi-proxy:v1:"
-#: Limit of a connection attempt, and of each command, in seconds.
-TIMEOUT: Final = 0.1
-#: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request TIMEOUT.
+#: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request a timeout.
 PAUSE: Final = 1.0
 #: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
 _CONNECTIONS: Final = 32
@@ -42,18 +40,18 @@ _STREAM: Final = f"{KEY_PREFIX}announcements"
 class ValkeyStore:
     """A Store on a server. Entries expire at their hard expiry; the server's `maxmemory` limits their size.
 
-    If the server fails or is slow, a method raises StoreError after at most twice `timeout`. For `pause` seconds
+    If the server fails or is slow, a method raises StoreError after at most twice `timeout`. For PAUSE seconds
     afterwards, it raises immediately.
     """
 
-    def __init__(self, url: str, *, clock: Callable[[], float], timeout: float = TIMEOUT, pause: float = PAUSE) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], float], timeout: float) -> None:
         """`url` has the scheme redis, rediss, valkey or valkeys, and may have user, password and database number.
 
-        No connection is opened yet. `clock` gives seconds since the epoch. Raises ValueError or TypeError for an
+        No connection is opened yet. `clock` gives seconds since the epoch, and `timeout` limits a connection attempt
+        and each command, in seconds. Raises ValueError or TypeError for an
         invalid URL.
         """
         self._clock = clock
-        self._pause = pause
         self._host = urlsplit(url).hostname or "localhost"
         self._failed_at = -inf
         self._last_failure = ""
@@ -191,7 +189,7 @@ class ValkeyStore:
 
     @asynccontextmanager
     async def _guard(self, *, paused: bool = True, decides: bool = False) -> AsyncIterator[None]:
-        """Translate errors, and stop querying a failed server for `pause` seconds.
+        """Translate errors, and stop querying a failed server for PAUSE seconds.
 
         A timeout counts as a failure only if `decides` is set. A single timeout can mean that this process was slow; a
         command that is sent twice decides whether it is the server.
@@ -217,7 +215,7 @@ class ValkeyStore:
 
     def _is_paused(self) -> bool:
         # A clock that was set back must not prolong the pause.
-        return 0.0 <= self._clock() - self._failed_at < self._pause
+        return 0.0 <= self._clock() - self._failed_at < PAUSE
 
     def _refuse_while_paused(self) -> None:
         if self._is_paused():

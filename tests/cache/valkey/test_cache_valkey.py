@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
-from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
+from app.cache.valkey.store import KEY_PREFIX, PAUSE, ValkeyStore
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.valkey_server import free_port, start_valkey
@@ -70,13 +70,13 @@ async def test_a_key_that_is_not_unicode_is_an_error_and_not_an_outage(valkey_ur
 
 
 async def test_an_unreachable_server_is_not_queried_for_a_moment(clock: Clock) -> None:
-    store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, pause=1.0)
+    store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, timeout=PATIENCE)
     with pytest.raises(StoreError, match="failed: "):
         await store.get("10.1000/182")
     with pytest.raises(StoreError, match="failed a moment ago"):
         await store.get("10.1000/182")
     assert (await store.stats()).healthy is False
-    clock.advance(1.0)
+    clock.advance(PAUSE)
     with pytest.raises(StoreError, match="failed: "):
         await store.get("10.1000/182")
     await store.close()

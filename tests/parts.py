@@ -1,0 +1,55 @@
+"""Parts of the application with the values of the default settings, for tests of one part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from app.assembly import open_cache, read_patience, read_queue_patience, read_ttl_policy
+from app.cache.tiered import TieredStore
+from app.resolver.resolver import Patience
+from app.resolver.ttl_policy import TtlPolicy
+from app.settings import Settings
+from app.upstream.client import HandleApi
+
+DEFAULTS: Final = Settings()
+QUEUE_PATIENCE: Final = read_queue_patience(DEFAULTS)
+
+
+def usual_cache(url: str, *, clock: Callable[[], float]) -> TieredStore:
+    """The cache on the store at `url`."""
+    return open_cache(Settings(store_url=url), clock)
+
+
+def usual_ttl_policy(**bounds: float) -> TtlPolicy:
+    """The TTL policy, except for these bounds."""
+    return replace(read_ttl_policy(DEFAULTS), **bounds)
+
+
+def usual_patience(**seconds: float) -> Patience:
+    """The resolver's patience, except for these seconds."""
+    return replace(read_patience(DEFAULTS), **seconds)
+
+
+def usual_api(base_url: str, **options: Any) -> HandleApi:
+    """The client of one upstream, except for these options. Every further request of a question is allowed."""
+    defaults: dict[str, Any] = {
+        "user_agent": "doi-proxy/1.0",
+        "contact": None,
+        "connect_timeout": DEFAULTS.upstream_connect_timeout,
+        "read_timeout": DEFAULTS.upstream_read_timeout,
+        "total_timeout": DEFAULTS.upstream_timeout,
+        "max_answer_bytes": DEFAULTS.upstream_max_answer_bytes,
+        "literal_slashes": DEFAULTS.upstream_literal_slashes,
+        "http2": DEFAULTS.upstream_http2,
+        "ca_file": None,
+        "clock": time.time,
+        "may_ask_again": _allow,
+    }
+    return HandleApi(base_url, **(defaults | options))
+
+
+async def _allow() -> bool:
+    return True
