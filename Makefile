@@ -23,7 +23,7 @@ FUZZ_SECONDS ?= 60
 MUTANTS ?= 30
 SEED ?= 1
 
-# uv trusts the system's certificates and uses the installed Python. It downloads none.
+# uv trusts the system's certificates and uses the installed Python. It never downloads one.
 export UV_SYSTEM_CERTS := 1
 export UV_PYTHON_DOWNLOADS := never
 
@@ -79,7 +79,7 @@ test: setup
 pythons: setup
 	@for version in 3.11 3.12 3.13; do \
 		python=$$(ls -d $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python /usr/local/bin/python$$version /usr/bin/python$$version 2>/dev/null | head -n 1); \
-		[ -n "$$python" ] || { echo "Python $$version is not installed: left out"; continue; }; \
+		[ -n "$$python" ] || { echo "Python $$version is not installed: skipped"; continue; }; \
 		environment=".venv-$$version"; \
 		$(UV) venv --quiet --clear --python "$$python" "$$environment" && \
 		{ $(USE_PIP_INDEX); $(UV) pip sync --quiet --python "$$environment/bin/python" --require-hashes requirements/dev.lock; } && \
@@ -95,7 +95,7 @@ docs: setup
 	@$(BIN)/python docs/generate.py
 	@rm -rf build/docs
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs -b dirhtml . build/docs
-	@echo 'The site is in build/docs; look at it with: $(PYTHON) -m http.server --directory build/docs --bind 127.0.0.1'
+	@echo 'The site is in build/docs; to view it: $(PYTHON) -m http.server --directory build/docs --bind 127.0.0.1'
 
 dist: setup
 	@rm -rf dist

@@ -1,4 +1,4 @@
-"""How Sphinx builds docs/ as a site that can be searched without a network: `make docs`."""
+"""The configuration of Sphinx for `make docs`: docs/ as a site with a search that needs no network."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ extensions = ["myst_parser"]
 # The source folder is the repository: pages link to README.md, to the changelog and to the results of the benchmarks.
 include_patterns = ["*.md", "docs/**.md", "bench/*.md"]
 root_doc = "docs/index"
-# A heading is linked as it is on the web pages that show the same files.
+# Anchors of headings are those that a code-hosting site gives them, so links work in both places.
 myst_heading_anchors = 4
 html_theme = "furo"
 html_title = f"doi-proxy {__version__}"
-# The site asks no other host for anything, so it can be read behind a firewall.
+# The site loads nothing from other hosts, so it works behind a firewall.
 html_theme_options = {"source_repository": "", "footer_icons": []}

@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`. A test compares all three.
+"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`. A test checks that they match.
 
 `python docs/generate.py` writes both files. `--check` writes none, and exits with status 1 if one differs.
 """
