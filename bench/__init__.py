@@ -1,1 +1,1 @@
-"""What doi-proxy costs and how it compares, measured on the machine at hand: `python -m bench`."""
+"""Measures what doi-proxy costs, and compares it with alternatives, on this machine: `python -m bench`."""

@@ -1,4 +1,4 @@
-"""`python -m bench [PART …]`: measures, prints, and after a whole run writes bench/RESULTS.md and bench/chart.svg."""
+"""`python -m bench [PART …]` measures and prints. A run of all parts writes bench/RESULTS.md and bench/chart.svg."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bench.report import write_report, write_section
 from bench.tools import NotMeasured
 
 _HERE: Final = Path(__file__).parent
-#: What a part is measured by: the function of this name in the module of this name.
+#: The module and the function that measure each part.
 _PARTS: Final = {
     "throughput": ("bench.throughput", "throughput"),
     "latency": ("bench.throughput", "latency"),
@@ -42,9 +42,9 @@ Measurement = Callable[[Plan], tuple[Section, ...]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parts asked for; returns the exit status."""
+    """Run the chosen parts. Returns the exit status."""
     chosen = _parser().parse_args(arguments)
-    # In a folder of its own: nothing that was measured before is lost to a run of one part.
+    # The report of a single part goes into a folder of its own. It must not replace the results of a whole run.
     work = _HERE / ".work"
     work.mkdir(exist_ok=True)
     whole = "all" in chosen.part
@@ -53,14 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     sections: list[Section] = []
     for part in _WHOLE if whole else dict.fromkeys(chosen.part):
-        sections += _measured(part, plan)
+        sections += _measure(part, plan)
     _write(_HERE if whole else work, date, facts, sections)
     _tidy(work)
     return 0
 
 
 def _tidy(work: Path) -> None:
-    """Keep what the next run uses again, and the last report."""
+    """Delete all files but the large store, which the next run uses, and the last report."""
     for path in work.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -68,7 +68,7 @@ def _tidy(work: Path) -> None:
             path.unlink()
 
 
-def _measured(part: str, plan: Plan) -> tuple[Section, ...]:
+def _measure(part: str, plan: Plan) -> tuple[Section, ...]:
     began = time.monotonic()
     print(f"# {part} …", file=sys.stderr, flush=True)
     module, function = _PARTS[part]
@@ -76,17 +76,17 @@ def _measured(part: str, plan: Plan) -> tuple[Section, ...]:
     try:
         sections = measure(plan)
     except NotMeasured as reason:
-        sections = (_nothing(part, str(reason)),)
-    except Exception as error:  # the other parts are worth their minutes
+        sections = (_empty_section(part, str(reason)),)
+    except Exception as error:  # one part that fails must not cost the results of the others
         traceback.print_exc()
-        sections = (_nothing(part, f"failed: {type(error).__name__}: {error}"[:_LONGEST_REASON]),)
+        sections = (_empty_section(part, f"failed: {type(error).__name__}: {error}"[:_LONGEST_REASON]),)
     for section in sections:
         print(write_section(section), flush=True)
     print(f"# {part}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return sections
 
 
-def _nothing(part: str, reason: str) -> Section:
+def _empty_section(part: str, reason: str) -> Section:
     return Section(part.capitalize(), "Nothing was measured.", not_measured=(reason,))
 
 
@@ -102,13 +102,13 @@ def _write(folder: Path, date: str, facts: list[tuple[str, str]], sections: list
 def _plan(chosen: argparse.Namespace, work: Path) -> Plan:
     names = synthetic(MOST_NAMES) if chosen.names is None else read_names(chosen.names)
     if not names:
-        raise SystemExit(f"bench: {chosen.names} holds no DOI name")
+        raise SystemExit(f"bench: {chosen.names} has no DOI name; it needs one a line")
     return Plan(
         seconds=chosen.seconds,
         rounds=chosen.rounds,
         soak_seconds=chosen.soak_seconds,
         names=tuple(names),
-        names_from="made up" if chosen.names is None else "from a list of real ones",
+        names_from="generated" if chosen.names is None else "from a list of real ones",
         folder=work,
         cores=machine.cores(),
     )
@@ -119,11 +119,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "part", nargs="*", default="all", choices=["all", *_PARTS], help="what to measure (default: all)"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each load in each round (default 3)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each load in each round (default 3)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each load (default 3)")
-    parser.add_argument("--soak-seconds", type=float, default=120.0, help="of the soak (default 120)")
+    parser.add_argument("--soak-seconds", type=float, default=120.0, help="seconds of the soak (default 120)")
     parser.add_argument(
-        "--names", type=Path, metavar="FILE", help="DOI names, one a line, also gzip (default: made up)"
+        "--names", type=Path, metavar="FILE", help="DOI names, one a line, also gzip (default: generated)"
     )
     return parser
 

@@ -22,14 +22,14 @@ _HELP_PATIENCE: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command that ended well: how long it took, and the most memory it had."""
+    """A successful command: its duration in seconds, and its peak memory in bytes."""
 
     seconds: float
     peak: int
 
 
 def bundle(plan: Plan) -> tuple[Section, ...]:
-    """Export a store, import it into an empty one. Raises NotMeasured."""
+    """Export a store, and import it into an empty one. Raises NotMeasured."""
     command = [program("doi-proxy"), "cache"]
     asked = subprocess.run([*command, "export", "--help"], capture_output=True, timeout=_HELP_PATIENCE, check=False)
     if asked.returncode:
@@ -61,7 +61,7 @@ def bundle(plan: Plan) -> tuple[Section, ...]:
 
 
 def run(command: list[str], store: Path, *, reads: Path | None = None, writes: Path | None = None) -> Finished:
-    """Run a command with a store to its end. Raises NotMeasured where it fails."""
+    """Run a command with a store to its end. Raises NotMeasured if it fails."""
     environment = {**plain_environment(), "DOI_PROXY_STORE_URL": f"sqlite:///{store}"}
     with (
         Path(reads or os.devnull).open("rb") as source,
@@ -70,7 +70,7 @@ def run(command: list[str], store: Path, *, reads: Path | None = None, writes: P
     ):
         began = time.perf_counter()
         process = subprocess.Popen(command, stdin=source, stdout=sink, stderr=log, env=environment)
-        # Its own peak, not that of all children so far.
+        # wait4 returns the peak of this process; getrusage would return the peak of all children.
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)

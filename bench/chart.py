@@ -1,4 +1,4 @@
-"""A bar chart of rates as SVG, readable on light and dark ground."""
+"""A bar chart of rates as SVG, for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 
 
 def draw(groups: Sequence[Bars], ours: str = "doi-proxy") -> str:
-    """The chart: one scale for all groups, bars whose name begins with `ours` coloured, whiskers from least to most."""
+    """Draw all groups to one scale. Bars whose name begins with `ours` have a colour; whiskers show the range."""
     top = max((series.high for group in groups for _, series in group.series), default=1.0) or 1.0
     scale = (_WIDTH - _LABEL - _VALUE) / top
     height = sum(_TITLE + _STEP * len(group.series) for group in groups) + _FOOT
@@ -53,7 +53,7 @@ def draw(groups: Sequence[Bars], ours: str = "doi-proxy") -> str:
             lines += _bar(name, series, y, scale, name.startswith(ours))
             y += _STEP
     lines.append(
-        f'<text class="note" x="0" y="{y + 22}">Answers a second: median; whiskers: least and greatest round.</text>'
+        f'<text class="note" x="0" y="{y + 22}">Answers a second: median; whiskers: slowest and fastest round.</text>'
     )
     return "\n".join([*lines, "</svg>"]) + "\n"
 

@@ -1,4 +1,4 @@
-"""The yardsticks that run in Python: one constant answer, as bare ASGI and as FastAPI routes."""
+"""The two Python applications to compare with: a constant answer, as bare ASGI and as FastAPI routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JSON: Final = "application/json;charset=utf-8"
 
 
 async def bare(scope: MutableMapping[str, Any], receive: _Receive, send: _Send) -> None:
-    """The least that an ASGI application does: a 302 without a body, and under /api/ a constant record."""
+    """The smallest ASGI application: a 302 without a body, and a constant record under /api/."""
     if scope["path"].startswith(_API):
         headers = [(b"content-type", _JSON.encode()), (b"content-length", b"%d" % len(_BODY))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -1,4 +1,4 @@
-"""Who takes part: doi-proxy in four ways, and the yardsticks beside it."""
+"""The contestants: doi-proxy in four ways, and the servers that it is compared with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.tools import NotMeasured, need, search_path
 
 #: The setting that turns the express lane on and off.
 EXPRESS: Final = "express_lane"
-#: What a proxy under load needs: as much of the upstream as it can use, for questions about names not known yet.
+#: Under load, the budget must not limit queries for names that are not cached.
 GENEROUS: Final = {
     "DOI_PROXY_UPSTREAM_RATE": "1000000",
     "DOI_PROXY_UPSTREAM_BURST": "1000000",
@@ -31,7 +31,7 @@ GENEROUS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where contestants run: a folder, the cores, the stand-in for the upstream, the store with all names."""
+    """What the contestants share: a folder, the cores, the stand-in for the upstream, the store with all names."""
 
     folder: Path
     cores: Cores
@@ -41,7 +41,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One way to answer. `resolves` is False where the answer is the same whatever is asked."""
+    """One contestant. `resolves` is False if it sends the same answer to every request."""
 
     name: str
     start: Callable[[Site], AbstractContextManager[Server]]
@@ -49,7 +49,7 @@ class Contestant:
 
 
 def proxy_environment(upstream: str, store: str, *, express: bool | None = None, workers: int = 1) -> dict[str, str]:
-    """The settings of a proxy under measurement. Raises NotMeasured where `express` cannot be chosen."""
+    """The settings of a measured proxy. Raises NotMeasured if this version has no setting for `express`."""
     chosen = {**GENEROUS, "DOI_PROXY_UPSTREAM_URL": upstream, "DOI_PROXY_STORE_URL": store}
     if workers > 1:
         chosen["DOI_PROXY_WORKERS"] = str(workers)
@@ -70,7 +70,7 @@ def _proxy(
 ) -> Contestant:
     @contextmanager
     def start(site: Site) -> Iterator[Server]:
-        # Each has a copy of the store: nobody finds what another one learned.
+        # Each contestant has its own copy of the store, so none finds records that another one fetched.
         store = site.folder / f"{label.replace(', ', '-').replace(' ', '-')}.sqlite3"
         shutil.copyfile(site.store, store)
         chosen = proxy_environment(site.upstream, f"sqlite:///{store}", express=express, workers=workers)
@@ -115,7 +115,7 @@ def _nginx(label: str, configuration: str, *, resolves: bool) -> Contestant:
 
 EXPRESS_ON: Final = _proxy("doi-proxy", express=True)
 EXPRESS_OFF: Final = _proxy("doi-proxy, full path", express=False)
-#: As any ASGI server would run it: uvicorn with its own protocol, which knows nothing of this application.
+#: As under any ASGI server: uvicorn's own protocol does not know this application.
 ASGI_ALONE: Final = _proxy(
     "doi-proxy, ASGI alone", express=False, command=_by_uvicorn("app.main:create_from_environment", "--factory")
 )

@@ -1,4 +1,4 @@
-"""What a measurement hands to the report: tables, claims, bars, and what could not be measured."""
+"""The results of a measurement for the report: tables, claims, bars, and what could not be measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.rounds import Series
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text; the first column is left-aligned, all others right."""
+    """Rows of text. The first column is left-aligned, all others right-aligned."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -19,7 +19,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What was to be shown, and whether it was."""
+    """A goal, and whether the measurement reached it."""
 
     what: str
     measured: float

@@ -1,5 +1,5 @@
--- Asks for the paths of a file in turn, again and again.
--- Arguments: the file; a tag, with which every path "*" becomes a name that nobody asked for before.
+-- Requests the paths of a file in turn, repeatedly.
+-- Arguments: the file; a tag. Every path "*" becomes a new name with that tag.
 local requests, count, at, fresh, tag = {}, 0, 0, 0, ""
 
 function init(arguments)

@@ -1,4 +1,4 @@
-"""Load: wrk asks as fast as it is answered (closed loop), h2load at a given rate (open loop)."""
+"""Load: wrk sends requests as fast as they are answered (closed loop), h2load at a fixed rate (open loop)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bench.rounds import percentile
 from bench.tools import NotMeasured, need
 
 CONNECTIONS: Final = 64
-#: Few connections, so that the questions of an open loop come evenly and not in bursts of as many.
+#: Few connections: with many, the requests of an open loop arrive in bursts.
 OPEN_CONNECTIONS: Final = 16
-#: Seconds a load generator has besides the time it was given.
+#: Seconds that a load generator may take longer than the measurement.
 _SLACK: Final = 30.0
 _LONGEST_PASS: Final = 120.0
 _IN_ADVANCE: Final = 16
@@ -28,7 +28,7 @@ _MICROSECONDS: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """A closed loop: answers a second, and how many requests failed or were answered by 4xx or 5xx."""
+    """A closed loop: answers a second, and the number of requests that failed or got 4xx or 5xx."""
 
     rate: float
     requests: int
@@ -37,7 +37,7 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """An open loop: answers a second that were got, and the seconds they took."""
+    """An open loop: answers a second, and the latency of each answer in seconds."""
 
     rate: float
     p50: float
@@ -47,18 +47,18 @@ class Latency:
 
 
 def read_wrk(output: str) -> Throughput:
-    """Read what wrk says. Raises NotMeasured."""
+    """Parse the output of wrk. Raises NotMeasured."""
     found = _LINE.search(output)
     if found is None:
-        raise NotMeasured(f"not measured: wrk said {output.strip()[-300:]!r}")
+        raise NotMeasured(f"not measured: the output of wrk has no result: {output.strip()[-300:]!r}")
     requests, microseconds, broken, refused = map(int, found.groups())
     return Throughput(requests / max(microseconds, 1) * _MICROSECONDS, requests, broken + refused)
 
 
 def closed_loop(url: str, seconds: float, cores: tuple[int, ...], arguments: Sequence[str] = ()) -> Throughput:
-    """Ask for `url` for so many seconds; `arguments` are those of load.lua, and then `url` is a base URL."""
+    """Request `url` for `seconds`. With `arguments`, those of load.lua, `url` is a base URL."""
     need("wrk")
-    # wrk takes one script and whole seconds.
+    # wrk accepts one script, and whole seconds only.
     parts = (["load.lua"] if arguments else []) + ["done.lua"]
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write("\n".join((_HERE / part).read_text(encoding="utf-8") for part in parts))
@@ -68,18 +68,18 @@ def closed_loop(url: str, seconds: float, cores: tuple[int, ...], arguments: Seq
 
 
 def each_once(base_url: str, paths: Sequence[str], cores: tuple[int, ...]) -> None:
-    """Ask for every path once."""
+    """Request every path once."""
     need("h2load")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as addresses:
         addresses.writelines(f"{base_url}{path}\n" for path in paths)
         addresses.flush()
-        # Every connection begins at the head of the list: one connection, with requests in advance.
+        # Every connection of h2load begins at the start of the list, so there is only one, with pipelining.
         command = ["h2load", "--h1", "-c1", f"-m{_IN_ADVANCE}", f"-n{len(paths)}", "-i", addresses.name]
         _output(pinned(command, cores), _LONGEST_PASS)
 
 
 def open_loop(url: str, rate: float, seconds: float, cores: tuple[int, ...]) -> Latency:
-    """Ask for `url` at `rate` questions a second, whatever the answers do."""
+    """Send `rate` requests a second to `url`, whether earlier ones are answered or not."""
     need("h2load")
     each = max(1, round(rate / OPEN_CONNECTIONS))
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def open_loop(url: str, rate: float, seconds: float, cores: tuple[int, ...]) -> 
 
 
 def read_h2load(lines: Iterable[str], seconds: float) -> Latency:
-    """Read h2load's log: start in microseconds, status, microseconds until the end. Raises NotMeasured."""
+    """Parse the log of h2load: start in microseconds, status, duration in microseconds. Raises NotMeasured."""
     taken: list[float] = []
     failed = 0
     for line in lines:

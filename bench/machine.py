@@ -1,4 +1,4 @@
-"""The machine a run was made on, and which cores servers and load generators get."""
+"""The machine of a run, and the cores of servers and load generators."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Final
 
 import psutil
 
-#: Packages whose version changes the numbers.
+#: Packages whose versions affect the results.
 PACKAGES: Final = ("uvicorn", "uvloop", "httptools", "starlette", "fastapi", "msgspec", "httpx", "cachetools")
-#: More than so many processes a core that want to run disturb a measurement.
+#: A higher load (runnable processes) per core disturbs a measurement.
 _BUSY: Final = 0.3
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Which cores run what."""
+    """The cores of servers and of the load generator."""
 
     server: tuple[int, ...]
     load: tuple[int, ...]
@@ -31,7 +31,7 @@ class Cores:
 
     @property
     def apart(self) -> bool:
-        """Whether server and load have cores of their own."""
+        """Whether server and load generator have separate cores."""
         return not set(self.server) & set(self.load)
 
     def for_workers(self, workers: int) -> tuple[int, ...]:
@@ -41,18 +41,18 @@ class Cores:
 
 
 def share_out(available: set[int]) -> Cores:
-    """The first core serves, the last one makes the load; those between are for further workers."""
+    """The first core is for the server, the last one for the load generator, those between for more workers."""
     ordered = sorted(available)
     return Cores((ordered[0],), (ordered[-1],), tuple(ordered[1:-1]))
 
 
 def cores() -> Cores:
-    """The cores of this process, shared out."""
+    """Divide the cores of this process."""
     return share_out(os.sched_getaffinity(0))
 
 
 def pinned(command: list[str], to: tuple[int, ...]) -> list[str]:
-    """A command that runs on these cores alone."""
+    """A command that runs only on these cores."""
     return ["taskset", "--cpu-list", ",".join(map(str, to)), *command]
 
 

@@ -1,4 +1,4 @@
-"""Memory: bytes of a record in the memory tier and in a proxy that has served it; cost of a hit among many names."""
+"""Memory: the bytes of a record in the memory tier and in a proxy, and the cost of a hit among many names."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from bench.tools import NotMeasured
 
 #: Sizes of the records' JSON, in bytes.
 SIZES: Final = (1_200, 300)
-#: What a record may take in the memory tier: so much of its JSON, and so many bytes.
+#: The limit of a record in the memory tier: a multiple of its JSON, plus a fixed number of bytes.
 _SHARE: Final = 1.6
 _FIXED: Final = 500
 _MOST_GROWTH: Final = 1.3
 _SERVED: Final = 30_000
-#: What a million names in memory take, with room to spare, in bytes.
+#: The memory for a million names, with a reserve, in bytes.
 _NEEDED: Final = 4 * 2**30
 _LONGEST: Final = 180.0
 
 
 def memory(plan: Plan) -> tuple[Section, ...]:
-    """Bytes a record, and hits among a thousand and among a million names."""
+    """The bytes of a record, and the time of a hit among a thousand and among a million names."""
     tables, claims, missing = [], [], []
     for part in (_records, _hits):
         try:
@@ -46,11 +46,11 @@ def memory(plan: Plan) -> tuple[Section, ...]:
         Section(
             title="Memory",
             method=(
-                "Bytes a record: growth of the resident memory of a process of its own, divided by the records. In the "
-                f"tier: 100,000 records put. In a proxy: {_SERVED:,} records from its SQLite store answered once each, "
-                "with all that the proxy keeps about them, prepared answers among it. A hit: the whole application "
-                "without server, socket and express lane, asked for names drawn evenly from all, few names and many in "
-                "turn; a lookup is the memory tier alone."
+                "Bytes a record: the growth of the resident memory of a separate process, divided by the number of "
+                f"records. In the tier: 100,000 records. In a proxy: {_SERVED:,} records from its SQLite store, each "
+                "answered once, including the prepared answers. A hit: the whole application without server, socket "
+                "and express lane; names are drawn evenly, from few and from many names in turn. A lookup: the memory "
+                "tier alone."
             ),
             tables=tuple(tables),
             claims=tuple(claims),
@@ -71,7 +71,7 @@ def _records(plan: Plan) -> tuple[Table, list[Claim]]:
 
 
 def bound(size: int) -> float:
-    """What a record with so many bytes of JSON may take in the memory tier, in bytes."""
+    """The limit of a record with `size` bytes of JSON in the memory tier, in bytes."""
     return _SHARE * size + _FIXED
 
 
@@ -82,8 +82,8 @@ def _row(what: str, size: int, measured: float) -> tuple[str, ...]:
 def _in_a_proxy(plan: Plan) -> list[tuple[str, float]]:
     names = synthetic(_SERVED)
     store = store_of(plan.folder / "memory.sqlite3", names)
-    nobody = "http://127.0.0.1:9"
-    chosen = proxy_environment(nobody, f"sqlite:///{store}")
+    unreachable = "http://127.0.0.1:9"
+    chosen = proxy_environment(unreachable, f"sqlite:///{store}")
     with served(proxy_command, cores=plan.cores.server, environment=chosen, path=path_of(HOT)) as server:
         before = server.resident()
         paths = [path_of(name) for name in names]

@@ -1,4 +1,4 @@
-"""Names to ask for: from a file or made up, and in which order people would ask for them."""
+"""The names to request: from a file or generated, in an order like that of real requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.doi.uri import url_path
 from app.errors import InvalidName
 
 MOST_NAMES: Final = 100_000
-#: Lines of a file that are looked at.
+#: The lines of a file that are read.
 _MOST_LINES: Final = 10 * MOST_NAMES
 _LONGEST_NAME: Final = 500
 #: The name of the one hot record.
@@ -23,12 +23,12 @@ _SEED: Final = 5
 
 
 def synthetic(count: int) -> list[str]:
-    """Made-up names of the usual shape and length."""
+    """Generated names of usual shape and length."""
     return [f"10.{1000 + number % 9000}/journal.{number % 97}.article.{number:07d}" for number in range(count)]
 
 
 def read_names(path: Path, most: int = MOST_NAMES) -> list[str]:
-    """The DOI names of a file, one a line, also gzip; what is no DOI name, or there already, is left out."""
+    """The DOI names of a file, one a line, also gzip. Repeated names, and lines that are not DOI names, are skipped."""
     found: dict[str, str] = {}
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for line in islice(lines, _MOST_LINES):
@@ -45,12 +45,12 @@ def read_names(path: Path, most: int = MOST_NAMES) -> list[str]:
 
 
 def path_of(name: str) -> str:
-    """The path that asks a resolver for the name."""
+    """The path of the name at a resolver."""
     return "/" + url_path(name)
 
 
 def zipf(names: Sequence[str], count: int, exponent: float = 1.0, seed: int = _SEED) -> list[str]:
-    """`count` questions, the n-th name asked for in proportion to 1/n**exponent; always the same ones."""
+    """`count` names, the n-th in proportion to 1/n**exponent. The same seed gives the same names."""
     chance = random.Random(seed)
     ranked = list(names)
     chance.shuffle(ranked)

@@ -58,7 +58,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-#: To be filled in with port, upstream (host:port) and user (a directive, or "").
+#: Templates. Fill in port, upstream (host:port) and user (a directive, or "").
 CONSTANT: Final = (_HEAD + _CONSTANT) % {
     "target": target_of(HOT),
     "record": _escaped(answer_of(HOT).decode()),

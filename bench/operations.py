@@ -1,6 +1,6 @@
-"""The single operations that an answer is made of, each ready to be done again and again.
+"""The single operations of an answer, each ready to be repeated.
 
-`python -m bench.operations COUNT` does each so many times inside a call of MARK, for callgrind to count there.
+`python -m bench.operations COUNT` repeats each COUNT times inside a call of MARK, where callgrind counts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from bench.names import HOT, path_of
 from bench.records import answer_of, entry_of, values_of
 from bench.wire import connected
 
-#: Does the operation so many times.
+#: Repeats the operation `count` times.
 Operation = Callable[[int], None]
-#: Any time will do for what is fresh for ten years: the same one in every run.
+#: The same time in every run. The records are fresh for ten years.
 _NOW: Final = 1_700_000_000.0
 _REDIRECT: Final = path_of(HOT)
 _REST: Final = "/api/handles" + path_of(HOT)
@@ -48,7 +48,7 @@ _LOCATIONS: Final = (
 )
 
 
-def _repeated(work: Callable[[], object]) -> Operation:
+def _repeat(work: Callable[[], object]) -> Operation:
     def run(count: int) -> None:
         for _ in range(count):
             work()
@@ -56,7 +56,7 @@ def _repeated(work: Callable[[], object]) -> Operation:
     return run
 
 
-def _awaited(work: Callable[[], Coroutine[Any, Any, object]]) -> Operation:
+def _repeat_async(work: Callable[[], Coroutine[Any, Any, object]]) -> Operation:
     loop = uvloop.new_event_loop()
 
     async def again(count: int) -> None:
@@ -68,27 +68,27 @@ def _awaited(work: Callable[[], Coroutine[Any, Any, object]]) -> Operation:
 
 def _read_name() -> Operation:
     path = path_of("10.1000/a%b<c>d").encode()
-    return _repeated(lambda: read_path(path).key)
+    return _repeat(lambda: read_path(path).key)
 
 
 def _write_name() -> Operation:
     name = read_path(b"/10.1000/a%25b%3Cc%3Ed")
-    return _repeated(lambda: url_path(name))
+    return _repeat(lambda: url_path(name))
 
 
 def _read_answer() -> Operation:
     body = answer_of(HOT)
-    return _repeated(lambda: read_answer(body, HOT))
+    return _repeat(lambda: read_answer(body, HOT))
 
 
 def _read_values() -> Operation:
     values = values_of(HOT)
-    return _repeated(lambda: read_values(values))
+    return _repeat(lambda: read_values(values))
 
 
 def _pack() -> Operation:
     entry = entry_of(HOT, _NOW)
-    return _repeated(lambda: unpack(entry.key, pack(entry)))
+    return _repeat(lambda: unpack(entry.key, pack(entry)))
 
 
 def _memory_get() -> Operation:
@@ -116,12 +116,12 @@ def _memory_put() -> Operation:
 
 
 def _sqlite_get() -> Operation:
-    # The file loses its name with the folder; the store has it open.
+    # The folder is deleted here, but the store has the file open.
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "units.sqlite3", clock=lambda: _NOW, max_bytes=2**30)
         asyncio.run(_fill(store))
     keys = cycle([f"10.1000/{number}" for number in range(1000)])
-    return _awaited(lambda: store.get(next(keys)))
+    return _repeat_async(lambda: store.get(next(keys)))
 
 
 async def _fill(store: SqliteStore) -> None:
@@ -133,26 +133,26 @@ async def _fill(store: SqliteStore) -> None:
 def _choose() -> Operation:
     locations = read_locations(_LOCATIONS).items
     client = Client(country="us", chance=0.5)
-    return _repeated(lambda: choose(locations, "country,weighted", client, ()))
+    return _repeat(lambda: choose(locations, "country,weighted", client, ()))
 
 
 def _read_locations() -> Operation:
-    return _repeated(lambda: read_locations(_LOCATIONS))
+    return _repeat(lambda: read_locations(_LOCATIONS))
 
 
 def _hot(path: str) -> Operation:
     one = InProcess(express_lane=False)
     one.keep([HOT], time.time())
-    return _awaited(lambda: one.ask(path))
+    return _repeat_async(lambda: one.ask(path))
 
 
 def _over_the_wire(path: str, *, express: bool) -> Operation:
     one = InProcess(express_lane=express)
     one.keep([HOT], time.time())
-    return _connected(one.application, path)
+    return _connect(one.application, path)
 
 
-def _connected(application: Any, path: str) -> Operation:
+def _connect(application: Any, path: str) -> Operation:
     loop = uvloop.new_event_loop()
     connection = loop.run_until_complete(connected(application))
 
@@ -176,19 +176,19 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "choose": ("choose one of three locations", _choose),
     "redirect": ("the application, a hot redirect", lambda: _hot(_REDIRECT)),
     "rest": ("the application, a hot REST answer", lambda: _hot(_REST)),
-    "server_bare": ("server and bare ASGI, a constant 302", lambda: _connected(bare, _REDIRECT)),
+    "server_bare": ("server and bare ASGI, a constant 302", lambda: _connect(bare, _REDIRECT)),
     "server_full": ("server and full path, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=False)),
     "server_full_rest": ("server and full path, a hot REST answer", lambda: _over_the_wire(_REST, express=False)),
     "server_lane": ("server and express lane, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=True)),
     "server_lane_rest": ("server and express lane, a hot REST answer", lambda: _over_the_wire(_REST, express=True)),
 }
 
-#: The function of libffi in which `marked` works, and nothing else does while operations run.
+#: A function of libffi that only `run_inside_mark` calls while operations run.
 MARK: Final = "ffi_call"
 
 
-def marked(operation: Operation, count: int) -> None:
-    """Do an operation so many times inside a call of MARK."""
+def run_inside_mark(operation: Operation, count: int) -> None:
+    """Repeat an operation `count` times inside a call of MARK."""
     call = ctypes.pythonapi.PyObject_CallNoArgs
     call.argtypes, call.restype = [ctypes.py_object], ctypes.py_object
     call(lambda: operation(count))
@@ -198,5 +198,5 @@ if __name__ == "__main__":
     gc.disable()
     for _, build in OPERATIONS.values():
         one = build()
-        one(10)  # caches are filled, and the interpreter has specialised its code
-        marked(one, int(sys.argv[1]))
+        one(10)  # fills the caches, and lets the interpreter specialise the code
+        run_inside_mark(one, int(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""How long and with what a run measures."""
+"""The plan of a run: durations, names, cores and stores."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bench.machine import Cores
 from bench.names import HOT
 from bench.records import entry_of
 
-#: Entries put before the store is flushed: fewer than may wait to be written.
+#: Entries between two flushes of the store: fewer than its queue of writes can have.
 _FLUSH_EVERY: Final = 4_096
-#: The store of a million records, which takes a minute to build and is kept between runs.
+#: The store of a million records. It takes a minute to build, so the next run uses it again.
 LARGE: Final = "million.sqlite3"
-#: No store of a measurement evicts anything.
+#: So large that no store evicts anything during a measurement.
 STORE_BYTES: Final = 20 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`seconds` of each load of each contestant in each round; `names` are asked for besides the hot one."""
+    """`seconds` is the duration of one load of one contestant in one round. `names` does not include the hot name."""
 
     seconds: float
     rounds: int
@@ -37,7 +37,7 @@ class Plan:
 
 
 def build_store(path: Path, entries: Iterable[Entry]) -> Path:
-    """A SQLite store with these entries, made by the store's own writer."""
+    """Build a SQLite store with these entries, by the store's own writer."""
     for old in path.parent.glob(path.name + "*"):
         old.unlink()
     asyncio.run(_fill(path, entries))
@@ -45,7 +45,7 @@ def build_store(path: Path, entries: Iterable[Entry]) -> Path:
 
 
 def store_of(path: Path, names: Iterable[str]) -> Path:
-    """A SQLite store with the hot name and these, all fresh."""
+    """Build a SQLite store with the hot name and these names, all fresh."""
     now = time.time()
     return build_store(path, (entry_of(name, now) for name in (HOT, *names)))
 
@@ -62,7 +62,7 @@ async def _fill(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def entries_in(path: Path) -> int:
-    """How many entries a SQLite store holds."""
+    """The number of entries in a SQLite store."""
     return asyncio.run(_entries(path))
 
 

@@ -1,4 +1,4 @@
-"""A record of ordinary size for any name, made from the name alone: asker and stand-in agree without a list."""
+"""A record of ordinary size for any name, derived from the name, so client and stand-in agree without a list."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from app.cache.entry import Entry
 from app.doi.name import fold
 from app.handle.answer import Answer, ResponseCode
 
-#: Two days: a record does not end within a run.
+#: Two days: no record expires during a run.
 LONG_TTL: Final = 172_800
-#: For stores that are kept between runs: ten years, in seconds.
+#: Ten years, in seconds, for stores that several runs use.
 TEN_YEARS: Final = 10 * 365 * 86_400.0
 _STAMP: Final = "2024-03-01T12:00:00Z"
 
 
 def target_of(name: str) -> str:
-    """Where the name leads."""
+    """The target of the name."""
     return f"https://publisher.example/articles/{crc32(fold(name).encode()):08x}"
 
 
@@ -35,7 +35,7 @@ def values_of(name: str, ttl: int = LONG_TTL) -> bytes:
 
 
 def values_sized(name: str, size: int) -> bytes:
-    """The JSON array of a record's values, of exactly so many bytes (300 or more)."""
+    """The JSON array of a record's values, of exactly `size` bytes (300 or more)."""
     values = [_value(1, "URL", {"format": "string", "value": target_of(name)}, LONG_TTL)]
     filler: dict[str, object] = {"format": "string", "value": ""}
     values.append(_value(2, "DESC", filler, LONG_TTL))

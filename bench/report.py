@@ -1,4 +1,4 @@
-"""The report: Markdown with the numbers of one run, and whether they show what was to be shown."""
+"""The report: Markdown with the results of one run, and whether they reach the goals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from bench.findings import Claim, Section, Table
 
 
 def write_report(date: str, machine: Sequence[tuple[str, str]], sections: Sequence[Section], chart: str | None) -> str:
-    """The report as Markdown; `chart` is the chart's file name beside it, None where there are no bars."""
-    lines = ["# Results", "", f"One run of `make bench` on {date}. What is measured, and how to read it: README.md."]
+    """The report as Markdown. `chart` is the name of the chart's file in the same folder, None if there is no chart."""
+    lines = ["# Results", "", f"One run of `make bench` on {date}. README.md says what is measured and how to read it."]
     lines += ["", *(f"- {label}: {value}" for label, value in machine)]
     claims = [claim for section in sections for claim in section.claims]
     if claims:
@@ -39,7 +39,7 @@ def _section(section: Section) -> list[str]:
 
 
 def _claims_table(claims: Iterable[Claim]) -> Table:
-    return Table(("To be shown", "measured", "wanted", "shown"), tuple(_claim_row(claim) for claim in claims))
+    return Table(("Goal", "measured", "wanted", "reached"), tuple(_claim_row(claim) for claim in claims))
 
 
 def _claim_row(claim: Claim) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def _claim_row(claim: Claim) -> tuple[str, ...]:
 
 
 def number(value: float) -> str:
-    """A number with as many digits as say something."""
+    """A number with its significant digits."""
     if value == int(value):
         return f"{int(value):,}"
     return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""What memory.py measures in a process of its own: `python -m bench.resident fill SIZE | hits`; prints JSON."""
+"""The part of memory.py that needs a separate process: `python -m bench.resident fill SIZE | hits` prints JSON."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def fill(size: int) -> dict[str, float]:
 
 
 def _put(store: MemoryStore, name: str, now: float, size: int) -> None:
-    # Key and values are made here, as they are when an answer arrives.
+    # Key and values are new objects, as in a real answer.
     store.keep(entry_of(name + "", now, values=values_sized(name, size)))
 
 
 async def hits() -> dict[str, list[float]]:
-    """Seconds of a hit and of a lookup, among few names and among many, both in turn."""
+    """The seconds of a hit and of a lookup, among few names and among many in turn."""
     names = synthetic(_MANY)
     counts = (_FEW, _MANY)
     taken: dict[str, dict[int, list[float]]] = {what: {count: [] for count in counts} for what in ("hit", "lookup")}

@@ -1,4 +1,4 @@
-"""Rounds: everything is measured in turn, several times, so that a slow minute of the machine meets everybody."""
+"""Rounds: all contestants are measured in turn, several times. A slow minute of the machine then affects all."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ class Series:
 
     def __post_init__(self) -> None:
         if not self.values:
-            raise ValueError("a series holds at least one value")
+            raise ValueError("a series needs at least one value")
 
     @property
     def median(self) -> float:
-        """The middle value; the mean of the two in the middle."""
+        """The median; for an even number of values, the mean of the middle two."""
         return float(median(self.values))
 
     @property
     def low(self) -> float:
-        """The least value."""
+        """The lowest value."""
         return min(self.values)
 
     @property
     def high(self) -> float:
-        """The greatest value."""
+        """The highest value."""
         return max(self.values)
 
     def over(self, other: Series) -> Series:
-        """The ratios to another series, round by round: a slow round slows both. Raises ValueError."""
+        """The ratios to another series, round by round, because a slow round slows both. Raises ValueError."""
         return Series(tuple(mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)))
 
 
 def interleaved(keys: Sequence[Key], rounds: int, measure: Callable[[Key], float]) -> dict[Key, Series]:
-    """Measure every key once per round; each round begins with another one, so that nobody is always the first."""
+    """Measure every key once per round. Each round begins with a different key, because the first may be slower."""
     values: dict[Key, list[float]] = {key: [] for key in keys}
     for number in range(rounds):
         turn = number % len(keys) if keys else 0
@@ -59,5 +59,5 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def ratio(series: Mapping[Key, Series], of: Key, to: Key) -> Series | None:
-    """One series over another, None where either was not measured."""
+    """The ratio of two series, None if one was not measured."""
     return series[of].over(series[to]) if of in series and to in series else None

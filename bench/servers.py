@@ -1,4 +1,4 @@
-"""Servers that a measurement starts: on a free port of 127.0.0.1, pinned, and ended by their process id."""
+"""Starts servers on a free port of 127.0.0.1, pins them to cores, and ends them by their process id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.machine import pinned
 from bench.tools import NotMeasured
 
 HOST: Final = "127.0.0.1"
-#: Seconds a server has until its first answer, and to end.
+#: Seconds until the first answer of a server, and until its end.
 PATIENCE: Final = 30.0
 _ENDING: Final = 15.0
 _ASK_EVERY: Final = 0.002
@@ -53,7 +53,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that is free at the moment."""
+    """A port that is free now."""
     with socket.socket() as one:
         one.bind((HOST, 0))
         return int(one.getsockname()[1])
@@ -67,7 +67,7 @@ def served(
     environment: Mapping[str, str] | None = None,
     path: str = "/",
 ) -> Iterator[Server]:
-    """A server started by `command` (of its port), once it has answered a GET of `path`. Raises NotMeasured."""
+    """Start a server by `command(port)`, and wait until it answers a GET of `path`. Raises NotMeasured."""
     port = free_port()
     line = list(command(port))
     with tempfile.TemporaryFile() as log:
@@ -90,7 +90,7 @@ def served(
 
 
 def answers(port: int, path: str, process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the first answer of a server; False where there is none in time or the process has ended."""
+    """Wait for the first answer of a server. Returns False after a deadline, or if the process has ended."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         if get(port, path):
@@ -100,7 +100,7 @@ def answers(port: int, path: str, process: subprocess.Popen[bytes]) -> bool:
 
 
 def get(port: int, path: str) -> bytes:
-    """The body of the answer to one GET, or its status line where it has none; b"" without an answer."""
+    """The body of the answer to one GET, or the status line if the body is empty; b"" without an answer."""
     connection = HTTPConnection(HOST, port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
@@ -134,6 +134,6 @@ def program(name: str) -> str:
 
 
 def plain_environment() -> dict[str, str]:
-    """The environment of a server, without this person's settings of doi-proxy and of HTTP proxies."""
+    """The environment of a server, without the user's settings of doi-proxy and of HTTP proxies."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
     return {**kept, "no_proxy": "*", "NO_PROXY": "*", "PYTHONUNBUFFERED": "1"}

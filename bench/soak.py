@@ -1,4 +1,4 @@
-"""The soak: people ask for two minutes while the upstream fails every fifth time; nothing may be wrong."""
+"""The soak: two minutes of requests while every fifth upstream query fails. No answer may be wrong."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from tests.upstream.faults import FAULTS, Asked
 
 NAMES: Final = 10_000
 FAULT_SHARE: Final = 0.2
-#: The budget: so small that there is not enough for everything.
+#: The budget: too small for all queries.
 RATE: Final = 200.0
 BURST: Final = 100.0
 CONCURRENCY: Final = 16
 _CLIENTS: Final = 24
 _REST_SHARE: Final = 0.3
-#: Between two questions of a client, in seconds: the proxy is to be watched, not to be saturated.
+#: Seconds between two requests of a client. The soak must not saturate the proxy.
 _PAUSE: Final = 0.005
 _QUESTIONS: Final = 500_000
 _LOOK_EVERY: Final = 1.0
 _CLIENT_TIMEOUT: Final = 20.0
 _MOST_GROWTH: Final = 1.10
 _SEED: Final = 11
-#: What goes wrong; `delay` is longer than the proxy's patience.
+#: The faults of the upstream. `delay` is longer than the proxy's patience.
 _KINDS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
     ("reset", {}),
     ("close", {}),
@@ -74,7 +74,7 @@ _SETTINGS: Final = {
 
 @dataclass(slots=True)
 class Tally:
-    """What happened."""
+    """The results of the soak so far."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     arrivals: list[float] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Tally:
 
 
 class Unreliable:
-    """How the upstream of the soak answers: at random wrong, and what it knows depends on the name alone."""
+    """The upstream of the soak. It fails at random; whether it has a record depends only on the name."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -156,14 +156,14 @@ async def _client(server: Server, names: Sequence[str], ends: float, tally: Tall
 
 
 class Connection:
-    """One kept connection to the proxy: as little of a client as leaves the time to the proxy."""
+    """One persistent connection to the proxy, with as little work for the client as possible."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, path: str) -> Answer | None:
-        """The answer to one GET; None where the connection ended or nothing came in time."""
+        """The answer to one GET, None if the connection ended or the deadline passed."""
         try:
             async with asyncio.timeout(_CLIENT_TIMEOUT):
                 if self._writer is None:
@@ -188,7 +188,7 @@ class Connection:
 
 def _section(plan: Plan, names: Sequence[str], tally: Tally) -> Section:
     third = max(1, len(tally.resident) // 3)
-    # Of thirds, so that one moment's garbage decides nothing.
+    # The medians of thirds: uncollected garbage at one moment must not decide.
     growth = median(tally.resident[-third:]) / median(tally.resident[third : 2 * third] or tally.resident)
     burst = worst_burst(tally.arrivals, RATE)
     return Section(
@@ -197,7 +197,7 @@ def _section(plan: Plan, names: Sequence[str], tally: Tally) -> Section:
         tables=(_verdicts(plan, tally), _facts(tally, burst)),
         claims=(
             Claim("wrong answers in the soak", tally.verdicts[Verdict.WRONG], "<=", 0),
-            Claim("burst of upstream questions at the budget's rate", burst, "<=", BURST + CONCURRENCY),
+            Claim("burst of upstream queries at the budget's rate", burst, "<=", BURST + CONCURRENCY),
             Claim("memory, last third / middle third of the soak", growth, "<=", _MOST_GROWTH, "x"),
         ),
         not_measured=tuple(f"wrong: {one}" for one in tally.wrong),
@@ -207,11 +207,11 @@ def _section(plan: Plan, names: Sequence[str], tally: Tally) -> Section:
 def _method(plan: Plan, names: Sequence[str]) -> str:
     return (
         f"{plan.soak_seconds:g} s, {_CLIENTS} clients, {len(names):,} names ({plan.names_from}), Zipf-distributed, "
-        f"{_REST_SHARE:.0%} of the questions over REST, from an empty store. The upstream fails {FAULT_SHARE:.0%} of "
-        f"the time, in {len(_KINDS)} ways; its TTLs are 5 s, 20 s, 60 s and two days, so that records become stale. "
-        f"The budget is {RATE:g} questions a second with bursts of {BURST:g}, at most {CONCURRENCY} under way: too "
-        "little for everything at first. A question may reach the upstream later than it was admitted, but no more of "
-        "them than are under way."
+        f"{_REST_SHARE:.0%} of the requests over REST, with an empty store. The upstream fails {FAULT_SHARE:.0%} of "
+        f"the time, in {len(_KINDS)} ways; its TTLs are 5 s, 20 s, 60 s and two days, so records become stale. "
+        f"The budget is {RATE:g} queries a second with bursts of {BURST:g}, at most {CONCURRENCY} in progress: too "
+        "little for everything at first. A query may reach the upstream later than it was admitted, so the limit "
+        "includes the queries in progress."
     )
 
 
@@ -226,13 +226,13 @@ def _facts(tally: Tally, burst: float) -> Table:
     questions = len(tally.arrivals)
     resident = (tally.resident[at] for at in (0, len(tally.resident) // 2, -1))
     facts = (
-        ("upstream questions", f"{questions:,}"),
+        ("upstream queries", f"{questions:,}"),
         ("of which failed on purpose", f"{tally.faults / max(questions, 1):.1%}"),
-        ("most upstream questions in a second", f"{most_in_a_second(tally.arrivals):,}"),
-        ("burst needed at the budget's rate", f"{burst:,.0f} of {BURST:,.0f} + {CONCURRENCY} under way"),
+        ("most upstream queries in a second", f"{most_in_a_second(tally.arrivals):,}"),
+        ("burst needed at the budget's rate", f"{burst:,.0f} of {BURST:,.0f} + {CONCURRENCY} in progress"),
         ("resident memory at start, middle, end", " / ".join(f"{one / 2**20:.0f} MiB" for one in resident)),
         (
-            "median and greatest time of an answer",
+            "median and highest latency of an answer",
             f"{median(tally.seconds) * 1000:.1f} ms / {max(tally.seconds):.2f} s",
         ),
     )

@@ -1,4 +1,4 @@
-"""A stand-in for the upstream: a handle API that knows every name, and a resolver, for nginx to cache.
+"""A stand-in for the upstream: a handle API that has a record for every name, and a resolver for nginx to cache.
 
 `python -m bench.stand_in --port N`. In a process of its own, or inside a measurement that wants to see what arrives.
 """
@@ -18,7 +18,7 @@ from bench.records import LONG_TTL, answer_of, target_of
 _API: Final = "/api/handles/"
 _LONGEST_HEAD: Final = 65_536
 _FRESH: Final = f"Cache-Control: public, max-age={LONG_TTL}\r\n"
-#: Answers a question in its own way: (name, writer) -> None to be answered as usual, else whether the connection lives.
+#: Replaces an answer: (name, writer) -> None for the usual answer, else whether the connection stays open.
 Answering = Callable[[str, asyncio.StreamWriter], Awaitable[bool | None]]
 
 
@@ -27,7 +27,7 @@ async def _as_usual(name: str, writer: asyncio.StreamWriter) -> bool | None:
 
 
 class StandIn:
-    """An HTTP/1.1 server on 127.0.0.1 that makes a record up for any name; see `records`."""
+    """An HTTP/1.1 server on 127.0.0.1 that generates a record for any name; see `records`."""
 
     def __init__(self, port: int = 0, *, answering: Answering = _as_usual) -> None:
         self._port = port
@@ -79,7 +79,7 @@ class StandIn:
 
 
 def response(status: int, kind: str, body: bytes, more: str = "") -> bytes:
-    """A whole response; `more` holds further header lines."""
+    """A whole response. `more` has additional header lines."""
     head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n"
     return head.encode("latin-1") + body
 

@@ -1,4 +1,4 @@
-"""Seconds from starting the command to its first answer: with an empty store, and with one of a million records."""
+"""The seconds from the start of the command to its first answer, with an empty store and with a million records."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from bench.tools import NotMeasured
 RECORDS: Final = 1_000_000
 _STARTS: Final = 5
 _WITHIN: Final = 1.0
-#: What no service of this kind starts without.
+#: The imports that any service of this kind needs.
 _IMPORTS: Final = "import fastapi, httpx, uvicorn"
 
 
 def startup(plan: Plan) -> tuple[Section, ...]:
-    """Starts in turn, with both stores."""
+    """Measure starts with both stores in turn."""
     million = large_store(plan)
     empty = plan.folder / "empty.sqlite3"
     with _stand_in(plan) as upstream:
@@ -46,19 +46,21 @@ def startup(plan: Plan) -> tuple[Section, ...]:
             imports.append(_importing(plan))
     opened = _opening(million)
     labels = {empty: "empty store", million: f"store of {RECORDS:,} records, {million.stat().st_size / 2**20:,.0f} MiB"}
-    timed = {labels[store]: found for store, found in seconds.items()} | {f"`{_IMPORTS}` alone, beside them": imports}
+    timed = {labels[store]: found for store, found in seconds.items()} | {
+        f"`{_IMPORTS}` alone, for comparison": imports
+    }
     rows = [
         (label, f"{median(found):.2f} s", f"{min(found):.2f} to {max(found):.2f} s") for label, found in timed.items()
     ]
-    rows.append(("of it, opening that store and reading one record", f"{opened * 1000:.1f} ms", ""))
+    rows.append(("of which opening that store and reading one record", f"{opened * 1000:.1f} ms", ""))
     claim = Claim(f"start to first answer, {RECORDS:,} records", median(seconds[million]), "<=", _WITHIN, "s")
     return (
         Section(
             title="Start-up",
             method=(
                 f"From the start of `doi-proxy serve` to the end of its first answer, {_STARTS} times in turn; the "
-                "median, least and greatest. Files are in the system's cache and bytecode is compiled, as after any "
-                "first start. With the empty store, the answer takes an upstream question as well."
+                "median, lowest and highest. Files are in the system's cache and bytecode is compiled, as after any "
+                "first start. With the empty store, the answer also needs an upstream query."
             ),
             tables=(Table(("Start-up", "first answer", "spread"), tuple(rows)),),
             claims=(claim,),
@@ -67,7 +69,7 @@ def startup(plan: Plan) -> tuple[Section, ...]:
 
 
 def large_store(plan: Plan) -> Path:
-    """The store of a million records; it takes a minute to build and is kept for the next run."""
+    """The store of a million records. It takes a minute to build, so the next run uses it again."""
     path = plan.folder / LARGE
     if not path.exists() or entries_in(path) < RECORDS:
         now = time.time()
@@ -115,7 +117,7 @@ def _first_answer(plan: Plan, upstream: str, store: Path) -> float:
 
 
 def _compiled(plan: Plan) -> dict[str, str]:
-    """An environment in which Python keeps bytecode, here among the files of the measurement."""
+    """An environment in which Python stores bytecode, in the folder of the measurement."""
     kept = {name: value for name, value in plain_environment().items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(plan.folder.resolve() / "bytecode")}
 

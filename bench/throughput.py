@@ -1,4 +1,4 @@
-"""Answers a second in a closed loop, all contestants in turn; and latency in an open loop at half of that."""
+"""Answers a second in a closed loop, all contestants in turn, and latency in an open loop at half of that rate."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from bench.rounds import Series, interleaved, ratio
 from bench.servers import Server, python, served
 from bench.tools import NotMeasured
 
-#: Questions in a list that is asked again and again.
+#: Requests in a list that is repeated.
 _QUESTIONS: Final = 200_000
-#: Of ten questions of the mixed load, one is about a name that nobody knows yet.
+#: Of ten requests of the mixed load, one is for a name that is in no cache.
 _ONE_IN: Final = 10
 _WARM_UP: Final = 1.0
 _HALF: Final = 0.5
-#: Two workers and the load generator.
+#: The cores of two workers and the load generator.
 _CORES_WANTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One kind of question; `path` is that of the hot name, or `kind` says which list is asked."""
+    """One load. `path` is that of the hot name; otherwise `kind` names the list of requests."""
 
     title: str
     kind: Literal["hot", "names", "mixed"]
@@ -49,19 +49,19 @@ Rates = dict[Load, dict[Contestant, Series]]
 
 @dataclass(slots=True)
 class Field:
-    """The contestants that run, the lists they are asked, and what went wrong."""
+    """The running contestants, the lists of requests, and the failures."""
 
     plan: Plan
     running: dict[Contestant, Server]
     lists: Mapping[str, Path]
     not_measured: list[str]
     failed: dict[tuple[Load, Contestant], int] = field(default_factory=dict)
-    #: Processor seconds of an answer, once per run.
+    #: Processor seconds of an answer, one value per run.
     cpu: dict[tuple[Load, Contestant], list[float]] = field(default_factory=dict)
     _asked: int = 0
 
     def takers(self, load: Load) -> list[Contestant]:
-        """Whoever can take part in a load."""
+        """The contestants that can take part in a load."""
         return [one for one in self.running if one.resolves or load.kind == "hot"]
 
     def run(self, load: Load, one: Contestant, seconds: float) -> float:
@@ -78,7 +78,7 @@ class Field:
         return done.rate
 
     def warm_up(self, load: Load, one: Contestant) -> None:
-        """Let everybody ask for what they will be asked for: each known name once."""
+        """Request each known name once from every contestant, which fills its cache."""
         if load.kind == "names":
             each_once(self.running[one].url, [path_of(name) for name in self.plan.names], self.plan.cores.load)
         self.run(load, one, _WARM_UP)
@@ -86,7 +86,7 @@ class Field:
 
 @contextmanager
 def on_the_field(plan: Plan, chosen: Sequence[Contestant]) -> Iterator[Field]:
-    """Start the stand-in and the contestants; whoever cannot start is named in `not_measured`."""
+    """Start the stand-in and the contestants. `not_measured` names those that could not start."""
     store = store_of(plan.folder / "names.sqlite3", plan.names)
     lists = _write_lists(plan)
     with ExitStack() as stack:
@@ -104,7 +104,7 @@ def on_the_field(plan: Plan, chosen: Sequence[Contestant]) -> Iterator[Field]:
 
 
 def measure_rates(on: Field) -> Rates:
-    """Every load in interleaved rounds."""
+    """Measure every load in interleaved rounds."""
     rates: Rates = {}
     for load in LOADS:
         takers = on.takers(load)
@@ -119,7 +119,7 @@ def measure_rates(on: Field) -> Rates:
 
 
 def throughput(plan: Plan) -> tuple[Section, ...]:
-    """Throughput of all contestants, and the latency of those that matter at half their own peak."""
+    """The throughput of all contestants, and the latency of the important ones at half their own peak."""
     with on_the_field(plan, contestants.ALL) as on:
         rates = measure_rates(on)
         peaks = {one: series.median for one, series in rates[REDIRECT].items()}
@@ -127,7 +127,7 @@ def throughput(plan: Plan) -> tuple[Section, ...]:
 
 
 def latency(plan: Plan) -> tuple[Section, ...]:
-    """Latency alone, after one short look for the peaks."""
+    """Latency alone, after a short measurement of the peaks."""
     with on_the_field(plan, _PATIENT) as on:
         for one in on.running:
             on.warm_up(REDIRECT, one)
@@ -151,14 +151,16 @@ def _throughput_section(on: Field, rates: Rates) -> Section:
     tables = (*(_table(on, load, series) for load, series in rates.items()), _among_ourselves(rates))
     notes = list(on.not_measured)
     if len(on.plan.cores.for_workers(_CORES_WANTED)) < _CORES_WANTED:
-        notes.append("doi-proxy, 2 workers, on cores of their own: needs three cores; here the load shares one of them")
+        notes.append(
+            "doi-proxy, 2 workers, on separate cores: needs three; here one shares its core with the load generator"
+        )
     return Section(
         title="Throughput",
         method=(
             f"wrk, {CONNECTIONS} connections, one thread, {on.plan.seconds:g} s for each of {on.plan.rounds} rounds; "
-            f"the median, and the least and greatest in brackets. Ratios are taken round by round. CPU "
-            f"is what the server's processes used, which a busy machine changes less than the rate. The many DOIs are "
-            f"{len(on.plan.names):,} ({on.plan.names_from}), of which each was asked for once before the first round."
+            f"the median, with the lowest and highest in brackets. Ratios are taken round by round. CPU is "
+            f"the processor time of the server; a busy machine affects it less than the rate. The many DOIs are "
+            f"{len(on.plan.names):,} ({on.plan.names_from}); each was requested once before the first round."
         ),
         tables=tables,
         claims=_claims(rates),
@@ -211,7 +213,7 @@ def _claims(rates: Rates) -> tuple[Claim, ...]:
     )
 
 
-#: Whose latency is measured.
+#: The contestants whose latency is measured.
 _PATIENT: Final = (EXPRESS_ON, EXPRESS_OFF, TWO_WORKERS, BARE_ASGI, NGINX_CACHE)
 
 
@@ -226,7 +228,7 @@ def _latency_section(on: Field, peaks: Mapping[Contestant, float]) -> Section:
             notes.append(f"{one.name}: {reason}")
             continue
         rows.append((one.name, f"{wanted:,.0f}", *_latency_cells(got)))
-    columns = ("Hot DOI, redirect", "asked/s", "answered/s", "p50", "p99", "p99.9", "failed")
+    columns = ("Hot DOI, redirect", "sent/s", "answered/s", "p50", "p99", "p99.9", "failed")
     return Section(
         title="Latency at half the peak",
         method=(

@@ -1,4 +1,4 @@
-"""The programs that a measurement needs besides Python; a missing one is named with its package."""
+"""The programs that a measurement needs in addition to Python, with their Debian packages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PACKAGES: Final = {
 
 
 class NotMeasured(Exception):
-    """Something cannot be measured here; the message says why and what would change that."""
+    """Something cannot be measured. The message says why, and what to do."""
 
 
 def need(*names: str) -> None:
-    """Raises NotMeasured that names every missing program with its package."""
+    """Raise NotMeasured if programs are missing. The message names each with its package."""
     missing = [name for name in names if shutil.which(name, path=search_path()) is None]
     if missing:
         packages = " ".join(PACKAGES[name] for name in missing)
@@ -29,5 +29,5 @@ def need(*names: str) -> None:
 
 
 def search_path() -> str:
-    """Where programs are looked for: nginx is in a folder that a person's PATH may lack."""
+    """The search path of programs. nginx is in /usr/sbin, which PATH may lack."""
     return os.environ.get("PATH", os.defpath) + os.pathsep + "/usr/sbin"

@@ -26,7 +26,7 @@ APP: Final = f"{ROOT / 'app'}/"
 #: Requests before the one that is traced: caches are full then, and the express lane has the reply.
 WARM_UP: Final = 3
 DECIDED: Final = ("cache-control", "expires", "vary", "age", "cache-status", "etag")
-#: This module lists headers that no record may set; it decides none.
+#: This module lists the headers that a record may not set. It decides none.
 NOT_DECIDING: Final = "record_headers.py"
 
 

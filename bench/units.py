@@ -1,4 +1,4 @@
-"""Unit benches: time of single operations, and their instructions, which are the same on a busy machine."""
+"""The time of single operations, and their instructions, which are the same on a busy machine."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from bench.plan import Plan
 from bench.servers import python
 from bench.tools import NotMeasured, need
 
-#: One timed stretch is about so long, in seconds; the median of these stretches counts.
+#: The length of one timed stretch, in seconds. The result is the median of all stretches.
 _STRETCH: Final = 0.1
 _STRETCHES: Final = 7
-#: Repetitions whose instructions are counted.
+#: The repetitions under callgrind.
 _COUNT: Final = 500
-#: Seconds that callgrind has; it runs a program some fifty times slower.
+#: The deadline of callgrind, in seconds. It runs a program about fifty times slower.
 _LONGEST: Final = 240.0
 _TOTAL: Final = re.compile(r"^totals: (\d+)", re.MULTILINE)
 
 
 def units(plan: Plan) -> tuple[Section, ...]:
-    """Nanoseconds and instructions of every operation."""
+    """The time and the instructions of every operation."""
     times = {key: nanoseconds(build()) for key, (_, build) in OPERATIONS.items()}
     missing: tuple[str, ...] = ()
     counts: dict[str, int] = {}
@@ -45,11 +45,11 @@ def units(plan: Plan) -> tuple[Section, ...]:
         Section(
             title="Single operations",
             method=(
-                f"Each operation again and again in one process: the median of {_STRETCHES} stretches of "
-                f"{_STRETCH:g} s. Instructions are counted by callgrind over {_COUNT:,} repetitions; they hardly move "
-                "between runs, also on a busy machine, so that a comparison with an earlier table shows what a change "
-                "costs. The application is asked by ASGI; with the server, uvicorn's protocol is given the bytes of a "
-                "request and its answer is taken without a socket, so that the system's part is left out."
+                f"Each operation is repeated in one process: the median of {_STRETCHES} stretches of {_STRETCH:g} s. "
+                f"callgrind counts the instructions of {_COUNT:,} repetitions. They hardly differ between runs, also "
+                "on a busy machine, so compare them with an earlier table to see what a change costs. The application "
+                "is called by ASGI. With the server, uvicorn's protocol gets the bytes of a request without a socket, "
+                "so the time of the kernel is not included."
             ),
             tables=(Table(("Operation", "time", "instructions"), rows),),
             not_measured=missing,
@@ -58,7 +58,7 @@ def units(plan: Plan) -> tuple[Section, ...]:
 
 
 def nanoseconds(operation: Operation) -> float:
-    """The time of an operation once."""
+    """The time of one operation."""
     count = 1
     while (taken := _timed(operation, count)) < _STRETCH / 4:
         count *= 4
@@ -78,7 +78,7 @@ def _timed(operation: Operation, count: int) -> float:
 
 
 def count_instructions() -> dict[str, int]:
-    """The instructions of every operation once. Raises NotMeasured."""
+    """The instructions of one repetition of every operation. Raises NotMeasured."""
     need("valgrind")
     with tempfile.TemporaryDirectory() as folder:
         dumps = Path(folder) / "callgrind"
@@ -90,7 +90,7 @@ def count_instructions() -> dict[str, int]:
                 capture_output=True,
                 text=True,
                 timeout=_LONGEST,
-                # The same hashes each time, and so the same collisions.
+                # The same hashes, and so the same collisions, in each run.
                 env={**os.environ, "PYTHONHASHSEED": "0"},
                 cwd=Path(__file__).parent.parent,
                 check=False,
@@ -98,7 +98,7 @@ def count_instructions() -> dict[str, int]:
         except subprocess.TimeoutExpired as error:
             raise NotMeasured(f"not measured: callgrind took longer than {_LONGEST:g} s") from error
         totals = [read_total(file.read_text()) for file in sorted(dumps.parent.glob("callgrind.*"), key=_number)]
-        # Imports may have called MARK as well, before.
+        # Imports may have called MARK before.
         totals = totals[-len(OPERATIONS) :]
         if done.returncode or len(totals) < len(OPERATIONS):
             raise NotMeasured(f"not measured: callgrind failed: {done.stderr.strip()[-300:]}")
@@ -106,7 +106,7 @@ def count_instructions() -> dict[str, int]:
 
 
 def read_total(dump: str) -> int:
-    """The instructions that a dump of callgrind holds. Raises NotMeasured."""
+    """The total of a dump of callgrind. Raises NotMeasured."""
     found = _TOTAL.search(dump)
     if found is None:
         raise NotMeasured("not measured: callgrind wrote no totals")

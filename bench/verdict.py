@@ -1,4 +1,4 @@
-"""What an answer of the soak says about its name, and whether the upstream's budget was kept."""
+"""Whether an answer of the soak is right, and whether the proxy stayed within the budget."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from zlib import crc32
 from app.doi.name import fold
 from bench.records import target_of
 
-#: Of so many names, one is registered nowhere.
+#: One of this many names is not registered.
 _ONE_UNKNOWN_IN = 20
-#: The TTLs of records, in seconds: some end within a soak, most do not.
+#: The TTLs of records, in seconds. Some end within a soak, most do not.
 _TTLS = (5, 20, 60, 172_800, 172_800)
 
 
 class Verdict(Enum):
-    """One answer; all but WRONG are right."""
+    """The verdict on one answer. Only WRONG is a fault."""
 
     FRESH = "right, fresh from the cache"
-    ASKED = "right, asked from the upstream"
+    ASKED = "right, fetched from the upstream"
     STALE = "right, stale and marked as stale"
     NOT_FOUND = "not found, and it is not"
     COULD_NOT_VERIFY = "could not verify (502, 503, 504)"
@@ -30,7 +30,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is looked at of an answer: status, `Location`, `Cache-Status`, body."""
+    """The parts of an answer that decide: status, `Location`, `Cache-Status`, body."""
 
     status: int
     location: str = ""
@@ -39,7 +39,7 @@ class Answer:
 
 
 def is_registered(name: str) -> bool:
-    """Whether the upstream knows the name: decided by the name alone."""
+    """Whether the upstream has a record of the name. Only the name decides."""
     return crc32(fold(name).encode()) % _ONE_UNKNOWN_IN != 0
 
 
@@ -49,7 +49,7 @@ def ttl_of(name: str) -> int:
 
 
 def judge(name: str, answer: Answer) -> Verdict:
-    """The verdict on an answer to a redirect (status 302) or a REST question (status 200) about a name."""
+    """The verdict on the answer to a redirect (status 302) or a REST request (status 200) for a name."""
     if answer.status in (502, 503, 504):
         return Verdict.COULD_NOT_VERIFY
     if answer.status == 404:
@@ -67,7 +67,7 @@ def _holds(name: str, answer: Answer) -> bool:
 
 
 def worst_burst(arrivals: Iterable[float], rate: float) -> float:
-    """The least burst of a token bucket of `rate` (tokens a second) that would have let all arrivals through.
+    """The smallest burst of a token bucket of `rate` (tokens a second) that would have admitted all arrivals.
 
     `arrivals` are in seconds, in ascending order.
     """

@@ -1,4 +1,4 @@
-"""A server's protocol without its socket: bytes in, bytes out, and nothing of the system's in between."""
+"""The protocol of the server without a socket: bytes in, bytes out, without the kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Connection(asyncio.Transport):
         """The bytes of the answer to a GET."""
         self.written.clear()
         self._protocol.data_received(_REQUEST.format(path=path).encode("ascii"))
-        # The lane answers at once; else the answer is made by a task of the server's.
+        # The lane answers immediately; otherwise a task of the server does.
         for task in tuple(self._protocol.tasks):
             await task
         return bytes(self.written)

@@ -1,1 +1,1 @@
-"""Attacks on a running proxy: `python -m bench.attacks [--checkout DIR] [PART …]` prints what each of them does."""
+"""Attacks on a running proxy: `python -m bench.attacks [--checkout DIR] [PART …]` prints the effect of each."""

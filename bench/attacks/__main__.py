@@ -1,4 +1,4 @@
-"""`python -m bench.attacks [--checkout DIR] [PART …]`: a table of what each attack does to the proxy of a checkout.
+"""`python -m bench.attacks [--checkout DIR] [PART …]` prints the effect of each attack on the proxy of a checkout.
 
 The proxy runs as a process of the checkout's own environment (`make setup` in it first), with the settings that the
 checkout knows. Everything listens on 127.0.0.1 and ends with the run, which takes about six minutes.
@@ -38,14 +38,14 @@ _PARTS: Final[dict[str, Attack]] = {
 
 
 def main() -> int:
-    """Run the parts; returns the exit status, 0 where every attack was withstood."""
+    """Run the parts. Returns the exit status: 0 if the proxy withstood every attack."""
     parser = argparse.ArgumentParser(prog="python -m bench.attacks", description="Attack doi-proxy on this machine.")
     parser.add_argument("part", nargs="*", default=[], help=f"what to try (default: all): {', '.join(_PARTS)}")
     parser.add_argument("--checkout", type=Path, default=ROOT, help="the checkout to attack (default: this one)")
     chosen = parser.parse_args()
     if unknown := set(chosen.part) - set(_PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
-    # As an exception: the processes of the attack end with this one.
+    # SIGTERM raises an exception, which ends the processes of the attack.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     checkout = Checkout(chosen.checkout.resolve())
     print("| attack | result | withstood |\n| --- | --- | --- |", flush=True)

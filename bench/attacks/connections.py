@@ -1,4 +1,4 @@
-"""Attacks on connections: bodies nobody asked for, answers nobody reads, requests nobody finishes."""
+"""Attacks on connections: unexpected bodies, answers that the client does not read, unfinished requests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bench.attacks.world import Checkout, Probe, Row, get, nginx, proxy, until, 
 from tests.hostile.clients import connect, flood, head, is_ended, read, send, statuses, with_body
 
 _NAME: Final = "/10.1000/182"
-#: Attackers and other clients are of different networks, and neither is a front proxy.
+#: Attackers and other clients are in different networks, and neither is a front proxy.
 ATTACKER: Final = "127.0.66.1"
 OTHER: Final = "127.0.2.1"
 _SIZES: Final = (1_000, 10_000, 60_000, 66_000, 100_000, 130_000)
 _MIB: Final = 1024 * 1024
-#: Attacks through nginx last so long, in seconds, with so many clients of each kind.
+#: The duration of attacks through nginx, in seconds, and the number of clients of each kind.
 _NGINX_SECONDS: Final = 8.0
 _NGINX_CLIENTS: Final = 6
 _PIPELINES, _PIPELINED = 40, 14_000
@@ -32,7 +32,7 @@ _IDLE: Final = 400
 
 
 def bodies(checkout: Checkout) -> Iterator[Row]:
-    """GET with a body, alone and through nginx beside other clients."""
+    """GET with a body, directly, and through nginx with other clients."""
     with upstream() as url, proxy(checkout, url) as target:
         get(target.port, _NAME)
         counts = []
@@ -51,7 +51,7 @@ def bodies(checkout: Checkout) -> Iterator[Row]:
         foreign = {status: count for status, count in seen.items() if status != 302}
         words = ", ".join(f"{count} times {status or 'no answer'}" for status, count in sorted(foreign.items()))
         yield Row(
-            "the same through nginx, beside other clients: foreign answers",
+            "the same through nginx, with other clients: foreign answers",
             f"{(foreign and words) or 0} of {seen.total()}",
             not foreign and seen.total() > 0,
         )
@@ -81,7 +81,7 @@ def _send_bodies(front: int, ended: threading.Event) -> None:
 
 
 def pipelines(checkout: Checkout) -> Iterator[Row]:
-    """Many requests on each connection, and no answer read."""
+    """Many requests on each connection, without reading the answers."""
     with upstream() as url, proxy(checkout, url) as target, contextlib.ExitStack() as stack:
         get(target.port, _NAME)
         before = target.resident()
@@ -104,7 +104,7 @@ def pipelines(checkout: Checkout) -> Iterator[Row]:
 
 
 class _Peak:
-    """The highest of a figure that is looked at every 50 ms while the `with` block runs."""
+    """Sample a figure every 50 ms while the `with` block runs, and store its maximum."""
 
     def __init__(self, look: object) -> None:
         self._look = look
@@ -145,7 +145,7 @@ def unfinished(checkout: Checkout) -> Iterator[Row]:
 
 
 def descriptors(checkout: Checkout) -> Iterator[Row]:
-    """More idle connections than there are descriptors."""
+    """More idle connections than descriptors."""
     with upstream() as url, proxy(checkout, url, descriptors=_DESCRIPTORS) as target, contextlib.ExitStack() as stack:
         get(target.port, _NAME)
         for number in range(_IDLE):
@@ -164,7 +164,7 @@ def descriptors(checkout: Checkout) -> Iterator[Row]:
 
 
 def half_closed(checkout: Checkout) -> Iterator[Row]:
-    """A client that ends its side after the request, and heads without exactly one Host."""
+    """A client that closes its sending side after the request, and heads without exactly one Host."""
     with upstream() as url, proxy(checkout, url) as target:
         with connect(target.port, source=OTHER) as connection:
             send(connection, head("/10.1000/new-name"))
@@ -180,7 +180,7 @@ def half_closed(checkout: Checkout) -> Iterator[Row]:
 
 
 def malformed(checkout: Checkout) -> Iterator[Row]:
-    """Requests that cannot be read, in a row."""
+    """A series of malformed requests."""
     with upstream() as url, proxy(checkout, url) as target:
         for number in range(2_000):
             raw = b"\x00\r\n\r\n" if number % 2 else head("/", "Upgrade: websocket", "Connection: Upgrade, close")

@@ -1,4 +1,4 @@
-"""Attacks by failures: names that fail, and what other names have of it; and what an outage leaves in the log."""
+"""Attacks by failures: names that fail, their effect on other names, and the log lines of an outage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def failures(checkout: Checkout) -> Iterator[Row]:
 
 
 def outage(checkout: Checkout) -> Iterator[Row]:
-    """The upstream goes away for seconds and comes back, while names are asked for."""
+    """The upstream stops for seconds and comes back, while names are requested."""
     port = free_port()
     settings: dict[str, Any] = {"upstream_breaker_cooldown": 1, "upstream_recheck": 1, "upstream_breaker_failures": 3}
     with proxy(checkout, f"http://127.0.0.1:{port}", **settings) as running:
@@ -58,4 +58,4 @@ def reload(checkout: Checkout) -> Iterator[Row]:
         running.process.send_signal(signal.SIGHUP)
         time.sleep(2.0)
         status = get(running.port, "/healthz", timeout=2.0).status
-        yield Row("SIGHUP: /healthz after 2 s", f"{status or 'nothing answers'}", status == 200)
+        yield Row("SIGHUP: /healthz after 2 s", f"{status or 'no answer'}", status == 200)

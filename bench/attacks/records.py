@@ -1,4 +1,4 @@
-"""Attacks by records: how long the event loop works in one piece, in CPU time, while a hostile record is requested."""
+"""Attacks by records: the longest turn of the event loop, in CPU time, while a hostile record is requested."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.hostile.upstream import ORDINARY
 
 #: The most CPU time that one turn of the event loop may take, in milliseconds: all other requests wait for it.
 MAX_TURN_MS: Final = 50.0
-#: Seconds after which a request is given up, and its proxy ended.
+#: Seconds after which a request is cancelled, and its proxy ended.
 _PATIENCE: Final = 20.0
-#: Every face gets the record unparsed: the records together are larger than what a proxy keeps parsed.
+#: The record is parsed again for every face: all records together are larger than the cache of parsed records.
 _FACES: Final[dict[str, tuple[str, str]]] = {
     "redirect": ("/{}", "application/x-bibtex"),
     "page": ("/{}?noredirect", "text/html"),
@@ -26,8 +26,8 @@ _FACES: Final[dict[str, tuple[str, str]]] = {
     "JSON": ("/api/handles/{}", "*/*"),
     "pretty JSON": ("/api/handles/{}?pretty" + "&type=URL." * 190, "*/*"),
 }
-#: Runs a checkout's program on asyncio's own loop, and writes how long each of its turns took, in milliseconds of CPU
-#: time. CPU time because this machine does other things as well.
+#: Runs a checkout's program on asyncio's own loop, and logs the CPU time of each of its turns, in milliseconds. CPU
+#: time, because other programs run on the machine.
 _TIMED: Final = """
 import asyncio, runpy, sys, time, types
 uvloop = sys.modules["uvloop"] = types.ModuleType("uvloop")
@@ -47,7 +47,7 @@ runpy.run_module("app", run_name="__main__", alter_sys=True)
 
 
 class _Turns:
-    """A proxy whose turns are timed; it is started again after a request that was given up."""
+    """A proxy whose turns are timed. It is restarted after a request that was cancelled."""
 
     def __init__(self, checkout: Checkout, url: str, folder: Path) -> None:
         self._checkout, self._url, self._file = checkout, url, folder / "turns"
@@ -56,7 +56,7 @@ class _Turns:
         self._proxy: Proxy | None = None
 
     def longest(self, target: str, accept: str) -> tuple[float, int, int]:
-        """The longest turn of a request in milliseconds, infinity for one that was given up; status; bytes."""
+        """The longest turn of a request in milliseconds (infinity if it was cancelled), the status, and the bytes."""
         if self._proxy is None:
             timed = ("-c", _TIMED, str(self._file))
             self._proxy = self._stack.enter_context(proxy(self._checkout, self._url, start=timed))
@@ -66,7 +66,7 @@ class _Turns:
         if reply.status == 0:
             self.close()
             return float("inf"), 0, 0
-        # Answered in a later turn: the turns before it are written.
+        # A later turn answers this request, so all earlier turns are logged by then.
         get(self._proxy.port, "/healthz")
         turns = self._file.read_text()[before:].split()
         return max(map(float, turns), default=0.0), reply.status, len(reply.body)
@@ -78,13 +78,13 @@ class _Turns:
 
 
 def records(checkout: Checkout) -> Iterator[Row]:
-    """Each record as a redirect, a page, its locations, and over the REST API; an ordinary one first."""
+    """Each record as a redirect, as a page, as locations, and over the REST API. The first one is ordinary."""
     names = {"an ordinary record": f"{ORDINARY}/ordinary", **{f"`{name}`": f"{PREFIX}/{name}" for name in ASKED_FOR}}
     found: dict[str, dict[str, tuple[float, int, int]]] = {label: {} for label in names}
     with upstream() as url, tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as folder:
         turns = _Turns(checkout, url, Path(folder))
         for name in names.values():
-            # What the upstream takes to build the record is not the proxy's.
+            # The first request lets the upstream build the record, which must not count as time of the proxy.
             get(int(url.rpartition(":")[2]), f"/api/handles/{name}")
         try:
             for face, (target, accept) in _FACES.items():

@@ -1,4 +1,4 @@
-"""Attacks on the budget: one client that asks for more than its share, and another one that wants a little."""
+"""Attacks on the budget: one client requests more than its share, and another client needs a little."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MODEST: Final = "203.0.113.9"
 _PARALLEL: Final = 40
 _NEW_NAMES: Final = 10
 _LONGEST_WAIT: Final = 2.0
-#: Seconds in which the greedy client uses the burst up, and between two names of the other one.
+#: Seconds until the greedy client has used the burst, and between two names of the other client.
 _WARM_UP: Final = 6.0
 _PAUSE: Final = 0.5
 
 
 def shares(checkout: Checkout) -> Iterator[Row]:
-    """40 parallel unknown names of one client, 100 names a second of Which RA, 40 addresses that pass the cache by."""
+    """40 parallel unknown names of one client, 100 names a second of Which RA, 40 addresses that bypass the cache."""
     yield _parallel(checkout, "one client with 40 parallel unknown names at rate 10", "/10.1000/greedy-{}", _PARALLEL)
     listed = ",".join(f"10.{{0}}{number:02}" for number in range(100))
     yield _parallel(checkout, "one client with `/ra/` requests of 100 names at rate 10", f"/ra/{listed}", 4)
@@ -59,7 +59,7 @@ def _parallel(checkout: Checkout, attack: str, target: str, parallel: int) -> Ro
 
 
 def _bypass(checkout: Checkout) -> Row:
-    """`auth` asks past the cache; a client is a network."""
+    """`auth` bypasses the cache. A client is a network."""
     with upstream() as url, proxy(checkout, url) as running:
         statuses = [
             get(running.port, "/10.1000/182?auth=true", X_Forwarded_For=f"2001:db8::{number % 40:x}").status

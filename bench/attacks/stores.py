@@ -1,4 +1,4 @@
-"""Attacks by what is stored: answers for one client in a shared cache, swapped and absurd values in the stores."""
+"""Attacks by stored data: answers for one client in a shared cache, swapped and impossible values in the stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.hostile.upstream import BY_ADDRESS, CAMPUS, INSIDE, OUTSIDE, url_of
 
 _FIRST, _SECOND = "10.1000/first", "10.1000/second"
 _STRANGER: Final = "127.0.0.3"
-#: Writes one entry of the checkout's own format: key, then the three times.
+#: Prints one entry in the checkout's format. Arguments: the key, then the three times.
 _PACK: Final = """
 import sys
 from app.cache.entry import Entry
@@ -33,7 +33,7 @@ _NO_UPSTREAM: Final = "http://127.0.0.1:9"
 
 
 def personal(checkout: Checkout) -> Iterator[Row]:
-    """A redirect that was chosen by address, through nginx with the shipped cache configuration."""
+    """A redirect that depends on the address, through nginx with the shipped cache configuration."""
     with upstream() as url, proxy(checkout, url) as running, nginx(checkout, running.port, cached=True) as front:
         inside = get(front, f"/{BY_ADDRESS}/licensed", source=CAMPUS)
         outside = [get(front, f"/{BY_ADDRESS}/licensed", source=_STRANGER) for _ in range(5)]
@@ -46,17 +46,17 @@ def personal(checkout: Checkout) -> Iterator[Row]:
 
 
 def swapped(checkout: Checkout) -> Iterator[Row]:
-    """The values of two entries change places, in both stores, while the proxy is down."""
+    """The values of two entries are swapped, in both stores, while the proxy is down."""
     with tempfile.TemporaryDirectory() as folder:
-        yield _swapped(checkout, "SQLite", f"sqlite:///{folder}/store.sqlite3", lambda: _swap_rows(Path(folder)))
+        yield _swap(checkout, "SQLite", f"sqlite:///{folder}/store.sqlite3", lambda: _swap_rows(Path(folder)))
     server = start_valkey()
     try:
-        yield _swapped(checkout, "Valkey", f"valkey://127.0.0.1:{server.port}/0", lambda: _swap_keys(server.port))
+        yield _swap(checkout, "Valkey", f"valkey://127.0.0.1:{server.port}/0", lambda: _swap_keys(server.port))
     finally:
         server.stop()
 
 
-def _swapped(checkout: Checkout, kind: str, store: str, swap: Callable[[], None]) -> Row:
+def _swap(checkout: Checkout, kind: str, store: str, swap: Callable[[], None]) -> Row:
     with upstream() as url:
         with proxy(checkout, url, store=store) as running:
             for name in (_FIRST, _SECOND):
@@ -90,7 +90,7 @@ def _swap_keys(port: int) -> None:
 
 
 def numbers(checkout: Checkout) -> Iterator[Row]:
-    """A TTL of 400 digits, stored times that no clock shows, text where bytes are expected, a bucket of the future."""
+    """A TTL of 400 digits, impossible stored times, text instead of bytes, a bucket that is blocked in the future."""
     with upstream() as url, proxy(checkout, url) as running:
         status = get(running.port, f"/{PREFIX}/long-ttl").status
         yield Row("a `ttl` of 400 digits: status", f"{status}", status in (302, 502))
@@ -98,13 +98,13 @@ def numbers(checkout: Checkout) -> Iterator[Row]:
         key = _FIRST.upper()
         data = bytes.fromhex(checkout.run(_PACK, key, *times))
         reply = _stored(checkout, key, data)
-        yield Row(f"stored times of {label}: status, Cache-Control", _shown(reply), reply.status not in (0, 500))
+        yield Row(f"stored times of {label}: status, Cache-Control", _describe(reply), reply.status not in (0, 500))
     reply = _stored(checkout, _FIRST.upper(), "text")
-    yield Row("text where the store has bytes: status", _shown(reply), reply.status not in (0, 500))
+    yield Row("text instead of bytes in the store: status", _describe(reply), reply.status not in (0, 500))
     yield _blocked(checkout)
 
 
-def _shown(reply: Reply) -> str:
+def _describe(reply: Reply) -> str:
     return f"{reply.status}, {reply.headers.get('cache-control', 'none')}"
 
 

@@ -21,16 +21,16 @@ from bench.servers import HOST, end, free_port, plain_environment
 from tests.cluster.front_proxy import Nginx
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: Settings of every proxy here, unless an attack has its own: neither budget nor breaker stands in the way.
+#: The settings of every proxy, unless an attack has its own. Neither budget nor breaker may interfere.
 _SETTINGS: Final = {"upstream_rate": "100000", "upstream_burst": "100000", "upstream_http2": "false"}
 _PROBE_EVERY: Final = 0.02
-#: Seconds that a proxy has to start, on a machine that does other things as well.
+#: Seconds until a proxy has started, on a busy machine.
 _START: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one attack did, and whether that is what should happen."""
+    """The effect of one attack, and whether it is acceptable."""
 
     attack: str
     figure: str
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout of doi-proxy that was set up."""
+    """A checkout of doi-proxy, after `make setup`."""
 
     folder: Path
 
@@ -49,7 +49,7 @@ class Checkout:
         return str(self.folder / ".venv/bin/python")
 
     def run(self, script: str, *arguments: str) -> str:
-        """What a script prints that imports this checkout's program."""
+        """Run a script that imports this checkout's program. Returns its output."""
         command = [self.python, "-c", script, *arguments]
         return subprocess.run(
             command, cwd=self.folder, env=plain_environment(), check=True, capture_output=True, text=True
@@ -57,13 +57,13 @@ class Checkout:
 
     @functools.cached_property
     def settings(self) -> frozenset[str]:
-        """The names of the settings that it has."""
+        """The names of its settings."""
         return frozenset(self.run("from app.settings import Settings; print(*Settings.model_fields)").split())
 
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy that answers."""
+    """A running proxy."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -71,7 +71,7 @@ class Proxy:
 
     @property
     def log(self) -> list[str]:
-        """The lines that it wrote."""
+        """The lines of its log."""
         return self.log_file.read_text("utf-8", "replace").splitlines()
 
     def resident(self) -> int:
@@ -81,7 +81,7 @@ class Proxy:
 
 @contextmanager
 def upstream(port: int = 0) -> Iterator[str]:
-    """The hostile upstream; its URL."""
+    """Run the hostile upstream. Yields its URL."""
     command = [sys.executable, "-m", "tests.hostile.upstream", "--port", str(port)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -137,7 +137,7 @@ def proxy(
 
 @contextmanager
 def nginx(checkout: Checkout, port: int, *, cached: bool = False) -> Iterator[int]:
-    """nginx with the checkout's shipped configuration in front of a proxy; its port."""
+    """Run nginx with the checkout's shipped configuration in front of a proxy. Yields its port."""
     with tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as folder:
         Path(folder).chmod(0o755)
         front = Nginx(Path(folder), (port, port), cached=cached, config=checkout.folder / "config")
@@ -150,7 +150,7 @@ def nginx(checkout: Checkout, port: int, *, cached: bool = False) -> Iterator[in
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer; status 0 where there was none."""
+    """An answer. The status is 0 if there was none."""
 
     status: int
     seconds: float
@@ -159,12 +159,12 @@ class Reply:
 
     @property
     def location(self) -> str:
-        """Where it leads."""
+        """The value of `Location`."""
         return self.headers.get("location", "")
 
 
 def get(port: int, target: str, *, timeout: float = 30.0, source: str = "", **headers: str) -> Reply:
-    """One GET on a connection of its own; keywords are header fields, "_" for "-"."""
+    """Send one GET on a new connection. Keywords are header fields, with "_" for "-"."""
     connection = HTTPConnection(HOST, port, timeout=timeout, source_address=(source, 0) if source else None)
     began = time.monotonic()
     try:
@@ -180,7 +180,7 @@ def get(port: int, target: str, *, timeout: float = 30.0, source: str = "", **he
 
 
 def until(look: Callable[[], bool], seconds: float) -> bool:
-    """Look until it is so, for so long at most."""
+    """Wait until the condition holds, for at most `seconds`."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         if look():
@@ -190,7 +190,7 @@ def until(look: Callable[[], bool], seconds: float) -> bool:
 
 
 class Probe:
-    """Another client: asks for a name over and over while the `with` block runs, on one connection at a time."""
+    """Another client. It requests a name repeatedly while the `with` block runs, on one connection at a time."""
 
     def __init__(self, port: int, target: str, *, timeout: float = 30.0, source: str = "", pause: float = 0.0) -> None:
         self._port, self._target = port, target
@@ -218,5 +218,5 @@ class Probe:
         return max((reply.seconds for reply in self.replies), default=0.0)
 
     def count(self, status: int) -> int:
-        """How many answers had this status."""
+        """The number of answers with this status."""
         return sum(reply.status == status for reply in self.replies)

@@ -25,10 +25,10 @@ def test_a_report_holds_machine_claims_chart_tables_and_what_is_missing() -> Non
     report = write_report("2024-01-01", [("processor", "one")], [section], "chart.svg")
     assert report == (
         "# Results\n\n"
-        "One run of `make bench` on 2024-01-01. What is measured, and how to read it: README.md.\n\n"
+        "One run of `make bench` on 2024-01-01. README.md says what is measured and how to read it.\n\n"
         "- processor: one\n\n"
         "## In short\n\n"
-        "| To be shown | measured | wanted | shown |\n"
+        "| Goal | measured | wanted | reached |\n"
         "| --- | ---: | ---: | ---: |\n"
         "| faster | 1.40x (1.20 to 1.60) | at least 1.50x | **no** |\n"
         "| small | 3 B | at most 4 B | yes |\n\n"
