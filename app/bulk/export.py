@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
 
-from app.bulk.lists import MOST_REMEMBERED
+from app.bulk.lists import MAX_REMEMBERED
 from app.bulk.progress import Bar
 from app.bulk.visit import ask_what_it_needs
 from app.cache.bundle import BundleWriter
@@ -39,8 +39,8 @@ class RecordWriter(NoResolutionObserver):
         self._waiting: dict[str, Entry] = {}
         self._written: set[str] = set()
 
-    def resolved(self, resolution: Resolution) -> None:
-        """See Observer. An observer must not raise, so `write` does the writing."""
+    def record_resolution(self, resolution: Resolution) -> None:
+        """See ResolutionObserver. An observer must not raise, so `write` does the writing."""
         self._waiting[resolution.entry.key] = resolution.entry
 
     def write(self) -> None:
@@ -48,7 +48,7 @@ class RecordWriter(NoResolutionObserver):
         for key, entry in self._waiting.items():
             if key not in self._written:
                 self._writer.add(entry)
-                if len(self._written) >= MOST_REMEMBERED:
+                if len(self._written) >= MAX_REMEMBERED:
                     self._written.clear()
                 self._written.add(key)
         self._waiting.clear()
@@ -62,7 +62,7 @@ async def export_prefix(
     steps = _Steps(bar)
     async for entry in cache.scan(f"{prefix.key}/"):
         resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)
-        records.resolved(resolution)
+        records.record_resolution(resolution)
         if resolution.found:
             await ask_what_it_needs(destinations, resolution)
         records.write()

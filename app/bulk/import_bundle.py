@@ -24,10 +24,10 @@ from app.errors import ConfigurationError
 from app.handle.answer import ResponseCode
 
 #: Records, and bytes of values, that wait to be written at most.
-MOST_WAITING: Final = 4_000
-MOST_WAITING_BYTES: Final = 8 * 1024 * 1024
+MAX_WAITING: Final = 4_000
+MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
 #: Refused lines of which the reason is kept; the others are counted.
-MOST_NAMED: Final = 100
+MAX_NAMED: Final = 100
 #: Records between two looks at how far the file is read.
 _LOOK_EVERY: Final = 200
 
@@ -133,7 +133,7 @@ class _Import:
             self.report.counts[await self._put(item)] += 1
         elif isinstance(item, Refused):
             self.report.counts["refused"] += 1
-            if len(self.report.refused) < MOST_NAMED:
+            if len(self.report.refused) < MAX_NAMED:
                 self.report.refused.append(item)
         else:
             self.report.checksum = item.checksum
@@ -149,7 +149,7 @@ class _Import:
             return "kept"
         self._waiting += 1
         self._waiting_bytes += len(entry.answer.values)
-        if self._waiting >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
+        if self._waiting >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
             await self._cache.flush()
             await self._cache.check()
             self._waiting = self._waiting_bytes = 0

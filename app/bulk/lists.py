@@ -28,7 +28,7 @@ LONGEST_ENTRY: Final = 1024 * 1024
 #: A longer value of a BibTeX field is no name, in characters.
 _LONGEST_VALUE: Final = 32_768
 #: Names remembered to tell repeated ones; about 120 MB. Beyond them a repeated name may be given again.
-MOST_REMEMBERED: Final = 1_000_000
+MAX_REMEMBERED: Final = 1_000_000
 #: Characters of a line that cannot be read which are shown.
 _SHOWN: Final = 80
 
@@ -60,9 +60,9 @@ Item = HandleName | NotRead
 
 
 class Distinct:
-    """Each name once, by its canonical key, in its first spelling; at most MOST_REMEMBERED are remembered."""
+    """Each name once, by its canonical key, in its first spelling; at most MAX_REMEMBERED are remembered."""
 
-    def __init__(self, items: Iterable[Item], most: int = MOST_REMEMBERED) -> None:
+    def __init__(self, items: Iterable[Item], most: int = MAX_REMEMBERED) -> None:
         self._items = items
         self._most = most
         #: Names left out so far because they were given before.

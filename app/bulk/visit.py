@@ -27,9 +27,9 @@ TRIES: Final = 3
 #: The longest wait before such a try, in seconds.
 LONGEST_PAUSE: Final = 60.0
 #: Names in a row that could not be verified after which the rest is left for another time.
-MOST_FAILURES: Final = 20
+MAX_FAILURES: Final = 20
 #: Names told of each verdict; the others are counted.
-MOST_NAMED: Final = 20
+MAX_NAMED: Final = 20
 
 _BULK: Final = Demand(priority=Priority.BULK)
 #: As a program asks that wants metadata: then the locations of the prefix count too.
@@ -71,7 +71,7 @@ class Tally:
     def add(self, verdict: Verdict, about: str = "") -> None:
         """Count a name; with `about`, tell of it if not too many were told of."""
         self.counts[verdict] += 1
-        if about and self._of[verdict] < MOST_NAMED:
+        if about and self._of[verdict] < MAX_NAMED:
             self._of[verdict] += 1
             self.named.append(f"{verdict.value}: {about}")
 
@@ -94,7 +94,7 @@ class Visit:
         asks: bool = True,
         visited: Callable[[], None] = lambda: None,
     ) -> None:
-        """`limit` bounds the names that are asked upstream; MOST_FAILURES in a row end the visit.
+        """`limit` bounds the names that are asked upstream; MAX_FAILURES in a row end the visit.
 
         Without `asks`, the resolver is a sealed one: a name is skipped where the store has it, and else counts as not
         verified. `visited` is called behind each name and may raise, which ends the visit.
@@ -175,7 +175,7 @@ class Visit:
         self.tally.add(verdict, f"{name.text}: {failure.message}" if failure else "")
         if verdict is not Verdict.SKIPPED:  # which says nothing about the upstream
             self._in_a_row = self._in_a_row + 1 if verdict in _FAILED else 0
-        if self._in_a_row >= MOST_FAILURES:
+        if self._in_a_row >= MAX_FAILURES:
             self.stop(f"{self._in_a_row} names in a row could not be verified")
 
     async def _asked(self, name: HandleName) -> tuple[Resolution | None, CouldNotVerify | None]:

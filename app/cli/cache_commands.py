@@ -26,7 +26,7 @@ from app.errors import ConfigurationError, DoiProxyError, InvalidName
 from app.settings import Settings
 
 #: Entries up to which `stats` looks at each without --every-entry: two seconds.
-MOST_COUNTED: Final = 200_000
+MAX_COUNTED: Final = 200_000
 
 
 # --- export -------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) ->
         tiers = await cache.stats()
         store = tiers.store or StoreStats(tiers.memory_entries, tiers.memory_bytes, True, "memory")
         facts: dict[str, Any] = {"entries": store.entries, "bytes": store.bytes}
-        if store.healthy and (every_entry or store.entries <= MOST_COUNTED):
+        if store.healthy and (every_entry or store.entries <= MAX_COUNTED):
             with progress("counting", store.entries) as bar:
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}

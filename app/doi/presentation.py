@@ -21,13 +21,13 @@ BLANKS: Final = "".join(
     for code in range(first, last + 1)
 )  # fmt: skip
 #: Longer paths are not remembered.
-_MOST_REMEMBERED_BYTES: Final = 256
+_MAX_REMEMBERED_BYTES: Final = 256
 #: The most suggestions for one name.
-MOST_SUGGESTIONS: Final = 5
+MAX_SUGGESTIONS: Final = 5
 #: Longer names get no suggestions. They are rare, and applying 14 repairs twice to 8 kB takes 15 ms.
-_MOST_REPAIRED_CHARACTERS: Final = 2_048
+_MAX_REPAIRED_CHARACTERS: Final = 2_048
 #: The most repairs that lead to one suggestion.
-_MOST_REPAIRS: Final = 2
+_MAX_REPAIRS: Final = 2
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _LABEL: Final = re.compile(r"(?:doi|hdl):|info:(?:doi|hdl)/|(urn:(?:doi|hdl|eidr):)", _CASELESS)
@@ -66,12 +66,12 @@ def read_path(raw: bytes) -> HandleName:
 
     Raises MalformedEscape and NotUTF8 besides the errors of read.
     """
-    return _remembered_path(raw) if len(raw) <= _MOST_REMEMBERED_BYTES else _read_path(raw)
+    return _remembered_path(raw) if len(raw) <= _MAX_REMEMBERED_BYTES else _read_path(raw)
 
 
 def read_exact(raw: bytes) -> HandleName:
     """The name in percent-encoded bytes: decoded once and otherwise unchanged. Raises as read_path."""
-    return _remembered_exact(raw) if len(raw) <= _MOST_REMEMBERED_BYTES else _read_exact(raw)
+    return _remembered_exact(raw) if len(raw) <= _MAX_REMEMBERED_BYTES else _read_exact(raw)
 
 
 def _read_exact(raw: bytes) -> HandleName:
@@ -102,17 +102,17 @@ def read_typed(text: str) -> HandleName:
 
 def suggestions(name: HandleName) -> tuple[DOIName, ...]:
     """The DOI names that a caller may have meant by a name that does not exist: at most five, the likeliest first."""
-    if len(name.text) > _MOST_REPAIRED_CHARACTERS:
+    if len(name.text) > _MAX_REPAIRED_CHARACTERS:
         return ()
     found: dict[str, DOIName] = {}
     texts = [name.text]
     _collect(texts, name, found)
-    for _ in range(_MOST_REPAIRS):
+    for _ in range(_MAX_REPAIRS):
         texts = [better for text in texts for repair in REPAIRS if (better := repair(text)) != text]
         _collect(texts, name, found)
-        if len(found) >= MOST_SUGGESTIONS:
+        if len(found) >= MAX_SUGGESTIONS:
             break
-    return tuple(found.values())[:MOST_SUGGESTIONS]
+    return tuple(found.values())[:MAX_SUGGESTIONS]
 
 
 def _collect(texts: list[str], name: HandleName, found: dict[str, DOIName]) -> None:

@@ -13,7 +13,7 @@ from app.errors import InvalidName
 
 # All repetitions are bounded: a search that backtracks over an unbounded one takes quadratic time.
 #: The most characters that are cut from the end.
-_MOST_ENDINGS: Final = 16
+_MAX_ENDINGS: Final = 16
 _ENDINGS: Final = frozenset(".,;:\"'")
 _OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
 _CASELESS: Final = re.IGNORECASE | re.ASCII
@@ -34,7 +34,7 @@ def without_trailing_slash(text: str) -> str:
 
 def without_trailing_punctuation(text: str) -> str:
     """10.1000/182). -> 10.1000/182; a closing bracket is cut only if its opening bracket is missing."""
-    for _ in range(_MOST_ENDINGS):
+    for _ in range(_MAX_ENDINGS):
         last = text[-1:]
         opener = _OPENERS.get(last)
         if last not in _ENDINGS and not (opener and text.count(last) > text.count(opener)):

@@ -127,7 +127,7 @@ class ClientMetrics:
 
 
 class AnswerMetrics:
-    """The answers of a resolver. Implements app.resolver.observer.Observer."""
+    """The answers of a resolver. Implements app.resolver.observer.ResolutionObserver."""
 
     def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
         """`refused` counts names that were not answered because their client had reached its share of the upstream."""
@@ -165,13 +165,13 @@ class AnswerMetrics:
         #: Fresh answers since the last flush. Nearly all answers are fresh.
         self._hits = 0
         self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
-        self.refreshed_ahead = refreshes.inc
-        self.locations_malformed = malformed.inc
+        self.record_refresh = refreshes.inc
+        self.record_malformed_locations = malformed.inc
         self._confirmed = confirmations.labels("confirmed").inc
         self._refuted = confirmations.labels("refuted").inc
 
-    def resolved(self, resolution: Resolution) -> None:
-        """See Observer."""
+    def record_resolution(self, resolution: Resolution) -> None:
+        """See ResolutionObserver."""
         if resolution.origin is not Origin.HIT:
             self._answered[resolution.origin]()
         elif resolution.found:
@@ -179,14 +179,14 @@ class AnswerMetrics:
         else:
             self._negative()
 
-    def failed(self, token: str) -> None:
-        """See Observer."""
+    def record_failure(self, token: str) -> None:
+        """See ResolutionObserver."""
         if token == ShareSpent.token:
             self._refused(SHARE_REFUSED)
         self._failed[token]()
 
-    def not_found_confirmed(self, confirmed: bool) -> None:
-        """See Observer."""
+    def record_confirmation(self, confirmed: bool) -> None:
+        """See ResolutionObserver."""
         (self._confirmed if confirmed else self._refuted)()
 
     def flush(self) -> None:

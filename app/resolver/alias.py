@@ -11,18 +11,18 @@ from app.errors import AliasChainTooLong, InvalidName
 from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Resolution
 
-#: Aliases that are followed for one name.
-MOST_ALIASES: Final = 20
+#: Limit of aliases that are followed for one name.
+MAX_ALIASES: Final = 20
 
 
 class Chain(msgspec.Struct, frozen=True, gc=False):
-    """The resolutions from the name asked for to the one that is no alias, or is not found."""
+    """The resolutions from the requested name to one that is not an alias or not found."""
 
     resolutions: tuple[Resolution, ...]
 
     @property
     def last(self) -> Resolution:
-        """Where the chain ends."""
+        """The resolution at the end of the chain."""
         return self.resolutions[-1]
 
     @property
@@ -31,15 +31,15 @@ class Chain(msgspec.Struct, frozen=True, gc=False):
         return len(self.resolutions) > 1
 
     def then(self, resolution: Resolution) -> Chain:
-        """The chain with one more resolution."""
+        """A copy of the chain with one more resolution."""
         return Chain((*self.resolutions, resolution))
 
 
-def next_name(chain: Chain, options: ResolveOptions) -> HandleName | None:
-    """The name that the end of the chain stands for, None if it is no alias that may be followed.
+def next_alias_target(chain: Chain, options: ResolveOptions) -> HandleName | None:
+    """The name that the end of the chain stands for. None if it is not an alias, or may not be followed.
 
-    Only the values asked for count: `type=URL` hides an alias. Raises AliasChainTooLong for a loop, and for an
-    alias after the twentieth.
+    Only the selected values count: `type=URL` hides an alias. Raises AliasChainTooLong for a loop, and for more than
+    MAX_ALIASES aliases.
     """
     if options.ignore_aliases or not chain.last.found:
         return None
@@ -50,6 +50,6 @@ def next_name(chain: Chain, options: ResolveOptions) -> HandleName | None:
         name = HandleName((values[0].text or "").strip())
     except InvalidName:
         return None
-    if len(chain.resolutions) > MOST_ALIASES or any(name == one.name for one in chain.resolutions):
+    if len(chain.resolutions) > MAX_ALIASES or any(name == one.name for one in chain.resolutions):
         raise AliasChainTooLong(reached=chain.last.name.text)
     return name

@@ -17,7 +17,7 @@ from app.doi.name import HandleName
 from app.errors import NotADOI
 from app.handle.location import Location
 from app.handle.record import Record, read_values
-from app.resolver.alias import Chain, next_name
+from app.resolver.alias import Chain, next_alias_target
 from app.resolver.lookup import Lookup
 from app.resolver.options import (
     DEFAULT_OPTIONS,
@@ -43,8 +43,8 @@ from app.resolver.target import (
     unconditional_target,
 )
 
-#: Larger records are answered later, by a task: other connections take their turn before.
-_MOST_BYTES_NOW: Final = 16_384
+#: Larger records are answered in a task, so the event loop can serve other connections first.
+_MAX_BYTES_NOW: Final = 16_384
 _NO_NEGOTIATION: Final = Negotiation()
 NO_RECORD: Final = Record(())
 
@@ -54,39 +54,39 @@ class Kind(Enum):
 
     TARGET = "target"  # a URL
     ALIAS = "alias"  # another name, which the answer shows
-    RECORD = "record"  # the record itself, as data
+    RECORD = "record"  # the record, as data
     LOCATIONS = "locations"  # the list of its locations
     VALUES = "values"  # its values, for a person to read
-    NO_VALUES = "no_values"  # none of its values is of the types and indexes that were asked for
+    NO_VALUES = "no_values"  # none of its values has one of the requested types or indexes
     NOT_FOUND = "not_found"
 
 
 class Query(msgspec.Struct, frozen=True, gc=False):
-    """A question where a name leads."""
+    """A name to resolve, and how."""
 
     name: HandleName
     options: ResolveOptions = DEFAULT_OPTIONS
     negotiation: Negotiation = _NO_NEGOTIATION
     #: Describes the client. Called only if there are locations to choose from.
     describe_client: Callable[[], Client] = lambda: UNKNOWN_CLIENT
-    #: Whether the answer shows an alias, or is that of the name which the alias stands for.
+    #: Whether an alias is the answer. Otherwise it is followed.
     shows_alias: bool = False
 
 
 class Destination(msgspec.Struct, frozen=True, gc=False):
-    """Where a name leads, and what that depends on."""
+    """Where a name leads, and what decided it."""
 
     kind: Kind
     chain: Chain
-    #: The selected values. Left out where the target is all that the record says.
+    #: The selected values. Empty if only the target matters.
     record: Record = NO_RECORD
     locations: NameLocations = NO_NAME_LOCATIONS
     target: Target | None = None
     #: The facts about the client that decided.
     facts: ClientFact = NO_FACTS
-    #: What becomes `Link` headers.
+    #: The locations for `Link` headers, with their URLs.
     links: tuple[tuple[Location, str], ...] = ()
-    #: Whether it depends on nothing but one fresh record.
+    #: Whether it depends only on one fresh record.
     is_hit: bool = False
 
 
@@ -100,17 +100,17 @@ class Destinations:
         self._resolves = resolves
 
     def find_now(self, query: Query) -> Destination | None:
-        """The target, alias or record, if it depends on fresh records in memory alone. None if there is more to do."""
-        options, first = query.options, self._resolver.at_hand(query.name)
+        """The target, alias or record, if fresh records in memory decide it. Otherwise None: use `find`."""
+        options, first = query.options, self._resolver.find_fresh(query.name)
         if first is None or options.bypasses_cache or not self._resolves_here(query.name):
             return None
-        if len(first.entry.answer.values) > _MOST_BYTES_NOW:
+        if len(first.entry.answer.values) > _MAX_BYTES_NOW:
             return None
         found = self._decide_now(Chain((first,)), query)
         if found is None or found.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
             return None
         for resolution in found.chain.resolutions:
-            self._resolver.give(resolution)
+            self._resolver.count_answer(resolution)
         return found
 
     def _decide_now(self, chain: Chain, query: Query) -> Destination | None:
@@ -119,8 +119,8 @@ class Destinations:
             if target is not None:
                 return Destination(Kind.TARGET, chain, target=target, is_hit=True)
         while (alias := _next_alias(chain, query.options)) is not None:
-            resolution = self._resolver.at_hand(alias)
-            if resolution is None or len(resolution.entry.answer.values) > _MOST_BYTES_NOW:
+            resolution = self._resolver.find_fresh(alias)
+            if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:
                 return None
             chain = chain.then(resolution)
         found = decide_before_locations(chain, query, self._resolves_here)
@@ -136,7 +136,7 @@ class Destinations:
         return decide(chain, record, locations, query)
 
     async def find(self, query: Query, demand: Demand) -> Destination:
-        """Where a name leads.
+        """Find where a name leads.
 
         Raises NotADOI, AliasChainTooLong, PrefixInactive, CouldNotVerify and InvalidParameter.
         """
@@ -148,11 +148,11 @@ class Destinations:
             if first.found:
                 return await self.complete(first, query, demand)
         raise NotADOI(
-            f"“{query.name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash behind its prefix."
+            f"“{query.name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."
         )
 
     async def complete(self, first: Resolution, query: Query, demand: Demand) -> Destination:
-        """Where a name leads whose own record is known. Raises as `find`, except NotADOI."""
+        """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
         chain = Chain((first,))
         while (alias := _next_alias(chain, query.options)) is not None:
             chain = chain.then(await self._resolver.resolve(alias, demand))
@@ -175,14 +175,14 @@ class Destinations:
 
 
 def _next_alias(chain: Chain, options: ResolveOptions) -> HandleName | None:
-    """The name that the end of the chain stands for. As data, an alias is not followed."""
-    return None if options.action is Action.API else next_name(chain, options)
+    """The name that the end of the chain stands for. An alias that is requested as data is not followed."""
+    return None if options.action is Action.API else next_alias_target(chain, options)
 
 
 def decide_before_locations(
     chain: Chain, query: Query, resolves_here: Callable[[HandleName], bool]
 ) -> Destination | None:
-    """Where a name leads if its locations do not matter, else None."""
+    """Decide where a name leads, or return None if its locations are needed."""
     options = query.options
     if options.action is Action.API:
         return Destination(Kind.RECORD, chain)
@@ -196,7 +196,7 @@ def decide_before_locations(
 
 
 def decide(chain: Chain, record: Record, locations: NameLocations, query: Query) -> Destination:
-    """Where a name leads, given its selected values and its locations. Raises InvalidParameter for `urlappend`."""
+    """Decide where a name leads, given its selected values and its locations. Raises InvalidParameter."""
     if query.options.action is Action.SHOW_URLS:
         return Destination(Kind.LOCATIONS, chain, record, locations)
     if query.options.action is not Action.REDIRECT:
@@ -220,5 +220,5 @@ def decide(chain: Chain, record: Record, locations: NameLocations, query: Query)
 
 @lru_cache(maxsize=1024)
 def _cached_unconditional_target(values: bytes) -> Target | None:
-    """The target that a record has for every client, kept by its values: at most 16 MiB of them, twice."""
+    """The target that a record has for every client, cached by the JSON of its values. Takes at most 32 MiB."""
     return unconditional_target(read_values(values))

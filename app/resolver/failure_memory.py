@@ -1,4 +1,4 @@
-"""The names whose last question failed: when, why, and for how long that is answered without another question."""
+"""Remembers failed questions: when and why they failed, and how long the upstream is not queried again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from app.errors import CouldNotVerify, UpstreamRefused
 
-#: Bytes of an entry besides its key: the map's slot, the entry, its times and the copy of the error.
+#: Bytes of an entry without its key: the slot of the map, the entry, its times and the copy of the error.
 ENTRY_BYTES: Final = 700
 
 
@@ -21,10 +21,10 @@ class _Failure:
 
 
 class FailureMemory:
-    """At most `max_bytes` of failures, by key; the oldest are dropped first. Times are handed in, in seconds.
+    """Failures by key, at most `max_bytes` of them. The oldest are evicted first. Times are in seconds.
 
-    A failure that concerns its name alone is answered for `ttl` seconds. A refusal with `Retry-After` that is not about
-    the whole upstream is answered so long, up to `most` seconds.
+    A failure that concerns only its name is answered for `ttl` seconds. If the upstream refuses one name with
+    `Retry-After`, that refusal is answered for the requested time, at most `most` seconds.
     """
 
     def __init__(self, *, ttl: float, most: float, max_bytes: int) -> None:
@@ -36,16 +36,16 @@ class FailureMemory:
 
     @property
     def bytes(self) -> int:
-        """What the failures take, about."""
+        """The approximate size of the failures."""
         return self._bytes
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def remember(self, key: str, error: CouldNotVerify, now: float) -> None:
-        """Remember the last failure of a name."""
+        """Store the last failure of a name."""
         self.forget(key)
-        seconds = max(self._ttl if error.concerns_name else 0.0, min(_wish(error), self._most))
+        seconds = max(self._ttl if error.concerns_name else 0.0, min(_requested_pause(error), self._most))
         # Keep a copy without its traceback: the frames hold the previous failure, which holds the one before it.
         self._failures[key] = _Failure(now, now + seconds, copy(error))
         self._bytes += _size(key)
@@ -54,19 +54,19 @@ class FailureMemory:
             self._bytes -= _size(oldest)
 
     def forget(self, key: str) -> None:
-        """The name was answered."""
+        """Drop the failure of a name that the upstream has answered."""
         if self._failures.pop(key, None) is not None:
             self._bytes -= _size(key)
 
-    def recent(self, key: str, now: float, seconds: float) -> CouldNotVerify | None:
-        """The failure of a name within the last `seconds`."""
+    def find_recent(self, key: str, now: float, seconds: float) -> CouldNotVerify | None:
+        """The failure of a name, if it happened within the last `seconds`."""
         failure = self._failures.get(key)
         return failure.error if failure is not None and 0 <= now - failure.at < seconds else None
 
-    def refusal(self, key: str, now: float) -> CouldNotVerify | None:
-        """The failure that is answered now in place of a question, with the seconds until one would be asked."""
+    def find_refusal(self, key: str, now: float) -> CouldNotVerify | None:
+        """The failure to answer with instead of a query. Its `retry_after` is the time until the next query."""
         failure = self._failures.get(key)
-        # A clock that was set back must not prolong a failure.
+        # If the clock was set back, the failure must not last longer.
         if failure is None or not failure.at <= now < failure.until:
             return None
         error = copy(failure.error)
@@ -74,11 +74,11 @@ class FailureMemory:
         return error
 
 
-def _wish(error: CouldNotVerify) -> float:
+def _requested_pause(error: CouldNotVerify) -> float:
     about_name = isinstance(error, UpstreamRefused) and not error.requests_pause
     return (error.retry_after or 0.0) if about_name else 0.0
 
 
 def _size(key: str) -> int:
-    # str.isascii() is a flag of the object; other strings take at most four bytes a character.
+    # Non-ASCII strings take at most four bytes per character. str.isascii() reads a flag, so it is cheap.
     return ENTRY_BYTES + len(key) * (1 if key.isascii() else 4)

@@ -1,7 +1,7 @@
-"""Choosing one of several locations (technical manual, chapter 12; DOI Handbook, section "Resolution").
+"""Chooses one of several locations (technical manual, chapter 12; DOI Handbook, section "Resolution").
 
-Each method narrows the candidates; one that would leave none is passed over. A choice names the facts about the client
-that it looked at: whether an answer may be shared by clients depends on them.
+Each method removes candidates. A method that would remove all of them is skipped. The result lists the facts about the
+client that decided, because they tell whether clients can share the answer.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 from app.handle.location import MAX_NETWORKS, Location
 from app.resolver.options import NO_FACTS, Client, ClientFact, Locatt
 
-#: The methods and their order where a record names none (technical manual, version 9).
+#: The methods of a record that names none, in order (technical manual, version 9).
 DEFAULT_METHODS: Final = "locatt,address,country,score,weighted"
-#: Methods after this many are not looked at.
-_MOST_METHODS: Final = 20
+#: Limit of the methods in a record. The rest is ignored.
+_MAX_METHODS: Final = 20
 
 Candidates = Sequence[Location]
 _Method = Callable[[Candidates, Client], Candidates]
@@ -24,27 +24,27 @@ _Method = Callable[[Candidates, Client], Candidates]
 
 @dataclass(frozen=True, slots=True)
 class LocationChoice:
-    """A location, None where there is no candidate, and the facts about the client that could have changed it."""
+    """A location, and the facts about the client that could change it. The location is None without candidates."""
 
     location: Location | None
     facts: ClientFact
 
 
 def choose(candidates: Candidates, methods: str | None, client: Client, locatts: Sequence[Locatt]) -> LocationChoice:
-    """Choose a location by `methods`, a comma list; `locatts` are those of the query, before those of the client.
+    """Choose a location by `methods`, a comma-separated list. The `locatts` of the query count before the client's.
 
-    Before each method a single candidate is taken, whatever its weight; what is left at the end is weighed. A method
-    that is named twice counts once.
+    A single remaining candidate is chosen whatever its weight. Several remaining candidates are chosen by weight. A
+    method that is listed twice counts once.
     """
     left, facts = candidates, NO_FACTS
-    names = (name.strip().lower() for name in (methods or DEFAULT_METHODS).split(",", _MOST_METHODS)[:_MOST_METHODS])
+    names = (name.strip().lower() for name in (methods or DEFAULT_METHODS).split(",", _MAX_METHODS)[:_MAX_METHODS])
     for name in dict.fromkeys(names):
         if len(left) <= 1:
             break
         method = _METHODS.get(name)
         if method is not None:
             if method is _locatt:
-                # What the query names is part of the URL; only what the client's headers decide is a fact about it.
+                # The query is part of the URL, so only the choice by the client's headers counts as a fact.
                 left = _narrow(left, locatts)
             facts |= _facts_used(method, left, client)
             left = method(left, client) or left
@@ -53,7 +53,7 @@ def choose(candidates: Candidates, methods: str | None, client: Client, locatts:
 
 
 def _facts_used(method: _Method, candidates: Candidates, client: Client) -> ClientFact:
-    """The facts with another value of which `method` could have left other candidates."""
+    """The facts about the client that could change the result of `method`."""
     if len(candidates) <= 1:
         return NO_FACTS
     if method is _weighted:
@@ -79,11 +79,11 @@ def _locatt(candidates: Candidates, client: Client) -> Candidates:
 
 
 def matches(location: Location, name: str, wanted: str | None) -> bool:
-    """Whether a location has an attribute of this value; without a value, whether it has the attribute."""
+    """Whether a location has this attribute and, if `wanted` is given, this value."""
     value = location.get(name)
     if value is None or wanted is None:
         return value is not None
-    # The Handbook's own example asks for country:uk and expects country="gb".
+    # The example of the Handbook selects country="gb" with country:uk.
     return _country_code(value) == _country_code(wanted) if name == "country" else value == wanted
 
 
@@ -119,7 +119,7 @@ def _score(candidates: Candidates, client: Client) -> Candidates:
 
 
 def _weighted(candidates: Candidates, client: Client) -> Candidates:
-    """One candidate by chance in proportion to the weights; uniformly where all weights are zero."""
+    """Choose one candidate at random, in proportion to the weights. If all weights are zero, all are equally likely."""
     weights = [one.weight for one in candidates]
     total = sum(weights)
     if total <= 0:
@@ -139,7 +139,7 @@ _METHODS: Final[dict[str, _Method]] = {
     "score": _score,
     "weighted": _weighted,
 }
-#: The attribute of a location by which a method can tell clients apart, and the fact that it is compared with.
+#: The attributes of a location that a method compares with facts about the client.
 _FACTS_OF_ATTRIBUTES: Final[dict[_Method, dict[str, ClientFact]]] = {
     _locatt: {
         "ctype": ClientFact.ACCEPT,

@@ -1,4 +1,4 @@
-"""What one request looks up: memory first, then the upstream, charged to the client that sent the request."""
+"""The further names that one request needs, charged to the client that sent the request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.upstream.source import ClientNetwork, Priority
 
 
 class Lookup:
-    """Resolves the names that one request needs besides its own: prefixes, services, includes, rows of Which RA."""
+    """Resolves prefixes, service handles, includes and the rows of Which RA."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Lookup:
         priority: Priority = Priority.PERSON,
         concurrency: int | None = None,
     ) -> None:
-        """`concurrency` is how many upstream questions may wait or be under way at a time, None for any number."""
+        """`concurrency` limits the upstream questions that wait or are under way. None: no limit."""
         self._resolver = resolver
         self._demand = Demand(priority=priority, client=client)
         self.slots: AbstractAsyncContextManager[None] = (
@@ -30,11 +30,11 @@ class Lookup:
 
     @property
     def client(self) -> ClientNetwork:
-        """The client that questions are charged to."""
+        """The client that the questions are charged to."""
         return self._demand.client
 
     async def resolve(self, name: HandleName) -> Resolution:
-        """Answer a name; from memory, without a slot and without any waiting. Raises CouldNotVerify."""
+        """Answer a name. An answer from memory needs no slot. Raises CouldNotVerify."""
         found = self._resolver.peek(name)
         if found is not None:
             return found
@@ -42,5 +42,5 @@ class Lookup:
             return await self._resolver.resolve(name, self._demand)
 
     def in_background(self) -> Lookup:
-        """The same lookup, for names that no client waits for."""
+        """The same lookup for names that the client does not wait for."""
         return Lookup(self._resolver, self.client, Priority.BACKGROUND)

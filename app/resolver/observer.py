@@ -1,4 +1,4 @@
-"""What a resolver tells to whoever counts."""
+"""The seam between the resolver and the metrics."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from app.resolver.resolution import Resolution
 
 
 class ResolutionObserver(Protocol):
-    """Told of each answer; must be quick and must not raise."""
+    """Counts answers and failures. Its methods must be quick and must not raise."""
 
-    def resolved(self, resolution: Resolution) -> None:
-        """A name was answered."""
+    def record_resolution(self, resolution: Resolution) -> None:
+        """Count an answer."""
 
-    def failed(self, token: str) -> None:
-        """A name could not be answered; `token` is that of the failure's class."""
+    def record_failure(self, token: str) -> None:
+        """Count a name without an answer. `token` is the token of the failure's class."""
 
-    def locations_malformed(self, values: int) -> None:
-        """So many 10320/loc values of a record could not be read and were left out."""
+    def record_malformed_locations(self, values: int) -> None:
+        """Count the 10320/loc values of a record that could not be read and were left out."""
 
-    def refreshed_ahead(self) -> None:
-        """A popular record is being renewed before its TTL ends."""
+    def record_refresh(self) -> None:
+        """Count the refresh of a popular record before the end of its TTL."""
 
-    def not_found_confirmed(self, confirmed: bool) -> None:
-        """A known record was said to be gone; asked again, the upstream said the same (True) or not."""
+    def record_confirmation(self, confirmed: bool) -> None:
+        """Count a second query for a known record that the upstream reported as not found. True: it did so again."""
 
 
 class NoResolutionObserver:
-    """Counts nothing."""
+    """Ignores every call."""
 
-    def resolved(self, resolution: Resolution) -> None:
-        """Nothing."""
+    def record_resolution(self, resolution: Resolution) -> None:
+        """Do nothing."""
 
-    def failed(self, token: str) -> None:
-        """Nothing."""
+    def record_failure(self, token: str) -> None:
+        """Do nothing."""
 
-    def locations_malformed(self, values: int) -> None:
-        """Nothing."""
+    def record_malformed_locations(self, values: int) -> None:
+        """Do nothing."""
 
-    def refreshed_ahead(self) -> None:
-        """Nothing."""
+    def record_refresh(self) -> None:
+        """Do nothing."""
 
-    def not_found_confirmed(self, confirmed: bool) -> None:
-        """Nothing."""
+    def record_confirmation(self, confirmed: bool) -> None:
+        """Do nothing."""

@@ -1,7 +1,7 @@
-"""The driver for what a prefix says of its names: prefix record, service handle, locations (DOI Handbook, chapter 3).
+"""Adds the locations of other handles to those of a name: of its includes and its prefix (DOI Handbook, chapter 3).
 
-0.NA/10.1000 names a service handle such as 10.SERV/CROSSREF, whose 10320/loc holds for every name under the prefix.
-All records come through the resolver, so that they are cached and asked for once like any other.
+The prefix record 0.NA/10.1000 names a service handle such as 10.SERV/CROSSREF. The 10320/loc values of that handle
+count for every name under the prefix. The resolver fetches and caches these records like all others.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from app.resolver.resolution import Resolution
 from app.resolver.target import (
     MAX_NAME_XML_BYTES,
     NameLocations,
-    is_settled,
-    links_values,
+    is_sufficient,
     needs_prefix,
     own_xml_bytes,
+    read_links,
     read_own_locations,
 )
 
-#: Handles that are included by one name's locations, directly or not.
-MOST_INCLUDES: Final = 20
-#: Prefixes above a sub-divided prefix that are asked: 10.1000.10.1 -> 10.1000.10 -> 10.1000.
-_MOST_PARENTS: Final = 5
-#: Other requests take their turn before a larger prefix record is parsed.
+#: Limit of the handles that the locations of one name include, directly or indirectly.
+MAX_INCLUDES: Final = 20
+#: Limit of the prefixes that are read for one name: its prefix and the parents (10.1000.10.1, 10.1000.10, 10.1000).
+_MAX_PARENTS: Final = 5
+#: Before a larger prefix record is parsed, the event loop serves other requests.
 _USUAL_BYTES: Final = 16_384
-#: Prefixes are handles below this one.
+#: The handle of a prefix is the prefix after this text.
 _NA: Final = "0.NA/"
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixRecord:
-    """A prefix and what its record says; without a record where the prefix is not registered."""
+    """A prefix, and the namespace in its record. It is empty if the prefix is not registered."""
 
     resolution: Resolution
     namespace: Namespace
@@ -54,15 +54,15 @@ class PrefixRecord:
         return self.resolution.found
 
 
-class _Room:
-    """What is left of the bytes that are read for one name; other records count with all of their values."""
+class _SizeLimit:
+    """The limit of the bytes that are read for one name. The records of other handles count with all their values."""
 
     def __init__(self, left: int) -> None:
         self._left = left
         self.left_out: list[str] = []
 
     def admit(self, resolution: Resolution) -> bool:
-        """Whether a record fits; one that does not is left out of the answer."""
+        """Whether a record fits into the rest. Otherwise it is left out of the answer."""
         size = len(resolution.entry.answer.values)
         if size > self._left:
             self.left_out.append(f"{resolution.name.text[:100]}: more XML than is read for one name")
@@ -72,7 +72,7 @@ class _Room:
 
 
 class PrefixChain:
-    """Finds the locations that hold for a name."""
+    """Finds the locations of names, and the records of their prefixes."""
 
     def __init__(self, observer: ResolutionObserver | None = None) -> None:
         self._observer = observer or NoResolutionObserver()
@@ -81,26 +81,26 @@ class PrefixChain:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
         resolution = await lookup.resolve(HandleName(prefix))
         if len(resolution.entry.answer.values) > _USUAL_BYTES:
-            # Other requests take their turn: five records of 1 MiB in memory take 60 ms to parse.
+            # Serve other requests first: five records of 1 MiB take 60 ms to parse.
             await asyncio.sleep(0)
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
     async def find_locations(
         self, name: HandleName, record: Record, options: ResolveOptions, negotiation: Negotiation, lookup: Lookup
     ) -> NameLocations:
-        """The locations of a name: its own, those it includes and, where the answer depends on them, its prefix's.
+        """Find the locations of a name: its own, those that it includes and, if they matter, those of its prefix.
 
-        Raises CouldNotVerify where others than its own are needed and cannot be asked for: to answer without them
-        would send a program that wants metadata to a page for people.
+        Raises CouldNotVerify if locations are needed that cannot be fetched. Without them, a program that requests
+        metadata would be redirected to a page for people.
         """
         locations = read_own_locations(record)
         if options.action is not Action.SHOW_VALUES:
-            locations = await self._complete(locations, name, record, options, negotiation, lookup)
+            locations = await self._add_other_locations(locations, name, record, options, negotiation, lookup)
         if locations.malformed:
-            self._observer.locations_malformed(len(locations.malformed))
+            self._observer.record_malformed_locations(len(locations.malformed))
         return locations
 
-    async def _complete(
+    async def _add_other_locations(
         self,
         locations: NameLocations,
         name: HandleName,
@@ -109,73 +109,75 @@ class PrefixChain:
         negotiation: Negotiation,
         lookup: Lookup,
     ) -> NameLocations:
-        room = _Room(MAX_NAME_XML_BYTES - own_xml_bytes(record))
+        room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
         try:
             if locations.own.includes or locations.own.namespaces:
-                locations = await self._with_includes(locations, name, room, lookup)
+                locations = await self._add_includes(locations, name, room, lookup)
             if needs_prefix(record, locations, options, negotiation):
-                locations = await self._with_prefix(locations, name, room, lookup)
+                locations = await self._add_prefix(locations, name, room, lookup)
         except CouldNotVerify:
-            if not is_settled(record, locations, options, negotiation):
+            if not is_sufficient(record, locations, options, negotiation):
                 raise
         return replace(locations, malformed=(*locations.malformed, *room.left_out)) if room.left_out else locations
 
     async def services(self, prefix: str, lookup: Lookup) -> list[Resolution]:
-        """The records of the service handles of a prefix and of the prefixes above it. Raises CouldNotVerify."""
+        """The records of the service handles of a prefix and its parents. Raises CouldNotVerify."""
         found: list[Resolution] = []
-        room = _Room(MAX_NAME_XML_BYTES)
-        for parent in _parents(prefix):
+        room = _SizeLimit(MAX_NAME_XML_BYTES)
+        for parent in _prefix_and_parents(prefix):
             namespace = (await self.prefix_record(parent, lookup)).namespace
-            found += filter(room.admit, await self._resolved(namespace.locs or namespace.services, lookup))
+            found += filter(room.admit, await self._resolve_handles(namespace.locs or namespace.services, lookup))
             if namespace.no_nslocs or namespace.locs:
                 break
         return found
 
-    async def _with_prefix(
-        self, locations: NameLocations, name: HandleName, room: _Room, lookup: Lookup
+    async def _add_prefix(
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, lookup: Lookup
     ) -> NameLocations:
         resolutions: list[Resolution] = []
-        for parent in _parents(_overridden(locations) or name.prefix):
+        for parent in _prefix_and_parents(_override_prefix(locations) or name.prefix):
             record = await self.prefix_record(parent, lookup)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
-            resolutions += filter(room.admit, [record.resolution, *await self._resolved(record.namespace.locs, lookup)])
+            resolutions += filter(
+                room.admit, [record.resolution, *await self._resolve_handles(record.namespace.locs, lookup)]
+            )
             if record.namespace.no_nslocs:
                 break
-        if not any(_locations(one).items for one in resolutions):
+        if not any(_own_locations(one).items for one in resolutions):
             resolutions += filter(
-                room.admit, await self._resolved(split_handles(locations.own.setting("nshdl")), lookup)
+                room.admit, await self._resolve_handles(split_handles(locations.own.setting("nshdl")), lookup)
             )
         return replace(
             locations,
-            of_prefix=merge_locations(_locations(one) for one in resolutions),
-            links_of_prefix=tuple(link for one in resolutions for link in links_values(one.record)),
-            ends_at=_earliest(locations.ends_at, resolutions),
+            of_prefix=merge_locations(_own_locations(one) for one in resolutions),
+            links_of_prefix=tuple(link for one in resolutions for link in read_links(one.record)),
+            ends_at=_first_end(locations.ends_at, resolutions),
         )
 
-    async def _with_includes(
-        self, locations: NameLocations, name: HandleName, room: _Room, lookup: Lookup
+    async def _add_includes(
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, lookup: Lookup
     ) -> NameLocations:
-        """With the locations of the handles that are included, in the order in which they are named."""
+        """Add the locations of the included handles, in the order of the includes."""
         total, ends_at = replace(locations.own, includes=(), namespaces=()), locations.ends_at
-        waiting, seen = deque(_included(locations.own)), {name.key}
-        while waiting and len(seen) <= MOST_INCLUDES:
+        waiting, seen = deque(_handles_to_include(locations.own)), {name.key}
+        while waiting and len(seen) <= MAX_INCLUDES:
             handle, is_namespace = waiting.popleft()
             if fold(handle) in seen:
                 continue
             seen.add(fold(handle))
-            for resolution in filter(room.admit, await self._resolved([handle], lookup)):
-                included = _locations(resolution)
+            for resolution in filter(room.admit, await self._resolve_handles([handle], lookup)):
+                included = _own_locations(resolution)
                 total = total + replace(included, includes=(), namespaces=())
-                waiting += _included(included)
+                waiting += _handles_to_include(included)
                 if is_namespace:
                     waiting += [(service, False) for service in read_namespace(resolution.record).locs]
-                ends_at = _earliest(ends_at, [resolution])
+                ends_at = _first_end(ends_at, [resolution])
         return replace(locations, own=total, ends_at=ends_at)
 
-    async def _resolved(self, named: Sequence[str], lookup: Lookup) -> list[Resolution]:
+    async def _resolve_handles(self, named: Sequence[str], lookup: Lookup) -> list[Resolution]:
         found: list[Resolution] = []
-        for handle in named[:MOST_INCLUDES]:
+        for handle in named[:MAX_INCLUDES]:
             try:
                 name = HandleName(handle)
             except InvalidName:
@@ -186,44 +188,44 @@ class PrefixChain:
         return found
 
     async def contact(self, name: HandleName, lookup: Lookup) -> str | None:
-        """The contact that the prefix of a name gives, None where there is none or it cannot be asked for."""
+        """The contact in the prefix record of a name. None if there is none, or if the record cannot be fetched."""
         try:
-            # A courtesy, before which the questions of people go.
+            # The contact is optional, so the questions of people go first.
             return (await self.prefix_record(name.prefix, lookup.in_background())).namespace.contact
         except (CouldNotVerify, InvalidName):
             return None
 
 
-def _locations(resolution: Resolution) -> Locations:
+def _own_locations(resolution: Resolution) -> Locations:
     return read_own_locations(resolution.record).own
 
 
-def _included(locations: Locations) -> list[tuple[str, bool]]:
-    """The handles to read besides these locations, and whether each stands for a prefix with its service handles."""
+def _handles_to_include(locations: Locations) -> list[tuple[str, bool]]:
+    """The handles to include. True: the handle is a prefix, whose service handles are included too."""
     included = [(handle, False) for handle in locations.includes]
-    return included + [(_bare(handle), True) for handle in locations.namespaces]
+    return included + [(_strip_na(handle), True) for handle in locations.namespaces]
 
 
-def _overridden(locations: NameLocations) -> str | None:
-    """The prefix that a record names in place of its own, if it is one."""
+def _override_prefix(locations: NameLocations) -> str | None:
+    """The prefix that a record names in place of its own. None if it is absent or not valid."""
     try:
-        return HandleName(_bare((locations.own.setting("overridePrefix") or "").strip())).prefix or None
+        return HandleName(_strip_na((locations.own.setting("overridePrefix") or "").strip())).prefix or None
     except InvalidName:
         return None
 
 
-def _bare(prefix: str) -> str:
-    """A prefix without "0.NA/", so that it is one record with the prefix of a name."""
+def _strip_na(prefix: str) -> str:
+    """A prefix without "0.NA/", which is the form of the prefixes of names. Both forms name one record."""
     return prefix[len(_NA) :] if fold(prefix[: len(_NA)]) == _NA else prefix
 
 
-def _earliest(ends_at: float | None, resolutions: Iterable[Resolution]) -> float | None:
+def _first_end(ends_at: float | None, resolutions: Iterable[Resolution]) -> float | None:
     ends = [one.entry.fresh_until for one in resolutions]
     return min([*ends, *(() if ends_at is None else (ends_at,))], default=None)
 
 
-def _parents(prefix: str) -> list[str]:
-    """A prefix and those above it; "10" itself says nothing of its names."""
+def _prefix_and_parents(prefix: str) -> list[str]:
+    """A prefix and its parents, except "10", which has no service handles."""
     elements = prefix.split(".")
-    counts = range(len(elements), 1, -1)[:_MOST_PARENTS]
+    counts = range(len(elements), 1, -1)[:_MAX_PARENTS]
     return [".".join(elements[:count]) for count in counts] or [prefix]

@@ -1,4 +1,4 @@
-"""Which registration agency a prefix belongs to, from the handle records alone."""
+"""Reads the registration agency of a prefix from handle records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from app.doi.name import HandleName
 from app.handle.record import Record
 
-#: Names of agencies by their service handle, for service handles without a 10320/ra_name value.
+#: Agencies of the service handles that have no 10320/ra_name value.
 KNOWN_SERVICES: Final = {
     "10.SERV/CROSSREF": "Crossref",
     "10.SERV/DEFAULT": "Crossref",
@@ -23,7 +23,7 @@ KNOWN_SERVICES: Final = {
     "10.SERV/CNKI": "CNKI",
     "10.SERV/OP": "OP",
 }
-#: The statuses of the Which RA service, and ours for what nobody could be asked.
+#: The statuses of the Which RA service. The last one is an addition of this program.
 INVALID: Final = "Invalid DOI"
 DOES_NOT_EXIST: Final = "DOI does not exist"
 UNKNOWN: Final = "Unknown"
@@ -31,7 +31,7 @@ COULD_NOT_VERIFY: Final = "Could not verify"
 
 
 def agency_name(services: Sequence[tuple[HandleName, Record]]) -> str | None:
-    """The agency's name in the records of a prefix's service handles: 10320/ra_name, else by the handle itself."""
+    """Find the agency's name in the service handles of a prefix: in 10320/ra_name, else by the known handles."""
     for _, record in services:
         for value in record.of_type("10320/ra_name"):
             if value.text and value.text.strip():

@@ -1,4 +1,4 @@
-"""What is known about one name at one moment, and the decisions that need no I/O."""
+"""An answer about one name, and the decisions about it that need no I/O."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from app.handle.record_cache import parse_record
 
 
 class Origin(Enum):
-    """Where an answer came from."""
+    """The source of an answer."""
 
     HIT = "hit"  # fresh, from the cache
-    STALE = "stale"  # past its TTL, from the cache, because the upstream could not be asked
-    ASKED = "asked"  # from the upstream, just now
-    RENEWED = "renewed"  # from the upstream, just now, in place of one past its TTL
-    JOINED = "joined"  # from the upstream, by a question that another caller began
-    BYPASSED = "bypassed"  # from the upstream, because the caller asked for that
+    STALE = "stale"  # past its TTL, from the cache, because the upstream failed or was not queried
+    ASKED = "asked"  # from the upstream; the cache had no answer
+    RENEWED = "renewed"  # from the upstream, in place of an answer past its TTL
+    JOINED = "joined"  # from the upstream, by the question of another request
+    BYPASSED = "bypassed"  # from the upstream, because the request bypasses the cache
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """An answer about a name: the entry it stands on, where that came from, and why it is stale if it is."""
+    """An answer about a name: its entry, the source of the entry and, if it is stale, the reason."""
 
     name: HandleName
     entry: Entry
@@ -35,53 +35,53 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def found(self) -> bool:
-        """Whether the name is registered (it may still have no public values)."""
+        """Whether the name is registered. It may still have no public values."""
         return self.entry.answer.code is not ResponseCode.HANDLE_NOT_FOUND
 
     @property
     def record(self) -> Record:
-        """The values, none where there are none."""
+        """The values of the name."""
         return parse_record(self.entry.answer.values)
 
 
 class Step(Enum):
-    """What to do about a name next."""
+    """The next step for a name."""
 
-    ANSWER = "answer"  # what is cached is good
-    ANSWER_AND_REFRESH = "refresh"  # it is good, and asked for often enough to be renewed before it ends
+    ANSWER = "answer"  # the cached answer is fresh
+    ANSWER_AND_REFRESH = "refresh"  # it is fresh, and popular enough to be refreshed before it expires
     ANSWER_STALE = "stale"  # it is past its TTL, and the upstream failed a moment ago
-    ASK_WITH_FALLBACK = "fallback"  # ask; after a while, or on failure, the stale one is answered
-    ASK = "ask"
+    FETCH_WITH_FALLBACK = "fallback"  # query the upstream; if it fails or is slow, answer stale
+    FETCH = "ask"
 
 
-#: The last part of an entry's life in which it may be refreshed ahead.
+#: The last part of an entry's lifetime, in which it may be refreshed early.
 REFRESH_WINDOW = 0.1
 
 
 def next_step(entry: Entry | None, now: float, *, failed_recently: bool, popular: bool) -> Step:
-    """Decide about a name from what the cache holds; times in seconds since the epoch."""
+    """Decide from the cached entry. `now` is in seconds since the epoch."""
     if entry is None:
-        return Step.ASK
+        return Step.FETCH
     if entry.is_fresh(now):
         return Step.ANSWER_AND_REFRESH if popular and in_refresh_window(entry, now) else Step.ANSWER
     if not entry.is_usable(now):
-        return Step.ASK
-    return Step.ANSWER_STALE if failed_recently else Step.ASK_WITH_FALLBACK
+        return Step.FETCH
+    return Step.ANSWER_STALE if failed_recently else Step.FETCH_WITH_FALLBACK
 
 
 def in_refresh_window(entry: Entry, now: float) -> bool:
-    """Whether little enough of the entry's life is left that a refresh ahead makes sense."""
+    """Whether an entry is in its refresh window."""
     return now >= refresh_from(entry)
 
 
 def refresh_from(entry: Entry) -> float:
-    """When the refresh window of an entry begins, in seconds since the epoch."""
+    """The start of an entry's refresh window, in seconds since the epoch."""
     life = entry.fresh_until - entry.fetched_at
     return entry.fresh_until - life * REFRESH_WINDOW if life > 0 else entry.fresh_until
 
 
 def must_confirm(known: Entry | None, fresh: Entry, now: float) -> bool:
-    """Whether a fresh "not found" contradicts a record that is known and must be asked again authoritatively."""
+    """Whether `fresh` is a "not found" that contradicts the `known` record. An authoritative query must confirm it."""
     return (
         known is not None
         and known.is_usable(now)

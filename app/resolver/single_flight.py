@@ -1,4 +1,4 @@
-"""One question per name at a time, whoever waits for it."""
+"""At most one upstream question per name at a time, shared by all requests for that name."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.upstream.source import ClientNetwork, Waiters
 Result = TypeVar("Result")
 
 
-class Overtaken(Exception):
-    """The work was given up for more urgent work of the same key: join that."""
+class Replaced(Exception):
+    """The work was cancelled, because more urgent work of the same key replaced it. Join that work instead."""
 
 
 @dataclass(slots=True)
@@ -21,12 +21,12 @@ class _Flight(Generic[Result]):
     task: asyncio.Task[Result]
     urgent: bool
     waiters: Waiters
-    #: Whether the question has left; before that, it only waits for its turn.
-    asking: bool = False
+    #: Whether the question was sent. Before that, it waits for its turn.
+    is_sent: bool = False
 
 
 class SingleFlight(Generic[Result]):
-    """Work in flight by key. Callers share the work; none of them can cancel it by going away."""
+    """Work in flight by key. Callers share the work. The cancellation of a caller does not cancel it."""
 
     def __init__(self) -> None:
         self._flights: dict[str, _Flight[Result]] = {}
@@ -43,16 +43,16 @@ class SingleFlight(Generic[Result]):
         urgent: bool = True,
         client: ClientNetwork = None,
     ) -> tuple[asyncio.Task[Result], bool]:
-        """The task that does the work of this key, and whether it was begun just now. Await it by `shielded`.
+        """Return the task for this key, and whether it is new. Await it with `await_shielded`.
 
-        Urgent work takes the place of other work that only waits for its turn (see `asking`). A `client` that joins
-        such work waits with it in its own line. Work that was refused for the clients before is begun anew.
+        Urgent work replaces other work that still waits for its turn (see `mark_sent`). A `client` that joins waiting
+        work waits in its own line too. Work that was refused to the earlier clients is replaced by new work.
         """
         if self._closed:
             raise asyncio.CancelledError
         flight = self._flights.get(key)
-        if flight is not None and (flight.asking or flight.urgent or not urgent):
-            if client is not None and not flight.asking:
+        if flight is not None and (flight.is_sent or flight.urgent or not urgent):
+            if client is not None and not flight.is_sent:
                 flight.waiters.join(client)
             if not flight.waiters.refused:
                 return flight.task, False
@@ -64,20 +64,21 @@ class SingleFlight(Generic[Result]):
         task.add_done_callback(lambda done: self._land(key, flight))
         return task, True
 
-    def asking(self, key: str) -> None:
-        """The question of this key has left; nothing overtakes it any more."""
+    def mark_sent(self, key: str) -> None:
+        """Record that the question of this key was sent. From now on, nothing replaces it."""
         flight = self._flights.get(key)
         if flight is not None:
-            flight.asking = True
+            flight.is_sent = True
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:
             del self._flights[key]
         if not flight.task.cancelled():
-            flight.task.exception()  # retrieved here, so that work whose callers all left is not reported as unheeded
+            # asyncio reports an exception that is never retrieved, and all callers may have left.
+            flight.task.exception()
 
     async def close(self) -> None:
-        """Cancel what is in flight, wait until it has ended, and begin nothing any more."""
+        """Cancel all work in flight, wait for its end, and accept no more work."""
         self._closed = True
         tasks = [flight.task for flight in self._flights.values()]
         for task in tasks:
@@ -89,10 +90,10 @@ async def _run(work: Callable[[Waiters], Awaitable[Result]], waiters: Waiters) -
     return await work(waiters)
 
 
-async def shielded(task: asyncio.Task[Result], seconds: float | None = None) -> Result:
-    """The task's result; the caller's own cancellation does not reach it.
+async def await_shielded(task: asyncio.Task[Result], seconds: float | None = None) -> Result:
+    """Await the task without passing the caller's own cancellation on to it.
 
-    Raises TimeoutError after `seconds`, and Overtaken where the work was given up for more urgent work.
+    Raises TimeoutError after `seconds`, and Replaced if more urgent work replaced the task.
     """
     async with asyncio.timeout(seconds):
         try:
@@ -100,5 +101,5 @@ async def shielded(task: asyncio.Task[Result], seconds: float | None = None) -> 
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and caller is not None and not caller.cancelling():
-                raise Overtaken from None
+                raise Replaced from None
             raise

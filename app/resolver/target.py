@@ -1,4 +1,4 @@
-"""Where a record leads: its URL value, or one of its locations."""
+"""Finds the redirect target of a record: its URL value, or one of its locations."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from app.resolver.options import DEFAULT_OPTIONS, NO_FACTS, Action, Client, Clie
 from app.resolver.target_url import takes_appendix, web_target
 
 USUAL_STATUS: Final = 302
-#: `Link` headers of one answer, and the bytes of their addresses: front proxies take a few kilobytes of headers.
+#: Limits of the `Link` headers of one answer, and of their URLs. Front proxies accept a few kilobytes of headers.
 MAX_LINKS: Final = 40
 MAX_LINK_BYTES: Final = 4096
-#: XML that is read for one name, in bytes: its own values, and the records of other handles that it stands on.
+#: Limit of the XML that is parsed for one name, in bytes: its own values and those of other handles.
 MAX_NAME_XML_BYTES: Final = 262_144
-#: The part of it that 10320/links values may take.
+#: The part of it that is reserved for 10320/links values.
 MAX_LINKS_XML_BYTES: Final = 65_536
-#: XML values of one type in one record.
+#: Limit of the XML values of one type in one record.
 MAX_XML_VALUES: Final = 100
-#: Types of values that make the answer depend on more than the URL values.
+#: Types of values that can change the target or the headers of a redirect.
 _DECIDING_TYPES: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/headers.")
-#: Targets of longer URLs are made anew each time, so that those kept stay below 20 MB.
-_MOST_KEPT_CHARACTERS: Final = 2048
+#: Targets of longer URLs are not cached. The cache stays below 20 MB.
+_MAX_CACHED_CHARACTERS: Final = 2048
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """A redirect: `location` is ASCII and safe in a header; `display` is the URL as the record has it."""
+    """A redirect. `location` is ASCII and safe in a header. `display` is the URL as it is in the record."""
 
     location: str
     display: str
@@ -55,9 +55,9 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class TargetChoice:
-    """A target, None where there is none that a browser may be sent to, and the facts about the client it depends on.
+    """A target, and the facts about the client that it depends on. The target is None if no redirect is safe.
 
-    The facts count without a target too: another client may have one.
+    The facts count even without a target, because another client may have one.
     """
 
     target: Target | None
@@ -66,31 +66,31 @@ class TargetChoice:
 
 @dataclass(frozen=True, slots=True)
 class NameLocations:
-    """Every location that holds for a name: its own with those it includes, and those of its prefix."""
+    """The locations of a name: its own, those that it includes, and those of its prefix."""
 
     own: Locations = NO_LOCATIONS
     of_prefix: Locations = NO_LOCATIONS
     #: Whether the record has a 10320/loc value that could be read.
     has_own: bool = False
-    #: What was wrong with values that could not be read.
+    #: The errors in values that could not be read.
     malformed: tuple[str, ...] = ()
     #: Entries of the 10320/links values of the prefix's service handles.
     links_of_prefix: tuple[Location, ...] = ()
-    #: When the first of the other records that these locations stand on ends, in seconds since the epoch.
+    #: When the first of the other records behind these locations expires, in seconds since the epoch.
     ends_at: float | None = field(default=None, compare=False)
 
     def setting(self, name: str) -> str | None:
-        """A setting of the root elements: the record's own before its prefix's."""
+        """A setting of the root elements. The setting of the record wins over that of the prefix."""
         own = self.own.setting(name)
         return self.of_prefix.setting(name) if own is None else own
 
     def is_set(self, name: str) -> bool:
-        """Whether a setting says true."""
+        """Whether a setting is true."""
         return is_true(self.setting(name))
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to choose from besides URL values."""
+        """Whether the name has locations besides its URL values."""
         return self.has_own or bool(self.own.items or self.of_prefix.items)
 
 
@@ -98,9 +98,9 @@ NO_NAME_LOCATIONS: Final = NameLocations()
 
 
 def read_own_locations(record: Record) -> NameLocations:
-    """The locations in a record's own 10320/loc values, in their order, read once; malformed ones count as not there.
+    """Read the 10320/loc values of a record, in order and once per record. Malformed values are left out.
 
-    Values beyond MAX_XML_VALUES and the bytes for one name count as malformed.
+    Values after the first MAX_XML_VALUES, or beyond the XML limit of one name, count as malformed.
     """
     return record.derive(_read_own_locations)
 
@@ -114,7 +114,7 @@ def _read_own_locations(record: Record) -> NameLocations:
 
 
 def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations], list[str]]:
-    """The locations of as many values as `room` bytes hold, and what was wrong with the others."""
+    """Read the values that fit into `room` bytes. Returns their locations, and the errors of the other values."""
     read, malformed = [], []
     # An empty location takes 4 us to read, and one value can hold 4,000.
     most = MAX_LOCATIONS
@@ -135,7 +135,7 @@ def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations]
 
 
 def own_xml_bytes(record: Record) -> int:
-    """How much XML is read of a record, in characters; at most MAX_NAME_XML_BYTES."""
+    """The size of the XML in a record, in characters, at most MAX_NAME_XML_BYTES."""
     values = (*record.of_type("10320/loc."), *record.of_type("10320/links."))
     return min(sum(len(value.text or "") for value in values), MAX_NAME_XML_BYTES)
 
@@ -147,14 +147,14 @@ def needs_prefix(record: Record, locations: NameLocations, options: ResolveOptio
     if options.action is Action.SHOW_URLS:
         return True
     if not locations.has_own and not record.of_type("URL."):
-        return False  # without a target of its own, the record itself is the answer
-    # A record that names handles to use where its prefix has none means them for every request.
+        return False  # a record without a target is shown as a page
+    # With `nshdl`, the record names handles for the case that its prefix has none. That counts for every request.
     return negotiation.conneg or bool(options.locatts) or locations.own.setting("nshdl") is not None
 
 
-def is_settled(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
-    """Whether the locations at hand answer the question, where others that hold for the name cannot be asked for."""
-    found = candidates(record, locations)
+def is_sufficient(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
+    """Whether these locations are enough to answer if the other locations of the name cannot be fetched."""
+    found = list_candidates(record, locations)
     if not found or options.action is Action.SHOW_URLS:
         return False
     if not all(any(matches(one, *locatt) for one in found) for locatt in options.locatts):
@@ -163,14 +163,14 @@ def is_settled(record: Record, locations: NameLocations, options: ResolveOptions
     return not negotiation.conneg or any(matches(one, *locatt) for locatt in negotiated for one in found)
 
 
-def candidates(record: Record, locations: NameLocations) -> list[Location]:
-    """The locations to choose from, in order: the record's own, its URL values, those of its prefix."""
-    legacy = [] if locations.is_set("no_legacy") else _legacy(record, locations)
+def list_candidates(record: Record, locations: NameLocations) -> list[Location]:
+    """The locations to choose from: those of the record, its URL values, then those of the prefix."""
+    legacy = [] if locations.is_set("no_legacy") else _url_locations(record, locations)
     return [*locations.own.items, *legacy, *locations.of_prefix.items]
 
 
-def _legacy(record: Record, locations: NameLocations) -> list[Location]:
-    """URL values as locations: of weight 1 while the record has no 10320/loc value, of weight 0 beside one."""
+def _url_locations(record: Record, locations: NameLocations) -> list[Location]:
+    """The URL values as locations. Their weight is 0 if the record has a 10320/loc value, else 1."""
     values = [v for v in record.of_type("URL.") if v.text][:MAX_LOCATIONS]
     urls = [v for v in values if v.has_type("URL")]
     subtypes = [v for v in values if not v.has_type("URL")]
@@ -186,60 +186,59 @@ def _legacy(record: Record, locations: NameLocations) -> list[Location]:
 
 
 def unconditional_target(record: Record) -> Target | None:
-    """The target of a record that has one for everybody: no alias, and neither locations, links nor headers of its own.
+    """The target of a record that leads every client to the same URL, without extra headers.
 
-    None for every other record, and where nobody may be sent to the target.
+    None if the record is an alias, has locations, links or headers, or has no URL that is safe to redirect to.
     """
     if any(record.of_type(wanted) for wanted in _DECIDING_TYPES):
         return None
-    return _of_urls(record, DEFAULT_OPTIONS)
+    return _url_target(record, DEFAULT_OPTIONS)
 
 
-def _of_urls(record: Record, options: ResolveOptions) -> Target | None:
-    """The first value of type exactly URL in record order (not index order), else the first of a subtype "URL.x"."""
+def _url_target(record: Record, options: ResolveOptions) -> Target | None:
+    """The target of the first URL value, else of the first "URL.x" value, in record order, not by index."""
     values = record.of_type("URL") or record.of_type("URL.")
-    return _to(values[0].text if values else None, USUAL_STATUS, options)
+    return _build_target(values[0].text if values else None, USUAL_STATUS, options)
 
 
 def choose_target(
     name: HandleName, record: Record, locations: NameLocations, options: ResolveOptions, client: Client
 ) -> TargetChoice:
-    """The target of a record for a client.
+    """The target of a record for a client: one of its locations, chosen by its methods, else its URL value.
 
-    Without locations: of its URL values. With locations: one of them by the record's methods. Raises InvalidParameter
-    for a `urlappend` that would leave the target's host.
+    Raises InvalidParameter if `urlappend` would change the host of the target.
     """
     if not locations.any:
-        return TargetChoice(_of_urls(record, options))
-    choice = choose(candidates(record, locations), locations.setting("chooseby"), client, options.locatts)
-    # A country in the query is part of the URL.
+        return TargetChoice(_url_target(record, options))
+    choice = choose(list_candidates(record, locations), locations.setting("chooseby"), client, options.locatts)
+    # A country in the query is part of the URL. It is not a fact about the client.
     facts = choice.facts & ~ClientFact.COUNTRY if options.country else choice.facts
     chosen = choice.location
     if chosen is None:
         return TargetChoice(None, facts)
-    return TargetChoice(_to(href(chosen, name), _status(chosen, locations), options), facts)
+    return TargetChoice(_build_target(href(chosen, name), _status(chosen, locations), options), facts)
 
 
 def href(location: Location, name: HandleName) -> str | None:
-    """The address of a location for a name, its template filled in."""
+    """The URL of a location for a name, with its template filled in."""
     return location.href(component(name), template_path(name))
 
 
-def _to(url: str | None, status: int, options: ResolveOptions) -> Target | None:
+def _build_target(url: str | None, status: int, options: ResolveOptions) -> Target | None:
     if url is None:
         return None
     append = options.urlappend if takes_appendix(url) else None
-    if append or len(url) > _MOST_KEPT_CHARACTERS:
-        return _made(url, status, append)
-    return _kept(url, status)
+    if append or len(url) > _MAX_CACHED_CHARACTERS:
+        return _new_target(url, status, append)
+    return _cached_target(url, status)
 
 
 @lru_cache(maxsize=4096)
-def _kept(url: str, status: int) -> Target | None:
-    return _made(url, status, None)
+def _cached_target(url: str, status: int) -> Target | None:
+    return _new_target(url, status, None)
 
 
-def _made(url: str, status: int, append: str | None) -> Target | None:
+def _new_target(url: str, status: int, append: str | None) -> Target | None:
     location = web_target(url, append)
     return None if location is None else Target(location, url.strip() + (append or ""), status)
 
@@ -251,18 +250,18 @@ def _status(chosen: Location, locations: NameLocations) -> int:
 
 
 def links(record: Record, locations: NameLocations, name: HandleName) -> list[tuple[Location, str]]:
-    """The locations that become `Link` headers: those with a `rel` and a safe address, each with that address."""
+    """The locations for `Link` headers, with their URLs: those with a `rel` and a URL that is safe in a header."""
     found: list[tuple[Location, str]] = []
     left = MAX_LINK_BYTES
     encoded = component(name), template_path(name)
     for location in (
-        *links_values(record),
+        *read_links(record),
         *locations.own.items,
         *locations.links_of_prefix,
         *locations.of_prefix.items,
     ):
         given = location.href(*encoded) if location.get("rel") else None
-        # Encoding makes it longer.
+        # Skip a URL that is already too long. Encoding cannot shorten it.
         url = web_target(given) if given and len(given) <= left else None
         if url is None or len(url) > left:
             continue
@@ -273,11 +272,11 @@ def links(record: Record, locations: NameLocations, name: HandleName) -> list[tu
     return found
 
 
-def links_values(record: Record) -> Sequence[Location]:
-    """The entries of a record's 10320/links values, read once; malformed ones count as not there."""
-    return record.derive(_read_links)
+def read_links(record: Record) -> Sequence[Location]:
+    """Read the 10320/links values of a record, once per record. Malformed values are left out."""
+    return record.derive(_parse_links)
 
 
-def _read_links(record: Record) -> Sequence[Location]:
+def _parse_links(record: Record) -> Sequence[Location]:
     read, _ = _read_xml(record.of_type("10320/links."), MAX_LINKS_XML_BYTES)
     return merge_locations(read).items

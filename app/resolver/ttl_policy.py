@@ -1,4 +1,4 @@
-"""How long an answer is kept: the record's own TTLs, within the operator's bounds."""
+"""The lifetime of a cache entry: the TTLs of the record, within the limits of the operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.handle.record_cache import parse_record
 
 @dataclass(frozen=True, slots=True)
 class TtlPolicy:
-    """Bounds, in seconds. `ceiling` wins over `floor`."""
+    """Limits, in seconds. If `ceiling` is below `floor`, `ceiling` counts."""
 
     floor: float
     ceiling: float
@@ -21,9 +21,9 @@ class TtlPolicy:
     def entry(self, key: str, answer: Answer, fetched_at: float) -> Entry:
         """The cache entry of an answer that arrived at `fetched_at`, in seconds since the epoch.
 
-        A record is fresh until the first of its values ends and may be served stale for the grace after that.
-        "Not found" and "no values" are kept for the negative TTL and never served stale: saying that a DOI is
-        missing takes a live answer.
+        A record is fresh until the first TTL of its values ends, and may be served stale during the grace after that.
+        "Not found" and "no values" are fresh for the negative TTL and never served stale: only a recent answer may
+        say that a DOI name does not exist.
         """
         if answer.code is not ResponseCode.SUCCESS:
             ends = fetched_at + self.negative

@@ -1,4 +1,4 @@
-"""Which RA: for each DOI name or prefix, the agency that registered it, or why none is known."""
+"""Which RA: the registration agency of each DOI name or prefix, or the reason why it is unknown."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, I
 from app.resolver.resolver import Resolver
 from app.upstream.source import AgencySource, ClientNetwork
 
-#: Upstream questions of one request that wait or are under way at the same time.
+#: Limit of upstream questions of one request that wait or are under way at a time.
 CONCURRENCY: Final = 8
 
 
 class WhichRa:
-    """Answers which registration agency names belong to."""
+    """Finds the registration agencies of names."""
 
     def __init__(self, resolver: Resolver, prefixes: PrefixChain, agencies: AgencySource | None) -> None:
-        """`agencies` is the upstream's own Which RA service, for prefixes whose records do not tell."""
+        """`agencies` is the Which RA service of the upstream. It is queried if the records have no agency."""
         self._resolver = resolver
         self._prefixes = prefixes
         self._agencies = agencies
 
     async def rows(self, names: Sequence[tuple[str, HandleName | None]], client: ClientNetwork) -> list[dict[str, str]]:
-        """A row for each name in its order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`, spelled as asked.
+        """Return a row per name, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
 
-        A name of None is not a name. Never raises: a row says that its name could not be verified. `client` is charged
-        for every question.
+        `names` are pairs of the client's spelling, which the row repeats, and the name, None for an invalid one. Does
+        not raise: if a name could not be verified, its row says so. Every question is charged to `client`.
         """
         request = _Request(
-            # Slots of its own: the names of one request must not keep another request waiting.
+            # Each request has its own slots, so one with many names does not delay another.
             Lookup(self._resolver, client, concurrency=CONCURRENCY),
             self._agencies,
         )
@@ -60,7 +60,7 @@ class WhichRa:
 
 
 class _Request:
-    """The upstream questions of one request; the upstream's Which RA service gets one for each prefix."""
+    """The upstream questions of one request. The Which RA service gets one question per prefix."""
 
     def __init__(self, lookup: Lookup, agencies: AgencySource | None) -> None:
         self.lookup = lookup
@@ -68,7 +68,7 @@ class _Request:
         self._questions: dict[str, asyncio.Task[str | None]] = {}
 
     async def agency_of_prefix(self, prefix: str) -> str | None:
-        """What the upstream's own service says; None if there is none or it does not know. Raises CouldNotVerify."""
+        """Query the upstream's Which RA service. None if there is none, or it has no answer. Raises CouldNotVerify."""
         if self._agencies is None:
             return None
         question = self._questions.get(fold(prefix))

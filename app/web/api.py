@@ -62,11 +62,11 @@ class RestApi:
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
         options = read_api_options(parameters)
-        found = None if options.bypasses_cache else self._resolver.at_hand(read_exact(path[len(HANDLES) :]))
+        found = None if options.bypasses_cache else self._resolver.find_fresh(read_exact(path[len(HANDLES) :]))
         if found is None:
             return None
         reply = self.found(request, found, options, parameters)
-        self._resolver.give(found)
+        self._resolver.count_answer(found)
         return reply
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:

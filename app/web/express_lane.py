@@ -159,12 +159,12 @@ class ExpressLane:
         prepared = self._requests.get(request) or self._find(request)
         if prepared is None:
             return None
-        found = self._resolver.at_hand(prepared.name)
+        found = self._resolver.find_fresh(prepared.name)
         if found is None or _source(found) != prepared.source:
             self._requests.drop(request)
             self._targets.drop(prepared.target)
             return None
-        self._resolver.give(found)
+        self._resolver.count_answer(found)
         second = int(self._clock())
         if (
             second != prepared.second

@@ -10,7 +10,7 @@ from app.doi.name import HandleName
 from app.doi.uri import component, template_path, url_path
 from app.handle.location import Location
 from app.handle.record import Record
-from app.resolver.target import NameLocations, candidates
+from app.resolver.target import NameLocations, list_candidates
 
 #: What XML 1.0 cannot hold (section 2.2).
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -27,7 +27,7 @@ def write_locations(name: HandleName, record: Record, locations: NameLocations) 
     A comment says how many locations are left out of a long answer, and where the record's JSON is.
     """
     lines = ["<locations>"]
-    found = candidates(record, locations)
+    found = list_candidates(record, locations)
     encoded = component(name), template_path(name)
     room = MAX_CHARACTERS
     for number, one in enumerate(found):

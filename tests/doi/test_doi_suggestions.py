@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from app.doi.name import DOIName, HandleName
-from app.doi.presentation import MOST_SUGGESTIONS, suggestions
+from app.doi.presentation import MAX_SUGGESTIONS, suggestions
 from app.doi.repair import REPAIRS
 
 LIKELIEST = [
@@ -95,7 +95,7 @@ def test_without_a_known_defect_nothing_is_suggested(asked: str) -> None:
 def test_there_are_at_most_five_distinct_suggestions_and_all_are_doi_names() -> None:
     name = HandleName("10.231/ a\u00adb\u2010c%2Fd/abstract/). https://doi.org/10.1000/182#x\\_y?z")
     found = suggestions(name)
-    assert 1 < len(found) <= MOST_SUGGESTIONS
+    assert 1 < len(found) <= MAX_SUGGESTIONS
     assert len(set(found)) == len(found)
     assert name not in found
     assert all(DOIName.parse(each.text) == each for each in found)

@@ -10,7 +10,7 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import AliasChainTooLong
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.alias import MOST_ALIASES, Chain, next_name
+from app.resolver.alias import MAX_ALIASES, Chain, next_alias_target
 from app.resolver.options import DEFAULT_OPTIONS, Action, ResolveOptions
 from app.resolver.resolution import Origin, Resolution
 
@@ -74,22 +74,22 @@ def following(count: int) -> Chain:
 def test_the_next_name_is_in_the_first_alias_value_asked_for(
     given: list[tuple[str, object]], options: ResolveOptions, expected: str | None
 ) -> None:
-    found = next_name(Chain((resolution("10.5555/0", *given),)), options)
+    found = next_alias_target(Chain((resolution("10.5555/0", *given),)), options)
     assert (None if found is None else found.text) == expected
 
 
 def test_a_missing_name_is_no_alias() -> None:
     missing = resolution("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
-    assert next_name(Chain((missing,)), DEFAULT_OPTIONS) is None
+    assert next_alias_target(Chain((missing,)), DEFAULT_OPTIONS) is None
 
 
 def test_twenty_aliases_are_followed() -> None:
-    assert next_name(following(MOST_ALIASES), DEFAULT_OPTIONS) == HandleName("10.5555/20")
+    assert next_alias_target(following(MAX_ALIASES), DEFAULT_OPTIONS) == HandleName("10.5555/20")
 
 
 def test_the_twenty_first_is_not() -> None:
     with pytest.raises(AliasChainTooLong) as raised:
-        next_name(following(MOST_ALIASES + 1), DEFAULT_OPTIONS)
+        next_alias_target(following(MAX_ALIASES + 1), DEFAULT_OPTIONS)
     assert raised.value.reached == "10.5555/20" and raised.value.status == 404
 
 
@@ -105,7 +105,7 @@ def test_the_twenty_first_is_not() -> None:
 )
 def test_a_loop_ends_where_it_closes(loop: Chain, reached: str) -> None:
     with pytest.raises(AliasChainTooLong) as raised:
-        next_name(loop, DEFAULT_OPTIONS)
+        next_alias_target(loop, DEFAULT_OPTIONS)
     assert raised.value.reached == reached
 
 

@@ -19,7 +19,7 @@ def memory(max_bytes: int = 1_000_000) -> FailureMemory:
 def seconds_refused(error: CouldNotVerify) -> float | None:
     failures = memory()
     failures.remember("N", error, 100)
-    refusal = failures.refusal("N", 100)
+    refusal = failures.find_refusal("N", 100)
     return None if refusal is None else refusal.retry_after
 
 
@@ -48,25 +48,25 @@ def test_a_failure_of_a_name_is_answered_for_a_short_while(error: CouldNotVerify
 def test_a_refusal_says_how_long_it_lasts_and_ends() -> None:
     failures = memory()
     failures.remember("N", InvalidAnswer("It is HTML."), 100)
-    refusal = failures.refusal("N", 110)
+    refusal = failures.find_refusal("N", 110)
     assert type(refusal) is InvalidAnswer
     assert (refusal.message, refusal.retry_after) == ("It is HTML.", 5)
-    assert failures.refusal("N", 115) is None
-    assert failures.refusal("M", 110) is None
+    assert failures.find_refusal("N", 115) is None
+    assert failures.find_refusal("M", 110) is None
 
 
 def test_a_clock_that_was_set_back_ends_it() -> None:
     failures = memory()
     failures.remember("N", InvalidAnswer(), 100)
-    assert failures.refusal("N", 99) is None
-    assert failures.recent("N", 99, 30) is None
+    assert failures.find_refusal("N", 99) is None
+    assert failures.find_recent("N", 99, 30) is None
 
 
 def test_any_failure_is_recent_for_as_long_as_is_asked() -> None:
     failures = memory()
     failures.remember("N", UpstreamTimeout(), 100)
-    assert type(failures.recent("N", 129, 30)) is UpstreamTimeout
-    assert failures.recent("N", 130, 30) is None
+    assert type(failures.find_recent("N", 129, 30)) is UpstreamTimeout
+    assert failures.find_recent("N", 130, 30) is None
 
 
 def test_an_answer_forgets_it() -> None:
@@ -74,7 +74,7 @@ def test_an_answer_forgets_it() -> None:
     failures.remember("N", InvalidAnswer(), 100)
     failures.forget("N")
     failures.forget("N")
-    assert (failures.refusal("N", 100), len(failures), failures.bytes) == (None, 0, 0)
+    assert (failures.find_refusal("N", 100), len(failures), failures.bytes) == (None, 0, 0)
 
 
 def test_it_is_bounded_in_bytes_and_drops_the_oldest() -> None:
@@ -83,8 +83,8 @@ def test_it_is_bounded_in_bytes_and_drops_the_oldest() -> None:
         failures.remember(str(number), InvalidAnswer(), 100)
     failures.remember("1015", InvalidAnswer(), 101)
     assert len(failures) == 10
-    assert failures.refusal("1009", 101) is None
-    assert failures.refusal("1010", 101) is not None
+    assert failures.find_refusal("1009", 101) is None
+    assert failures.find_refusal("1010", 101) is not None
     failures.remember("long" * 10_000, InvalidAnswer(), 102)
     assert len(failures) == 0
 

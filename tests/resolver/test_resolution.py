@@ -39,13 +39,13 @@ def entry(answer: Answer = FOUND, *, fresh: float = 100, grace: float = 1000) ->
         (99.9, False, True, Step.ANSWER_AND_REFRESH),
         (99.9, False, False, Step.ANSWER),
         (50, True, False, Step.ANSWER),
-        (100, False, False, Step.ASK_WITH_FALLBACK),
-        (100, False, True, Step.ASK_WITH_FALLBACK),
+        (100, False, False, Step.FETCH_WITH_FALLBACK),
+        (100, False, True, Step.FETCH_WITH_FALLBACK),
         (100, True, False, Step.ANSWER_STALE),
         (1099.9, True, True, Step.ANSWER_STALE),
-        (1099.9, False, False, Step.ASK_WITH_FALLBACK),
-        (1100, False, False, Step.ASK),
-        (1100, True, True, Step.ASK),
+        (1099.9, False, False, Step.FETCH_WITH_FALLBACK),
+        (1100, False, False, Step.FETCH),
+        (1100, True, True, Step.FETCH),
         (-50, False, False, Step.ANSWER),
     ],
 )
@@ -58,20 +58,20 @@ def test_what_to_do_follows_from_age_and_recent_failure(
 @pytest.mark.parametrize("failed_recently", [True, False])
 @pytest.mark.parametrize("popular", [True, False])
 def test_a_name_of_which_nothing_is_known_is_asked(failed_recently: bool, popular: bool) -> None:
-    assert next_step(None, FETCHED, failed_recently=failed_recently, popular=popular) is Step.ASK
+    assert next_step(None, FETCHED, failed_recently=failed_recently, popular=popular) is Step.FETCH
 
 
 @pytest.mark.parametrize("answer", [MISSING, EMPTY])
 def test_what_was_missing_is_asked_when_its_time_is_over_and_never_answered_stale(answer: Answer) -> None:
     negative = entry(answer, fresh=60, grace=0)
     assert next_step(negative, FETCHED + 59, failed_recently=True, popular=False) is Step.ANSWER
-    assert next_step(negative, FETCHED + 60, failed_recently=True, popular=False) is Step.ASK
+    assert next_step(negative, FETCHED + 60, failed_recently=True, popular=False) is Step.FETCH
 
 
 def test_an_entry_without_a_life_is_never_in_its_refresh_window_while_fresh() -> None:
     brief = entry(fresh=0)
     assert not brief.is_fresh(FETCHED)
-    assert next_step(brief, FETCHED, failed_recently=False, popular=True) is Step.ASK_WITH_FALLBACK
+    assert next_step(brief, FETCHED, failed_recently=False, popular=True) is Step.FETCH_WITH_FALLBACK
 
 
 @pytest.mark.parametrize(("fresh", "begins"), [(100, 1090), (10, 1009), (86400, 1000 + 77760)])

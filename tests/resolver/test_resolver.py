@@ -53,19 +53,19 @@ class Seen:
     refreshes: int = 0
     confirmations: list[bool] = field(default_factory=list)
 
-    def resolved(self, resolution: Resolution) -> None:
+    def record_resolution(self, resolution: Resolution) -> None:
         self.resolutions.append(resolution)
 
-    def failed(self, token: str) -> None:
+    def record_failure(self, token: str) -> None:
         self.failures.append(token)
 
-    def locations_malformed(self, values: int) -> None:
+    def record_malformed_locations(self, values: int) -> None:
         """Not looked at here."""
 
-    def refreshed_ahead(self) -> None:
+    def record_refresh(self) -> None:
         self.refreshes += 1
 
-    def not_found_confirmed(self, confirmed: bool) -> None:
+    def record_confirmation(self, confirmed: bool) -> None:
         self.confirmations.append(confirmed)
 
 

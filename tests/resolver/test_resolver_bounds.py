@@ -17,7 +17,7 @@ from app.resolver.location_choice import choose
 from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import ORDINARY, Resolver
-from app.resolver.target import NameLocations, choose_target, links, links_values, own_xml_bytes, read_own_locations
+from app.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations
 from app.resolver.target_url import web_target
 from app.resolver.which_ra import WhichRa
 from app.upstream.source import Question
@@ -76,8 +76,8 @@ def test_the_addresses_of_links_have_at_most_4096_bytes() -> None:
 
 def test_links_take_at_most_65536_characters_of_xml() -> None:
     value = "<l><location href='http://l/'/></l>"
-    assert len(links_values(record(("10320/links", value.ljust(65_536 - len(value))), ("10320/links", value)))) == 2
-    assert len(links_values(record(("10320/links", value.ljust(65_537 - len(value))), ("10320/links", value)))) == 1
+    assert len(read_links(record(("10320/links", value.ljust(65_536 - len(value))), ("10320/links", value)))) == 2
+    assert len(read_links(record(("10320/links", value.ljust(65_537 - len(value))), ("10320/links", value)))) == 1
 
 
 # --- Locations -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import UpstreamTimeout
-from app.resolver.single_flight import Overtaken, SingleFlight, shielded
+from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.upstream.source import Waiters
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def test_callers_of_one_key_share_the_work() -> None:
     second, joined = flights.join("X", work)
     assert (begun, joined, first is second, len(flights)) == (True, False, True, 1)
     work.go_on.set()
-    assert list(await asyncio.gather(shielded(first), shielded(second))) == [1, 1]
+    assert list(await asyncio.gather(await_shielded(first), await_shielded(second))) == [1, 1]
 
 
 async def test_callers_of_other_keys_do_not() -> None:
@@ -61,25 +61,25 @@ async def test_callers_of_other_keys_do_not() -> None:
 async def test_work_that_has_ended_is_begun_anew() -> None:
     flights, work = SingleFlight[int](), Work()
     work.go_on.set()
-    assert await shielded(flights.join("X", work)[0]) == 1
+    assert await await_shielded(flights.join("X", work)[0]) == 1
     await asyncio.sleep(0)
     assert len(flights) == 0
-    assert await shielded(flights.join("X", work)[0]) == 2
+    assert await await_shielded(flights.join("X", work)[0]) == 2
 
 
 async def test_all_callers_get_the_failure_and_the_next_one_a_new_attempt() -> None:
     flights, work = SingleFlight[int](), Work()
     work.failure = UpstreamTimeout()
-    callers = [asyncio.create_task(shielded(flights.join("X", work)[0])) for _ in range(3)]
+    callers = [asyncio.create_task(await_shielded(flights.join("X", work)[0])) for _ in range(3)]
     work.go_on.set()
     assert await asyncio.gather(*callers, return_exceptions=True) == [work.failure] * 3
     work.failure = None
-    assert await shielded(flights.join("X", work)[0]) == 2
+    assert await await_shielded(flights.join("X", work)[0]) == 2
 
 
 async def test_a_caller_that_goes_away_cancels_nobody_else() -> None:
     flights, work = SingleFlight[int](), Work()
-    first, second = (asyncio.create_task(shielded(flights.join("X", work)[0])) for _ in range(2))
+    first, second = (asyncio.create_task(await_shielded(flights.join("X", work)[0])) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
@@ -91,7 +91,7 @@ async def test_a_caller_that_goes_away_cancels_nobody_else() -> None:
 async def test_work_goes_on_when_every_caller_has_gone_away() -> None:
     flights, work = SingleFlight[int](), Work()
     task, _ = flights.join("X", work)
-    caller = asyncio.create_task(shielded(task))
+    caller = asyncio.create_task(await_shielded(task))
     await asyncio.sleep(0)
     caller.cancel()
     await asyncio.wait([caller])
@@ -115,10 +115,10 @@ async def test_a_caller_out_of_patience_leaves_the_work_going() -> None:
     flights, work = SingleFlight[int](), Work()
     task, _ = flights.join("X", work)
     with pytest.raises(TimeoutError):
-        await shielded(task, 0)
+        await await_shielded(task, 0)
     assert not task.done()
     work.go_on.set()
-    assert await shielded(task, 10) == 1
+    assert await await_shielded(task, 10) == 1
 
 
 async def test_closing_ends_what_is_in_flight_and_waits_for_it(unheeded: list[dict[str, Any]]) -> None:
@@ -146,11 +146,11 @@ async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn(
         return "person"
 
     waiting, _ = flights.join("X", bulk, urgent=False)
-    caller = asyncio.create_task(shielded(waiting))
+    caller = asyncio.create_task(await_shielded(waiting))
     await asyncio.sleep(0)
     task, begun = flights.join("X", person)
-    assert (begun, await shielded(task)) == (True, "person")
-    with pytest.raises(Overtaken):
+    assert (begun, await await_shielded(task)) == (True, "person")
+    with pytest.raises(Replaced):
         await caller
 
 
@@ -158,7 +158,7 @@ async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
     flights, answered = SingleFlight[str](), asyncio.Event()
 
     async def bulk(_: Waiters) -> str:
-        flights.asking("X")
+        flights.mark_sent("X")
         await answered.wait()
         return "bulk"
 
@@ -166,7 +166,7 @@ async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
     await asyncio.sleep(0)
     assert flights.join("X", bulk) == (first, False)
     answered.set()
-    assert await shielded(first) == "bulk"
+    assert await await_shielded(first) == "bulk"
 
 
 class TestUrgency:
@@ -174,21 +174,21 @@ class TestUrgency:
 
     async def test_urgent_work_takes_the_place_of_other_work_that_waits_for_its_turn(self) -> None:
         flights, waiting, urgent = SingleFlight[int](), Work(), Work()
-        caller = asyncio.create_task(shielded(flights.join("X", waiting, urgent=False)[0]))
+        caller = asyncio.create_task(await_shielded(flights.join("X", waiting, urgent=False)[0]))
         await asyncio.sleep(0)
         task, begun = flights.join("X", urgent)
         urgent.go_on.set()
-        assert (begun, await shielded(task)) == (True, 1)
-        with pytest.raises(Overtaken):
+        assert (begun, await await_shielded(task)) == (True, 1)
+        with pytest.raises(Replaced):
             await caller
 
     async def test_urgent_work_joins_a_question_that_has_left(self) -> None:
         flights, work = SingleFlight[int](), Work()
         first, _ = flights.join("X", work, urgent=False)
-        flights.asking("X")
+        flights.mark_sent("X")
         assert flights.join("X", work) == (first, False)
         work.go_on.set()
-        assert await shielded(first) == 1
+        assert await await_shielded(first) == 1
 
     @pytest.mark.parametrize("first_is_urgent", [True, False])
     async def test_work_that_is_not_urgent_joins_whatever_is_there(self, first_is_urgent: bool) -> None:
@@ -196,11 +196,11 @@ class TestUrgency:
         first, _ = flights.join("X", work, urgent=first_is_urgent)
         assert flights.join("X", work, urgent=False) == (first, False)
         work.go_on.set()
-        assert await shielded(first) == 1
+        assert await await_shielded(first) == 1
 
     async def test_a_caller_that_goes_away_itself_is_not_overtaken(self) -> None:
         flights, work = SingleFlight[int](), Work()
-        caller = asyncio.create_task(shielded(flights.join("X", work, urgent=False)[0]))
+        caller = asyncio.create_task(await_shielded(flights.join("X", work, urgent=False)[0]))
         await asyncio.sleep(0)
         caller.cancel()
         await asyncio.wait([caller])

@@ -18,10 +18,10 @@ from app.resolver.target import (
     NO_NAME_LOCATIONS,
     NameLocations,
     Target,
-    candidates,
     choose_target,
-    is_settled,
+    is_sufficient,
     links,
+    list_candidates,
     needs_prefix,
     read_own_locations,
 )
@@ -64,7 +64,7 @@ def leads_to(given: Record, **more: object) -> str | None:
 
 
 def shown(given: Record, locations: NameLocations | None = None) -> list[tuple[str | None, float]]:
-    return [(one.get("href"), one.weight) for one in candidates(given, locations or read_own_locations(given))]
+    return [(one.get("href"), one.weight) for one in list_candidates(given, locations or read_own_locations(given))]
 
 
 class TestWithoutLocations:
@@ -293,7 +293,7 @@ class TestNeed:
         self, values: list[tuple[str, object]], options: ResolveOptions, negotiation: Negotiation, expected: bool
     ) -> None:
         given = record(*values)
-        assert is_settled(given, read_own_locations(given), options, negotiation) is expected
+        assert is_sufficient(given, read_own_locations(given), options, negotiation) is expected
 
 
 class TestLinks:

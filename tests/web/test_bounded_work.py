@@ -17,7 +17,7 @@ from app.handle.record import MAX_VALUES, read_values
 from app.handle.record_cache import MAX_BYTES, MAX_RECORDS, RecordCache
 from app.resolver.location_choice import choose
 from app.resolver.options import Client
-from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, candidates, read_own_locations
+from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, list_candidates, read_own_locations
 from app.web.api import MAX_PRETTY_BYTES, MAX_PRETTY_DEPTH
 from app.web.locations_xml import MAX_CHARACTERS, write_locations
 from app.web.outline import (
@@ -137,7 +137,7 @@ def test_showurls_is_bounded_and_names_the_json_for_the_rest() -> None:
     body = write_locations(HandleName(NAME), record, read_own_locations(record))
     assert len(body) < MAX_CHARACTERS + 1_000
     shown = body.count(b"<location ")
-    left = len(candidates(record, read_own_locations(record))) - shown
+    left = len(list_candidates(record, read_own_locations(record))) - shown
     assert f"<!-- {left} more locations are not shown here; all values: /api/handles/{NAME} -->".encode() in body
 
 
