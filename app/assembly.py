@@ -134,14 +134,19 @@ def assemble(
     settings: Settings,
     clock: Callable[[], float] = time.time,
     observers: Observers = UNOBSERVED,
-    through: Callable[[Source], Source] | None = None,
     *,
+    cache: TieredStore | None = None,
+    wrap_source: Callable[[Source], Source] | None = None,
     read_only: bool = False,
 ) -> Parts:
-    """The parts without a face; `through` puts a source before the upstream. Raises ConfigurationError."""
+    """The parts without a face. Raises ConfigurationError.
+
+    `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
+    queries, given the upstream.
+    """
     if settings.seed is not None and not settings.seed.is_file():
         raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
-    cache = open_cache(settings, clock, observers.store, read_only=read_only)
+    cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
     shared = _is_shared(settings)
     # Whoever opens the same store, a command beside a running proxy among them, is the same guest upstream.
     kept = settings.store_url.partition(":")[0] != "memory"
@@ -149,7 +154,7 @@ def assemble(
     upstream = open_upstream(settings, bucket, observers.upstream, cache if kept else None)
     resolver = Resolver(
         cache=cache,
-        source=through(upstream.source) if through else upstream.source,
+        source=wrap_source(upstream.source) if wrap_source else upstream.source,
         policy=read_ttl_policy(settings),
         clock=clock,
         failures=FailureMemory(

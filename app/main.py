@@ -1,4 +1,4 @@
-"""Settings in, an ASGI application out: the web face on top of the parts that app/assembly.py puts together."""
+"""Settings in, an ASGI application out: metrics, parts, limits and the web face, put together in this order."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import random
 import secrets
 import time
 from collections.abc import Callable
-from importlib import resources
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
-from urllib.parse import urlsplit
 
 from app import __version__
-from app.assembly import Observers, Parts, assemble
-from app.gauges import expose
+from app.assembly import Observers, assemble
+from app.cache.tiered import TieredStore
 from app.lifecycle import Lifecycle
-from app.lifespan import run_lifespan
 from app.metrics.connections import ConnectionMetrics
 from app.metrics.instruments import (
     AnswerMetrics,
@@ -28,101 +26,108 @@ from app.metrics.instruments import (
     UpstreamMetrics,
 )
 from app.metrics.workers import FOLDER_VARIABLE, Exposition
-from app.program_log import begin_logging, set_log_level
-from app.readiness import describe_readiness
-from app.resolver.destination import Destinations
+from app.program_log import set_log_level
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.which_ra import WhichRa
 from app.server.connections import ConnectionLimits, Connections, Reason
 from app.server.descriptors import connections_that_fit
 from app.server.proxies import trusted_addresses
-from app.settings import Settings, load
+from app.settings import Settings
 from app.upstream.guarded import NOT_ASKED, OUTCOMES
+from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
-from app.web.api import RestApi
-from app.web.application import Application, Face
+from app.web.application import Application
 from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
-from app.web.error_handlers import ErrorPages
-from app.web.express_lane import ExpressLane
 from app.web.limits import ClientLimits, Rate
-from app.web.operations import create_operations, other_paths
-from app.web.pages import Link, Pages
+from app.web.operations import other_paths
 from app.web.record_headers import read_allowed
-from app.web.redirect import Facts, Redirects
 from app.web.route import Route
+from app.web_face import build_express_lane, build_face, build_operations, read_facts, read_sub_path
 
-#: Static files by path: media type and file in app/web/static.
-STATIC_FILES: Final = {
-    "/static/style.css": ("text/css;charset=utf-8", "style.css"),
-    "/static/favicon.svg": ("image/svg+xml", "favicon.svg"),
-    "/favicon.ico": ("image/svg+xml", "favicon.svg"),
-}
+
+@dataclass(frozen=True, slots=True)
+class SuppliedParts:
+    """Parts that the caller of `create` supplies. The settings decide about those that are None."""
+
+    cache: TieredStore | None = None
+    #: Returns the source that the resolver queries, given the upstream.
+    wrap_source: Callable[[Source], Source] | None = None
+    access_log: AccessLog | None = None
+
+
+NO_PARTS: Final = SuppliedParts()
 
 
 def create(
     settings: Settings,
     *,
+    parts: SuppliedParts = NO_PARTS,
     clock: Callable[[], float] = time.time,
     chance: Callable[[], float] = random.random,
     lifecycle: Lifecycle | None = None,
 ) -> Application:
     """The application of one process; `clock` tells seconds since the epoch. Raises ConfigurationError."""
     lifecycle = lifecycle or Lifecycle(settings)
-    lifecycle.on_reload(set_log_level, "log_level")
-    exposition = Exposition(_folder_of_counts(settings))
-    http_metrics = HttpMetrics(exposition.registry, time.perf_counter, get_args(Route))
-    state = StateMetrics(exposition.registry, __version__)
-    client_metrics = ClientMetrics(exposition.registry)
-    observers = _observers(exposition, client_metrics)
-    exposition.flushers.append(http_metrics.flush)
-    parts = assemble(settings, clock, observers)
-    sub_path = urlsplit(settings.public_url or "").path.rstrip("/")
-    pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
-    link = Link(base=sub_path)
-    errors = ErrorPages(pages=pages, link=link)
-    access_log = _access_log(settings, clock)
-    limits = _limits(settings, clock, client_metrics)
-    lifecycle.on_reload(lambda _: limits.reload())
-    express = None if limits.is_active else _express_lane(parts, clock, http_metrics, access_log, sub_path)
-    api = RestApi(resolver=parts.resolver, limits=limits, clock=clock, max_age=settings.web_max_age)
-    prefixes = PrefixChain(observers.resolver)
-    redirects = Redirects(
-        resolver=parts.resolver,
-        limits=limits,
-        prefixes=prefixes,
-        destinations=Destinations(parts.resolver, prefixes, resolves=settings.resolve),
-        api=api,
-        pages=pages,
-        link=link,
-        facts=_facts(settings, clock, chance),
-        max_age=settings.web_max_age,
-    )
-    which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
-    connections = _connections(settings, exposition)
-    lifecycle.on_reload(
-        lambda new: connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies)), "trusted_proxies"
-    )
-    operations = create_operations(
-        version=__version__,
-        lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
-        readiness=lambda: describe_readiness(parts, lifecycle),
-        exposed=lambda accept: expose(parts, state, exposition, accept),
-        docs_page=lambda schema: pages.docs(link, schema),
-        files=_static_files(),
-        server_url=settings.public_url or "/",
+    instruments = _open_instruments(settings)
+    assembled = assemble(settings, clock, instruments.observers, cache=parts.cache, wrap_source=parts.wrap_source)
+    limits = _limits(settings, clock, instruments.clients)
+    connections = _connections(settings, instruments.exposition)
+    _follow_reloads(lifecycle, limits, connections)
+    log = parts.access_log or _access_log(settings, clock)
+    prefixes = PrefixChain(instruments.observers.resolver)
+    face = build_face(assembled, limits, read_facts(settings, clock, chance), prefixes)
+    express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log)
+    operations = build_operations(
+        assembled, face, lifecycle, clock, state=instruments.state, exposition=instruments.exposition
     )
     return Application(
-        Face(redirects=redirects, which_ra=which_ra, api=api, errors=errors, pages=pages, link=link),
+        face,
         operations=operations,
         other_paths=other_paths(operations),
         limits=limits,
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
-        sub_path=sub_path.encode(),
+        sub_path=read_sub_path(settings).encode(),
         express=express,
-        http_metrics=http_metrics,
-        access_log=access_log,
+        http_metrics=instruments.http,
+        access_log=log,
         connections=connections,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruments:
+    """The metrics of one process."""
+
+    exposition: Exposition
+    http: HttpMetrics
+    state: StateMetrics
+    clients: ClientMetrics
+    observers: Observers
+
+
+def _open_instruments(settings: Settings) -> _Instruments:
+    exposition = Exposition(_folder_of_counts(settings))
+    registry = exposition.registry
+    http = HttpMetrics(registry, time.perf_counter, get_args(Route))
+    clients = ClientMetrics(registry)
+    answers = AnswerMetrics(registry, clients.refused)
+    exposition.flushers += [http.flush, answers.flush]
+    upstream = UpstreamMetrics(registry, OUTCOMES, NOT_ASKED)
+    observers = Observers(answers, upstream.observer, StoreMetrics(registry))
+    return _Instruments(exposition, http, StateMetrics(registry, __version__), clients, observers)
+
+
+def _folder_of_counts(settings: Settings) -> Path | None:
+    """Where the workers of this machine count, None for a process alone."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named and settings.workers > 1 else None
+
+
+def _follow_reloads(lifecycle: Lifecycle, limits: ClientLimits, connections: Connections) -> None:
+    lifecycle.on_reload(set_log_level, "log_level")
+    lifecycle.on_reload(lambda _: limits.reload())
+    lifecycle.on_reload(
+        lambda new: connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies)), "trusted_proxies"
     )
 
 
@@ -162,28 +167,6 @@ def _connections(settings: Settings, exposition: Exposition) -> Connections:
     return connections
 
 
-def _facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> Facts:
-    return Facts(
-        clock=clock,
-        chance=chance,
-        country=open_countries(settings.country_database),
-        record_headers=read_allowed(settings.record_headers),
-    )
-
-
-def _folder_of_counts(settings: Settings) -> Path | None:
-    """Where the workers of this machine count, None for a process alone."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named) if named and settings.workers > 1 else None
-
-
-def _observers(exposition: Exposition, clients: ClientMetrics) -> Observers:
-    answers = AnswerMetrics(exposition.registry, clients.refused)
-    exposition.flushers.append(answers.flush)
-    upstream = UpstreamMetrics(exposition.registry, OUTCOMES, NOT_ASKED)
-    return Observers(answers, upstream.observer, StoreMetrics(exposition.registry))
-
-
 def _access_log(settings: Settings, clock: Callable[[], float]) -> AccessLog | None:
     if settings.access_log == "off":
         return None
@@ -197,29 +180,6 @@ def _access_log(settings: Settings, clock: Callable[[], float]) -> AccessLog | N
     )
 
 
-def _express_lane(
-    parts: Parts, clock: Callable[[], float], counts: HttpMetrics, access_log: AccessLog | None, sub_path: str
-) -> ExpressLane | None:
-    if not parts.settings.express_lane:
-        return None
-    return ExpressLane(
-        parts.resolver,
-        clock,
-        counts.count,
-        timer=counts.timer,
-        access_log=access_log,
-        sub_path=sub_path.encode(),
-        max_bytes=parts.settings.express_memory_bytes,
-    )
-
-
-def create_from_environment() -> Application:
-    """The application of a worker process, which was started with its settings in the environment."""
-    settings = load({}, os.environ)
-    begin_logging(settings)
-    return create(settings)
-
-
 def check(settings: Settings) -> None:
     """Find out before workers are started whether these settings can be used. Raises ConfigurationError."""
 
@@ -231,8 +191,3 @@ def check(settings: Settings) -> None:
         await parts.cache.close()
 
     asyncio.run(open_and_close())
-
-
-def _static_files() -> dict[str, tuple[str, bytes]]:
-    folder = resources.files("app.web").joinpath("static")
-    return {path: (kind, folder.joinpath(file).read_bytes()) for path, (kind, file) in STATIC_FILES.items()}

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from statistics import median
-from typing import Any, Final
-from unittest.mock import patch
+from typing import Final
 
 import httpx
 import uvloop
 
+from app.cache.entry import Entry
+from app.cache.memory import MemoryStore
+from app.cache.sqlite.store import SqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.presentation import read_path
-from app.handle.answer import read_answer
-from app.upstream.budget import Budget
-from app.upstream.client import HandleApi
+from app.handle.answer import Answer, read_answer
+from app.upstream.source import Question, Source
 from bench.findings import Claim, Section, Table
 from bench.in_process import InProcess, in_process
 from bench.names import path_of
-from bench.plan import Plan
+from bench.plan import STORE_BYTES, Plan
+from bench.records import LONG_TTL, answer_of
 from bench.servers import python, served
 
 _NAMES: Final = 600
@@ -50,53 +55,46 @@ class Spans:
         finally:
             self.seconds[span] += time.perf_counter() - began
 
-    def call(self, span: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose time is added to a span."""
 
-        def work(*arguments: Any, **named: Any) -> Any:
-            with self.timed(span):
-                return function(*arguments, **named)
+class TimedCache(TieredStore):
+    """A cache whose reads and writes are timed."""
 
-        return work
+    def __init__(self, path: Path, spans: Spans) -> None:
+        store = SqliteStore(path, clock=time.time, max_bytes=STORE_BYTES)
+        super().__init__(MemoryStore(STORE_BYTES, clock=time.time), store, clock=time.time, ceiling=LONG_TTL)
+        self._spans = spans
 
-    def awaited(self, span: str, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """A coroutine function whose time, waiting included, is added to a span."""
+    async def get(self, key: str) -> Entry | None:
+        """See TieredStore."""
+        with self._spans.timed("lookup"):
+            return await super().get(key)
 
-        async def work(*arguments: Any, **named: Any) -> Any:
-            with self.timed(span):
-                return await function(*arguments, **named)
-
-        return work
-
-    def admitted(self, admit: Callable[..., Any]) -> Callable[..., Any]:
-        """Budget.admit with the time until it lets in."""
-
-        @asynccontextmanager
-        async def work(*arguments: Any, **named: Any) -> AsyncIterator[None]:
-            began = time.perf_counter()
-            async with admit(*arguments, **named):
-                self.seconds["queue"] += time.perf_counter() - began
-                yield
-
-        return work
+    async def put(self, entry: Entry, announce: bool = False) -> None:
+        """See TieredStore."""
+        with self._spans.timed("store"):
+            await super().put(entry, announce)
 
 
-@contextmanager
-def instrumented() -> Iterator[Spans]:
-    """Time the public seams between the parts."""
-    spans = Spans()
-    seams: dict[str, Callable[..., Any]] = {
-        "app.web.application.read_path": spans.call("parse", read_path),
-        "app.cache.tiered.TieredStore.get": spans.awaited("lookup", TieredStore.get),
-        "app.upstream.budget.Budget.admit": spans.admitted(Budget.admit),
-        "app.upstream.client.HandleApi.ask": spans.awaited("ask", HandleApi.ask),
-        "app.upstream.client.read_answer": spans.call("decode", read_answer),
-        "app.cache.tiered.TieredStore.put": spans.awaited("store", TieredStore.put),
-    }
-    with ExitStack() as stack:
-        for seam, instead in seams.items():
-            stack.enter_context(patch(seam, instead))
-        yield spans
+class TimedSource:
+    """A Source whose questions are timed: their wait for the budget, and the time after it."""
+
+    def __init__(self, upstream: Source, spans: Spans) -> None:
+        self._upstream = upstream
+        self._spans = spans
+        self.aclose = upstream.aclose
+
+    async def ask(self, question: Question) -> Answer:
+        """See Source."""
+        began = left = time.perf_counter()
+
+        def leave() -> None:
+            nonlocal left
+            left = time.perf_counter()
+
+        answer = await self._upstream.ask(replace(question, leaves=leave))
+        self._spans.seconds["queue"] += left - began
+        self._spans.seconds["ask"] += time.perf_counter() - left
+        return answer
 
 
 def cold(plan: Plan) -> tuple[Section, ...]:
@@ -106,20 +104,25 @@ def cold(plan: Plan) -> tuple[Section, ...]:
         return python("-m", "bench.stand_in", "--port", str(port))
 
     with served(stand_in, cores=plan.cores.load) as upstream:
-        return (uvloop.run(_measured(upstream.url, f"sqlite:///{plan.folder / 'cold.sqlite3'}", plan)),)
+        return (uvloop.run(_measured(upstream.url, plan)),)
 
 
-async def _measured(url: str, store: str, plan: Plan) -> Section:
+async def _measured(url: str, plan: Plan) -> Section:
     for old in plan.folder.glob("cold.sqlite3*"):
         old.unlink()
-    async with in_process(upstream_url=url, store_url=store) as one, httpx.AsyncClient(trust_env=False) as client:
-        rounds = [(await _spans(one, "a", url), await _plain(client, url))]
-        rounds += [(await _spans(one, f"b{number}", url), await _plain(client, url)) for number in range(plan.rounds)]
+    spans = Spans()
+    cache = TimedCache(plan.folder / "cold.sqlite3", spans)
+    async with (
+        in_process(cache, partial(TimedSource, spans=spans), upstream_url=url) as one,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        rounds = [(await _spans(one, spans, "a"), await _plain(client, url))]
+        rounds += [(await _spans(one, spans, f"b{number}"), await _plain(client, url)) for number in range(plan.rounds)]
         rounds = rounds[1:]  # the first one warms up
         together = [await _together(one, client, url, number) for number in range(plan.rounds)]
     plain = median(seconds for _, seconds in rounds)
-    spans = {span: median(found[span] for found, _ in rounds) for span in (*SPANS, REST)}
-    return _section(spans, plain, together)
+    medians = {span: median(found[span] for found, _ in rounds) for span in (*SPANS, REST)}
+    return _section(medians, plain, together)
 
 
 def _section(spans: dict[str, float], plain: float, together: list[tuple[float, float]]) -> Section:
@@ -150,17 +153,22 @@ def _shown(seconds: float) -> str:
     return f"{seconds * 1e6:,.0f} µs"
 
 
-async def _spans(one: InProcess, tag: str, url: str) -> dict[str, float]:
-    """The median of each span, for new names."""
+async def _spans(one: InProcess, spans: Spans, tag: str) -> dict[str, float]:
+    """The median of each span, for new names. Parsing and decoding are timed again on their own afterwards."""
     found: list[dict[str, float]] = []
-    with instrumented() as spans:
-        for number in range(_NAMES + _UNTIMED):
-            spans.seconds = dict.fromkeys(SPANS, 0.0)
-            began = time.perf_counter()
-            status = await one.ask(path_of(f"10.5072/{tag}.{number}"))
-            total = time.perf_counter() - began
-            assert status == 302, status
-            found.append(divided(spans.seconds, total))
+    for number in range(_NAMES + _UNTIMED):
+        name = f"10.5072/{tag}.{number}"
+        path, answer = path_of(name), answer_of(name)
+        spans.seconds = dict.fromkeys(SPANS, 0.0)
+        began = time.perf_counter()
+        status = await one.ask(path)
+        total = time.perf_counter() - began
+        assert status == 302, status
+        with spans.timed("parse"):
+            read_path(path.encode("ascii"))
+        with spans.timed("decode"):
+            read_answer(answer, name)
+        found.append(divided(spans.seconds, total))
     return {span: median(each[span] for each in found[_UNTIMED:]) for span in (*SPANS, REST)}
 
 

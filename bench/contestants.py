@@ -117,7 +117,7 @@ EXPRESS_ON: Final = _proxy("doi-proxy", express=True)
 EXPRESS_OFF: Final = _proxy("doi-proxy, full path", express=False)
 #: As under any ASGI server: uvicorn's own protocol does not know this application.
 ASGI_ALONE: Final = _proxy(
-    "doi-proxy, ASGI alone", express=False, command=_by_uvicorn("app.main:create_from_environment", "--factory")
+    "doi-proxy, ASGI alone", express=False, command=_by_uvicorn("bench.plain_asgi:create_from_environment", "--factory")
 )
 TWO_WORKERS: Final = _proxy("doi-proxy, 2 workers", express=True, workers=2)
 BARE_ASGI: Final = _uvicorn("bare ASGI", "bench.constant:bare", "--lifespan", "off")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
-from unittest.mock import patch
 
-import app.main
-from app.assembly import Parts, assemble
+from app.assembly import open_cache
+from app.cache.tiered import TieredStore
+from app.main import SuppliedParts, create
 from app.settings import load
+from app.upstream.source import Source
 from app.web.application import Application
 from bench.records import entry_of
 from bench.servers import HOST
@@ -26,25 +27,33 @@ _HEADERS: Final = [(b"host", b"127.0.0.1:8000"), (b"user-agent", b"bench"), (b"a
 
 
 class InProcess:
-    """An application with its parts, which is asked by ASGI."""
+    """An application and its cache. Requests reach it by ASGI."""
 
-    def __init__(self, **settings: Any) -> None:
-        """`settings` go over those of a measurement: memory alone, and as much of the upstream as it can use."""
-        made: list[Parts] = []
+    def __init__(
+        self,
+        cache: TieredStore | None = None,
+        wrap_source: Callable[[Source], Source] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` replace those of a measurement: memory alone, and as much of the upstream as it can use.
 
-        def kept(*arguments: Any) -> Parts:
-            made.append(assemble(*arguments))
-            return made[-1]
+        `cache` and `wrap_source` are those of `SuppliedParts`.
+        """
+        chosen = load({**_SETTINGS, **settings}, {})
+        self.cache = cache or open_cache(chosen)
+        self._wrap_source = wrap_source
+        self._upstream: Source | None = None
+        parts = SuppliedParts(cache=self.cache, wrap_source=self._connect)
+        self.application: Application = create(chosen, parts=parts)
 
-        # `create` keeps its parts to itself; a measurement has to look into them.
-        with patch.object(app.main, "assemble", kept):
-            self.application: Application = app.main.create(load({**_SETTINGS, **settings}, {}))
-        self.parts = made[0]
+    def _connect(self, upstream: Source) -> Source:
+        self._upstream = upstream
+        return self._wrap_source(upstream) if self._wrap_source else upstream
 
     def keep(self, names: Iterable[str], now: float) -> None:
         """Put fresh records of these names into memory."""
         for name in names:
-            self.parts.cache.memory.keep(entry_of(name, now))
+            self.cache.memory.keep(entry_of(name, now))
 
     async def ask(self, path: str) -> int:
         """Ask for a path; returns the status."""
@@ -60,15 +69,17 @@ class InProcess:
 
     async def close(self) -> None:
         """Let go of connections."""
-        await self.parts.resolver.close()
-        await self.parts.upstream.source.aclose()
-        await self.parts.cache.close()
+        if self._upstream is not None:
+            await self._upstream.aclose()
+        await self.cache.close()
 
 
 @asynccontextmanager
-async def in_process(**settings: Any) -> AsyncIterator[InProcess]:
+async def in_process(
+    cache: TieredStore | None = None, wrap_source: Callable[[Source], Source] | None = None, **settings: Any
+) -> AsyncIterator[InProcess]:
     """An application that is closed at the end."""
-    one = InProcess(**settings)
+    one = InProcess(cache, wrap_source, **settings)
     try:
         yield one
     finally:

@@ -71,7 +71,7 @@ async def hits() -> dict[str, list[float]]:
 def _keep(one: InProcess, names: Sequence[str]) -> None:
     now = time.time()
     for name in names:
-        one.parts.cache.memory.keep(entry_of(name, now, values=values_sized(name, _SIZE)))
+        one.cache.memory.keep(entry_of(name, now, values=values_sized(name, _SIZE)))
 
 
 async def _ask(one: InProcess, names: Sequence[str]) -> float:
@@ -84,7 +84,7 @@ async def _ask(one: InProcess, names: Sequence[str]) -> float:
 
 def _look(one: InProcess, names: Sequence[str]) -> float:
     keys = [name.upper() for name in names]
-    peek = one.parts.cache.memory.peek
+    peek = one.cache.memory.peek
     began = time.perf_counter()
     for key in keys:
         peek(key)

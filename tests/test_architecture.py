@@ -39,7 +39,7 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
         "main redaction settings server bulk web metrics resolver cache upstream handle doi errors".split()
     ),
 }
-PARTS_OF_MAIN: Final = frozenset("main assembly gauges lifecycle lifespan program_log readiness".split())
+PARTS_OF_MAIN: Final = frozenset("main assembly gauges lifecycle lifespan program_log readiness web_face".split())
 
 #: The parts a library may be imported in.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {

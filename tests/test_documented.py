@@ -25,9 +25,9 @@ import pytest
 
 import app.errors
 from app.errors import CouldNotVerify, DoiProxyError
-from app.main import STATIC_FILES
 from app.settings import ENV_PREFIX, Settings, load, variable
 from app.web.route import OPENURL_PATH, WHICH_RA_PATHS
+from app.web_face import STATIC_FILES
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = sorted(

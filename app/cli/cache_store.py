@@ -64,7 +64,9 @@ async def asking(settings: Settings, observers: Observers = UNOBSERVED) -> Async
     # A stale record is no reason not to wait for the fresh one.
     patience = {"upstream_patience": _PATIENCE, "upstream_recheck": 0.0}
     with _named(settings):
-        parts = assemble(for_command(settings).model_copy(update=patience), time.time, observers, through=BulkSource)
+        parts = assemble(
+            for_command(settings).model_copy(update=patience), time.time, observers, wrap_source=BulkSource
+        )
     async with _closing(parts):
         yield parts
 

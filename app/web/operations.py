@@ -24,6 +24,10 @@ ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
+#: The application that `create_operations` returns.
+Operations = FastAPI
+
+
 def create_operations(
     *,
     version: str,

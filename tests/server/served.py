@@ -11,9 +11,11 @@ from typing import Any, Final
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from app.assembly import open_cache
 from app.cache.entry import Entry
+from app.cache.memory import MemoryStore
 from app.handle.answer import Answer, ResponseCode
-from app.main import create
+from app.main import SuppliedParts, create
 from app.server.connections import Connections, Reason
 from app.server.protocol import ExpressProtocol
 from app.settings import Settings
@@ -34,8 +36,9 @@ _CHOSEN: Final[dict[str, Any]] = {
 class Served:
     """A server that listens."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Any, memory: MemoryStore) -> None:
         self.application = application
+        self._memory = memory
         self.connections: Connections = application.connections
         self.port = 0
 
@@ -45,7 +48,7 @@ class Served:
         now = time.time()
         answer = Answer(ResponseCode.SUCCESS, values)
         entry = Entry(name.upper(), answer, now, now + 86_400, now + 10**6)
-        self.application._face.api._resolver._cache.memory.keep(entry)
+        self._memory.keep(entry)
 
     @property
     def unsent(self) -> int:
@@ -89,11 +92,13 @@ async def finish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 @asynccontextmanager
 async def served(**settings: Any) -> AsyncIterator[Served]:
     """A server with these settings; it knows 10.1000/182."""
-    application = create(Settings(**{**_CHOSEN, **settings}))
+    chosen = Settings(**{**_CHOSEN, **settings})
+    cache = open_cache(chosen)
+    application = create(chosen, parts=SuppliedParts(cache=cache))
     config = Config(application, log_config=None, lifespan="off", access_log=False, date_header=False)
     config.load()
     state = ServerState()
-    server = Served(application)
+    server = Served(application, cache.memory)
     server.put("10.1000/182")
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Any, Final
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from app.doi.name import HandleName
 from app.handle.location import MAX_NETWORKS, Location, Locations
 from app.handle.record import MAX_VALUES, read_values
-from app.handle.record_cache import MAX_BYTES, MAX_RECORDS, RecordCache
+from app.handle.record_cache import MAX_BYTES, MAX_RECORDS, RecordCache, parse_record
 from app.resolver.location_choice import choose
 from app.resolver.options import Client
 from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, list_candidates, read_own_locations
@@ -103,20 +103,14 @@ def test_xml_values_after_so_many_are_left_out() -> None:
     assert read_own_locations(record).malformed == (f"2 values after the first {MAX_XML_VALUES}",)
 
 
-def test_networks_of_one_name_are_bounded_and_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[str] = []
-
-    def count(text: str, strict: bool) -> object:
-        parsed.append(text)
-        return ip_network(text, strict)
-
-    monkeypatch.setattr("app.handle.location.ip_network", count)
-
-    many = [Location((("addresses", ",".join(["192.0.2.0/24"] * 300)),)) for _ in range(50)]
+def test_networks_of_one_name_are_bounded_and_parsed_once() -> None:
+    networks = ",".join(["192.0.2.0/24"] * 300)
+    many = [Location((("addresses", networks), ("href", str(number)))) for number in range(50)]
+    own = Location((("addresses", "203.0.113.0/24"), ("href", "own")))
     client = Client(address=ip_address("203.0.113.7"))
-    for _ in range(3):
-        assert choose(many, "address", client, ()).location in many
-    assert MAX_NETWORKS <= len(parsed) < MAX_NETWORKS + 300
+    assert choose([*many[:2], own], "address", client, ()).location is own
+    assert choose([*many[: MAX_NETWORKS // 300 + 1], own], "address", client, ()).location is not own
+    assert many[0].networks is many[0].networks
 
 
 def test_entries_that_are_no_networks_end_the_list_early() -> None:
@@ -158,21 +152,11 @@ async def test_records_beyond_the_limit_of_one_name_are_left_out_and_the_answer_
     assert got.text.count("more XML than is read for one name") == 4
 
 
-@pytest.mark.anyio
-async def test_the_second_request_parses_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running() as proxy:
-        proxy.upstream.put(NAME, [loc(1, "<l><location href='http://a/' addresses='192.0.2.0/24'/></l>")])
-        assert (await proxy.get(f"/{NAME}")).status == 302
-        _refuse(monkeypatch, "app.handle.record.read_value", "app.handle.location.etree.fromstring")
-        assert (await proxy.get(f"/{NAME}")).status == 302
-
-
-def _refuse(monkeypatch: pytest.MonkeyPatch, *functions: str) -> None:
-    def parse(*_: object, **__: object) -> None:
-        raise AssertionError("parsed again")
-
-    for function in functions:
-        monkeypatch.setattr(function, parse)
+def test_a_record_and_its_locations_are_parsed_once() -> None:
+    values = json.dumps([loc(1, "<l><location href='http://a/' addresses='192.0.2.0/24'/></l>")]).encode()
+    record = parse_record(values)
+    assert parse_record(bytes(bytearray(values))) is record
+    assert read_own_locations(record) is read_own_locations(record)
 
 
 @pytest.mark.parametrize(("records", "size"), [(3, 10**6), (100, 120)])

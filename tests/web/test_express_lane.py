@@ -19,10 +19,10 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-import app.main
+from app.assembly import open_cache
 from app.cache.entry import Entry
 from app.handle.answer import Answer, ResponseCode
-from app.main import create
+from app.main import SuppliedParts, create
 from app.server.application import application_of
 from app.server.protocol import USED, ExpressProtocol
 from app.settings import Settings
@@ -113,8 +113,11 @@ class Server:
         # Neither budget nor breaker, which run on a clock of their own.
         unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
-        with patch.object(app.main, "_access_log", lambda *_: None if privacy is None else log):
-            self.application = create(Settings(**(told | unbound | more)), clock=clock, chance=lambda: 0.5)
+        chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
+        cache = open_cache(chosen, clock)
+        self.memory = cache.memory
+        parts = SuppliedParts(cache=cache, access_log=None if privacy is None else log)
+        self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5)
         self.clock, self._kind = clock, kind
         self.put_all(ttl)
         self._config = Config(self.application, log_config=None, lifespan="off")
@@ -126,10 +129,6 @@ class Server:
         now = self.clock()
         for key, value in RECORDS.items():
             self.memory.keep(Entry(key, Answer(ResponseCode.SUCCESS, b"[" + value + b"]"), now, now + ttl, now + 10**6))
-
-    @property
-    def memory(self) -> Any:
-        return self.application._face.api._resolver._cache.memory
 
     async def answers(self, *chunks: bytes) -> tuple[bytes, bool]:
         """What one connection is sent for `chunks`, and whether it was closed."""

@@ -1,0 +1,124 @@
+"""Puts together what clients see of the service: redirects, API, pages, the express lane, and the other paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import resources
+from typing import Final
+from urllib.parse import urlsplit
+
+from app import __version__
+from app.assembly import Parts
+from app.gauges import expose
+from app.lifecycle import Lifecycle
+from app.lifespan import run_lifespan
+from app.metrics.instruments import HttpMetrics, StateMetrics
+from app.metrics.workers import Exposition
+from app.readiness import describe_readiness
+from app.resolver.destination import Destinations
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.which_ra import WhichRa
+from app.settings import Settings
+from app.web.access_log import AccessLog
+from app.web.api import RestApi
+from app.web.application import Face
+from app.web.country import open_countries
+from app.web.error_handlers import ErrorPages
+from app.web.express_lane import ExpressLane
+from app.web.limits import ClientLimits
+from app.web.operations import Operations, create_operations
+from app.web.pages import Link, Pages
+from app.web.record_headers import read_allowed
+from app.web.redirect import Facts, Redirects
+
+#: Static files by path: media type and file in app/web/static.
+STATIC_FILES: Final = {
+    "/static/style.css": ("text/css;charset=utf-8", "style.css"),
+    "/static/favicon.svg": ("image/svg+xml", "favicon.svg"),
+    "/favicon.ico": ("image/svg+xml", "favicon.svg"),
+}
+
+
+def read_sub_path(settings: Settings) -> str:
+    """The path under which a front proxy serves the service, without a slash at its end."""
+    return urlsplit(settings.public_url or "").path.rstrip("/")
+
+
+def read_facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> Facts:
+    """What redirects need besides a request. Raises ConfigurationError."""
+    return Facts(
+        clock=clock,
+        chance=chance,
+        country=open_countries(settings.country_database),
+        record_headers=read_allowed(settings.record_headers),
+    )
+
+
+def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: PrefixChain) -> Face:
+    """The answers to names, and the pages."""
+    settings, resolver = parts.settings, parts.resolver
+    pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
+    link = Link(base=read_sub_path(settings))
+    api = RestApi(resolver=resolver, limits=limits, clock=facts.clock, max_age=settings.web_max_age)
+    redirects = Redirects(
+        resolver=resolver,
+        limits=limits,
+        prefixes=prefixes,
+        destinations=Destinations(resolver, prefixes, resolves=settings.resolve),
+        api=api,
+        pages=pages,
+        link=link,
+        facts=facts,
+        max_age=settings.web_max_age,
+    )
+    return Face(
+        redirects=redirects,
+        which_ra=WhichRa(resolver, prefixes, parts.upstream.agencies),
+        api=api,
+        errors=ErrorPages(pages=pages, link=link),
+        pages=pages,
+        link=link,
+    )
+
+
+def build_express_lane(
+    parts: Parts, clock: Callable[[], float], metrics: HttpMetrics, access_log: AccessLog | None
+) -> ExpressLane | None:
+    """The express lane, if it is switched on."""
+    if not parts.settings.express_lane:
+        return None
+    return ExpressLane(
+        parts.resolver,
+        clock,
+        metrics.count,
+        timer=metrics.timer,
+        access_log=access_log,
+        sub_path=read_sub_path(parts.settings).encode(),
+        max_bytes=parts.settings.express_memory_bytes,
+    )
+
+
+def build_operations(
+    parts: Parts,
+    face: Face,
+    lifecycle: Lifecycle,
+    clock: Callable[[], float],
+    *,
+    state: StateMetrics,
+    exposition: Exposition,
+) -> Operations:
+    """The few other paths: health, metrics, API documentation, static files."""
+    return create_operations(
+        version=__version__,
+        lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
+        readiness=lambda: describe_readiness(parts, lifecycle),
+        exposed=lambda accept: expose(parts, state, exposition, accept),
+        docs_page=lambda schema: face.pages.docs(face.link, schema),
+        files=_read_static_files(),
+        server_url=parts.settings.public_url or "/",
+    )
+
+
+def _read_static_files() -> dict[str, tuple[str, bytes]]:
+    folder = resources.files("app.web").joinpath("static")
+    return {path: (kind, folder.joinpath(file).read_bytes()) for path, (kind, file) in STATIC_FILES.items()}

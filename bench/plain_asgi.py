@@ -1,0 +1,17 @@
+"""The application as any ASGI server would run it."""
+
+from __future__ import annotations
+
+import os
+
+from app.main import create
+from app.program_log import begin_logging
+from app.settings import load
+from app.web.application import Application
+
+
+def create_from_environment() -> Application:
+    """The application with the settings of the environment."""
+    settings = load({}, os.environ)
+    begin_logging(settings)
+    return create(settings)
