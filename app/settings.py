@@ -316,11 +316,6 @@ class Settings(BaseModel):
         """The upstream of each routed prefix."""
         return dict(route.split("=", 1) for route in self.upstream_routes.split())
 
-    def as_environment(self) -> dict[str, str]:
-        """Every setting as an environment variable, for worker processes."""
-        values = self.model_dump(mode="json")
-        return {variable(name): str(value) for name, value in values.items() if value is not None}
-
 
 def reloadable() -> frozenset[str]:
     """The settings that a running process reloads at SIGHUP. All others need a restart."""

@@ -255,36 +255,3 @@ class TestSecretFiles:
             except ConfigurationError as error:
                 outcomes.add(error.message)
         assert len(outcomes) == 1
-
-
-class TestWorkers:
-    """A worker process reads its settings from the environment that the first process prepares."""
-
-    @pytest.mark.parametrize(
-        ("flags", "environment"),
-        [
-            ({}, {}),
-            ({"port": "8003", "workers": "2"}, {}),
-            ({"upstream_http2": "true", "seed": "seed.ndjson", "public_url": "https://x/doi"}, {}),
-            ({"workers": "2"}, {"DOI_PROXY_UPSTREAM_RATE": "5"}),
-            ({"upstream_rate": "10"}, {"DOI_PROXY_UPSTREAM_RATE": "5"}),
-            ({"store_url": "sqlite:///var/doi-proxy.sqlite3"}, {"DOI_PROXY_STORE_URL": "memory:"}),
-        ],
-        ids=[
-            "defaults",
-            "flags",
-            "other types",
-            "environment",
-            "a flag that is the default",
-            "a store that is the default",
-        ],
-    )
-    def test_it_has_the_settings_of_the_first(self, flags: dict[str, str], environment: dict[str, str]) -> None:
-        settings = load(flags, environment)
-        assert load({}, {**environment, **settings.as_environment()}) == settings
-
-    def test_a_flag_goes_before_the_file_there_too(self, toml: Path) -> None:
-        environment = {"DOI_PROXY_CONFIG": str(toml)}
-        settings = load({"upstream_rate": "10"}, environment)
-        assert settings.upstream_rate == 10
-        assert load({}, {**environment, **settings.as_environment()}) == settings

@@ -36,15 +36,8 @@ class TierObserver(Protocol):
 
 @dataclass(slots=True)
 class TierCounters:
-    """Counters since start-up. `peek` is not counted, because the resolver counts answers."""
+    """Counters since start-up. The resolver counts answers."""
 
-    hits_memory: int = 0
-    hits_store: int = 0
-    misses: int = 0
-    puts: int = 0
-    deletes: int = 0
-    forgotten: int = 0  # entries dropped from memory after another process announced a change
-    overruns: int = 0  # times the whole memory was dropped, because announcements were lost
     store_errors: int = 0
     lease_fallbacks: int = 0  # leases of this process only, because the store failed
     budget_fallbacks: int = 0  # tokens of this process only, because the store failed
@@ -103,17 +96,11 @@ class TieredStore:
         """
         cached = self._memory.peek(key)
         if cached is not None and (self._store is None or cached.is_fresh(self._clock())):
-            self.counters.hits_memory += 1
             return cached
         stored = await self._read_store(key)
         if stored is not None and (cached is None or stored.fetched_at > cached.fetched_at):
-            self.counters.hits_store += 1
             self._memory.keep(stored)
             return stored
-        if cached is not None:
-            self.counters.hits_memory += 1
-        else:
-            self.counters.misses += 1
         return cached
 
     async def reread(self, key: str) -> Entry | None:
@@ -127,7 +114,6 @@ class TieredStore:
 
     async def put(self, entry: Entry, announce: bool = False) -> None:
         """Put an entry into both tiers. With `announce`, other processes drop their copy from memory."""
-        self.counters.puts += 1
         self._memory.keep(entry)
         if self._store is not None:
             await self._try("put", self._store.put(entry, announce=announce), None)
@@ -145,7 +131,6 @@ class TieredStore:
 
     async def delete(self, key: str) -> bool:
         """Delete an entry in both tiers and in other processes. Returns whether there was one."""
-        self.counters.deletes += 1
         existed = self._memory.drop(key)
         if self._store is not None:
             existed = await self._try("delete", self._store.delete(key), False) or existed
@@ -166,7 +151,6 @@ class TieredStore:
                 await self._store.flush()
             except StoreError as error:
                 self._record_failure("delete", error)
-        self.counters.deletes += len(gone)
         return len(gone)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
@@ -250,10 +234,9 @@ class TieredStore:
             return
         self._cursor = changes.cursor
         if changes.overrun:
-            self.counters.overruns += 1
             self._memory.clear()
         for key in changes.keys:
-            self.counters.forgotten += self._memory.drop(key)
+            self._memory.drop(key)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""

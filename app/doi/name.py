@@ -100,11 +100,6 @@ class HandleName:
         """The formatting, private-use and unassigned code points. Allowed, but likely copying errors."""
         return questionable(self.text)
 
-    def cleaned(self) -> HandleName:
-        """The name without its questionable code points. Raises EmptyName if nothing is left."""
-        dropped = {point.character for point in self.questionable()}
-        return HandleName("".join(c for c in self.text if c not in dropped)) if dropped else self
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DOIName(HandleName):
@@ -125,11 +120,6 @@ class DOIName(HandleName):
     def parse(cls, text: str) -> DOIName:
         """Read `text` as a DOI name. Nothing is trimmed or decoded. See the class for the errors."""
         return cls(text)
-
-    @property
-    def registrant_code(self) -> str:
-        """The prefix without its "10.": elements separated by dots, such as 1000.10."""
-        return self.prefix[3:]
 
 
 def _check_length(text: str) -> None:

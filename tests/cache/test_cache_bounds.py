@@ -17,7 +17,6 @@ from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.file import mark_damaged, total_bytes
-from app.cache.tiered import TieredStore
 from app.cache.valkey.store import ValkeyStore
 from app.cache.wire import FOREVER, from_line, pack, unpack
 from app.errors import StoreError
@@ -128,26 +127,6 @@ def test_10000_answers_that_ended_leave_memory_in_one_step(clock: Clock) -> None
     assert memory.drop_expired() == 10_000
     assert (memory.drop_expired(), memory.drop_expired()) == (1, 0)
     assert memory.entries == 0
-
-
-async def test_both_tiers_count_what_they_do(clock: Clock) -> None:
-    shared = MemoryStore(1_000_000, clock=clock)
-    here, there = (
-        TieredStore(MemoryStore(1_000_000, clock=clock), shared, clock=clock, ceiling=86_400.0) for _ in range(2)
-    )
-    await there.forget_announced()
-    await here.put(entry("10.1/A"))
-    await here.put(entry("10.1/B"))
-    assert await there.get("10.1/A") == entry("10.1/A")
-    assert await here.get("10.1/A") == entry("10.1/A")
-    assert await here.get("10.1/C") is None
-    assert await here.delete("10.1/A")
-    assert await here.clear_prefix("10.1") == 1
-    await there.forget_announced()
-    did = here.counters
-    assert (did.puts, did.deletes, did.hits_memory, did.hits_store, did.misses) == (2, 2, 1, 0, 1)
-    assert (did.forgotten, did.overruns, did.store_errors, did.lease_fallbacks, did.budget_fallbacks) == (0,) * 5
-    assert (there.counters.hits_store, there.counters.forgotten) == (1, 1)
 
 
 # --- SQLite ----------------------------------------------------------------------------------------------------------

@@ -130,11 +130,7 @@ def test_suggestions_are_few_distinct_doi_names_and_never_the_name_itself(text: 
     assert len(set(found)) == len(found)
     assert name not in found
     assert all(each.is_doi and DOIName.parse(each.text) == each for each in found)
-    name.questionable()
-    try:
-        assert name.cleaned().questionable() == ()
-    except InvalidName:
-        assert len(name.questionable()) == len(name.text)
+    assert len(name.questionable()) <= len(name.text)
 
 
 @quick
