@@ -10,6 +10,7 @@
 #   make cov     set up, then run all tests and report the lines that no test runs
 #   make docs    set up, then write the generated pages and build docs/ as a site in build/docs
 #   make dist    set up, then build the wheel and the source archive in dist/
+#   make deb     set up, then build the Debian package in dist/ (DEB_PYTHON=/usr/bin/python3 will run it)
 #   make lock    rebuild requirements/*.lock (LOCK_FLAGS=--upgrade takes newer versions)
 #   make setup   set up only
 #   make clean   remove the files that set-up and checks created (not var/)
@@ -19,6 +20,8 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 TEST_FLAGS ?= -n 2 --dist loadfile
 LOCK_FLAGS ?=
+DEB_PYTHON ?= /usr/bin/python3
+DEB_FOLDER ?= dist
 FUZZ_SECONDS ?= 60
 MUTANTS ?= 30
 SEED ?= 1
@@ -48,7 +51,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test pythons check bench fuzz mutate cov docs dist lock clean
+.PHONY: help setup run test pythons check bench fuzz mutate cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -101,6 +104,9 @@ dist: setup
 	@rm -rf dist
 	@$(UV) build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 	@ls dist
+
+deb: setup
+	@$(USE_PIP_INDEX); packaging/debian/build.sh $(UV) $(DEB_PYTHON) $(BIN)/python $(DEB_FOLDER)
 
 check: setup
 	$(call step,lint,$(BIN)/ruff check --quiet --output-format concise .)

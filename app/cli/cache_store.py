@@ -35,12 +35,18 @@ def for_command(settings: Settings) -> Settings:
 
 
 def require_store(settings: Settings) -> None:
-    """Raises ConfigurationError where the store is a file that is not there: an empty one would be made."""
-    path = Path(settings.store_url.removeprefix(_SQLITE))
-    if settings.store_url.startswith(_SQLITE) and not path.exists():
+    """Raises ConfigurationError if the store is a file that is missing or out of reach. Opening would create one."""
+    if not settings.store_url.startswith(_SQLITE):
+        return
+    store = f"--store-url {redact(settings.store_url)}"
+    try:
+        Path(settings.store_url.removeprefix(_SQLITE)).stat()
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"{store}: there is no such file (here: {Path.cwd()})") from error
+    except OSError as error:
         raise ConfigurationError(
-            f"--store-url {redact(settings.store_url)}: there is no such file (here: {Path.cwd()})"
-        )
+            f"{store}: cannot be opened: {error.strerror}; run the command as the user of the service"
+        ) from error
 
 
 @asynccontextmanager

@@ -774,6 +774,7 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
         (["export", "--store-url", "sqlite:///nowhere/x"], "there is no such file"),
         (["stats", "--store-url", "sqlite:///nowhere/x"], "there is no such file"),
         (["purge", "--all", "--store-url", "sqlite:///nowhere/x"], "there is no such file"),
+        (["stats", "--store-url", f"sqlite:///{'x' * 300}"], "cannot be opened: File name too long"),
         (["export", "--from", "x", "--prefix", "10.1000"], "give one of them"),
         (["export", "--ask"], "--from"),
         (["export", "--prefix", "1000"], "a DOI prefix looks like 10.1000"),

@@ -1,0 +1,56 @@
+#!/bin/sh
+# Builds the Debian package in the folder OUTPUT: `make deb`. Usage: build.sh UV PYTHON BUILD_PYTHON OUTPUT
+#
+# PYTHON is the python3 of the Debian release that will run the package. BUILD_PYTHON has the build tool hatchling.
+# Times in the package are those of the last commit, so the same commit gives the same package.
+set -eu
+
+uv=$1 python=$2 build_python=$3 output=$4
+cd "$(dirname "$0")/../.."
+umask 022
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1700000000)}
+export SOURCE_DATE_EPOCH UV_LINK_MODE=copy
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+home=$root/opt/doi-proxy
+
+# The environment. Its scripts find Python beside themselves, so the package also runs from a test root.
+"$uv" venv --quiet --no-project --relocatable --python "$python" "$home"
+"$uv" pip install --quiet --python "$home/bin/python" --no-deps --require-hashes -r requirements/runtime.lock
+"$uv" build --quiet --wheel --no-build-isolation --python "$build_python" --out-dir "$work/wheel"
+"$uv" pip install --quiet --python "$home/bin/python" --no-deps --no-index "$work"/wheel/*.whl
+# What tells of this build: scripts of other packages, the activation of a shell, the origin of the wheel.
+find "$home/bin" -mindepth 1 ! -name 'python*' ! -name doi-proxy -delete
+find "$home" \( -name direct_url.json -o -name uv_cache.json -o -name REQUESTED -o -name INSTALLER \) -delete
+sed -i -e '/direct_url.json,/d' -e '/uv_cache.json,/d' -e '/REQUESTED,/d' -e '/INSTALLER,/d' "$home"/lib/python3*/site-packages/*.dist-info/RECORD
+rm -rf "$home/.lock" "$home/.gitignore" "$home/CACHEDIR.TAG" "$home/share/doi-proxy"
+find "$home" -name __pycache__ -prune -exec rm -rf {} +
+# Bytecode that Python uses without a look at the source. The service may not write any.
+"$python" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$root" -p / "$home/lib"
+
+install -d "$root/usr/bin" "$root/usr/share/doc/doi-proxy" "$root/usr/share/doi-proxy"
+ln -s /opt/doi-proxy/bin/doi-proxy "$root/usr/bin/doi-proxy"
+cp -R config/. "$root/usr/share/doi-proxy/"
+install -D -m 644 config/systemd/doi-proxy.service "$root/usr/lib/systemd/system/doi-proxy.service"
+install -D -m 644 config/sysusers.d/doi-proxy.conf "$root/usr/lib/sysusers.d/doi-proxy.conf"
+install -D -m 644 config/tmpfiles.d/doi-proxy.conf "$root/usr/lib/tmpfiles.d/doi-proxy.conf"
+install -D -m 644 config/systemd/doi-proxy.toml "$root/etc/doi-proxy/doi-proxy.toml"
+install -m 644 LICENSE "$root/usr/share/doc/doi-proxy/copyright"
+gzip -9n <CHANGELOG.md >"$root/usr/share/doc/doi-proxy/changelog.gz"
+chmod -R u+rwX,go+rX,go-w "$root"
+
+version=$("$home/bin/doi-proxy" --version | cut -d' ' -f2)
+architecture=$(dpkg --print-architecture)
+release=$("$python" -c 'import sys; print("%d.%d %d.%d" % (*sys.version_info[:2], sys.version_info[0], sys.version_info[1] + 1))')
+mkdir "$root/DEBIAN"
+sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$(du -sk "$root" | cut -f1)/" \
+    -e "s/@PYTHON@/${release% *}/" -e "s/@NEXT_PYTHON@/${release#* }/" packaging/debian/control.in >"$root/DEBIAN/control"
+echo /etc/doi-proxy/doi-proxy.toml >"$root/DEBIAN/conffiles"
+install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$root/DEBIAN/"
+(cd "$root" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | cut -c3- | tr '\n' '\0' | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
+
+mkdir -p "$output"
+dpkg-deb --root-owner-group -Zzstd -z9 --build "$root" "$output" >/dev/null
+echo "$output/doi-proxy_${version}_${architecture}.deb"

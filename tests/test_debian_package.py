@@ -1,0 +1,214 @@
+"""The Debian package, built by `make deb`, is installed in a test root with dpkg and serves from there.
+
+Not shown: what the maintainer scripts do under a running systemd.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from app import __version__
+from tests.cache.valkey_server import free_port
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+DEBIAN: Final = ROOT / "packaging/debian"
+#: Python of the Debian release, which runs the package.
+PYTHON: Final = Path("/usr/bin/python3")
+PROGRAMS: Final = ("dpkg-deb", "make", "setpriv", "systemctl", "systemd-sysusers", "systemd-tmpfiles")
+#: For one command, in seconds; the slowest installs all locked packages and compiles them.
+DEADLINE: Final = 300
+SCRIPTS: Final = ("build.sh", "postinst", "prerm", "postrm")
+
+pytestmark = pytest.mark.slow
+
+
+def missing() -> str | None:
+    """What this machine lacks, if anything. dpkg changes owners in the test root, so it needs root."""
+    if os.geteuid() != 0:
+        return "not root"
+    programs = (program for program in PROGRAMS if shutil.which(program) is None)
+    return next(programs, None if PYTHON.exists() else str(PYTHON))
+
+
+needs_debian = pytest.mark.skipif(missing() is not None, reason=f"there is no Debian to install on: {missing()}")
+
+
+def run(*command: str | Path, **variables: str) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=ROOT,
+        env={**plain_environment(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment without settings and without what steers Python."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DOI_PROXY_", "PYTHON", "COV"))}
+
+
+class Installed(NamedTuple):
+    """A test root with the package, and the user of the service there."""
+
+    root: Path
+    user: int
+    group: int
+
+    @property
+    def settings(self) -> Path:
+        return self.root / "etc/doi-proxy/doi-proxy.toml"
+
+    def command(self, *arguments: str, user: int | None = None) -> list[str]:
+        """A command of the installed program, by default as the user of the service."""
+        number = self.user if user is None else user
+        group = self.group if user is None else user
+        identity = ["setpriv", f"--reuid={number}", f"--regid={group}", "--clear-groups"]
+        return [*identity, str(self.root / "opt/doi-proxy/bin/doi-proxy"), *arguments, "--config", str(self.settings)]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deb")
+    run("make", "--no-print-directory", "deb", f"DEB_FOLDER={folder}")
+    (built,) = folder.glob("*.deb")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(package: Path) -> Iterator[Installed]:
+    """The package in a folder that other users can enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory(prefix="doi-proxy-root-") as name:
+        root = Path(name)
+        root.chmod(0o755)
+        (root / "etc").mkdir()
+        (root / "var/lib/dpkg/info").mkdir(parents=True)
+        (root / "var/lib/dpkg/updates").mkdir()
+        (root / "var/lib/dpkg/status").touch()
+        dpkg(root, "--install", package)
+        user, group = re.findall(r"^doi-proxy:x:(\d+):(\d+):", (root / "etc/passwd").read_text(), re.MULTILINE)[0]
+        yield Installed(root, int(user), int(group))
+
+
+def dpkg(root: Path, *arguments: str | Path) -> None:
+    # The test root has no shell for the scripts and no other package.
+    run("dpkg", f"--root={root}", "--force-script-chrootless", "--force-depends", *arguments)
+
+
+@contextmanager
+def serving(installed: Installed) -> Iterator[int]:
+    """The port of the service, which runs as its user with its settings file."""
+    text = installed.settings.read_text().replace("sqlite:////", f"sqlite:///{installed.root}/")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        upstream = f'url = "http://127.0.0.1:{closed.getsockname()[1]}"'
+        installed.settings.write_text(text.replace("[upstream]", f"[upstream]\n{upstream}"))
+        port = free_port()
+        command = installed.command("serve", "--port", str(port))
+        with subprocess.Popen(command, cwd="/", env=plain_environment(), stderr=subprocess.DEVNULL) as process:
+            try:
+                wait_until_ready(port)
+                yield port
+            finally:
+                process.terminate()
+
+
+def wait_until_ready(port: int) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=DEADLINE):
+            return
+    raise AssertionError(f"the service does not answer on port {port}")
+
+
+@needs_debian
+def test_the_package_says_what_it_needs_and_which_file_is_the_operator_s(package: Path) -> None:
+    version = run(PYTHON, "-c", "import sys; print('%d.%d %d' % (*sys.version_info[:2], sys.version_info[1] + 1))")
+    release, following = version.split()
+    fields = dict(line.split(": ", 1) for line in run("dpkg-deb", "--field", package).splitlines() if ": " in line)
+    assert fields["Version"] == __version__
+    assert f"python3 (>= {release}), python3 (<< 3.{following})" in fields["Depends"]
+    assert run("dpkg-deb", "--info", package, "conffiles").split() == ["/etc/doi-proxy/doi-proxy.toml"]
+
+
+@needs_debian
+def test_the_installed_package_has_its_user_its_folders_and_an_enabled_unit(installed: Installed) -> None:
+    root = installed.root
+    settings, store = (root / "etc/doi-proxy").stat(), (root / "var/lib/doi-proxy").stat()
+    assert (settings.st_uid, settings.st_gid, settings.st_mode & 0o777) == (0, installed.group, 0o750)
+    assert (store.st_uid, store.st_gid, store.st_mode & 0o777) == (installed.user, installed.group, 0o750)
+    assert (root / "etc/systemd/system/multi-user.target.wants/doi-proxy.service").is_symlink()
+    assert (root / "usr/lib/systemd/system/doi-proxy.service").read_bytes() == (
+        ROOT / "config/systemd/doi-proxy.service"
+    ).read_bytes()
+    assert (root / "usr/bin/doi-proxy").readlink() == Path("/opt/doi-proxy/bin/doi-proxy")
+
+
+@needs_debian
+def test_the_installed_service_answers_and_its_user_can_use_the_cache_commands_beside_it(installed: Installed) -> None:
+    bundle = installed.root / "var/lib/doi-proxy/records.ndjson.gz"
+    with serving(installed):
+        run(
+            *installed.command(
+                "cache", "import", "--no-checksum", str(installed.root / "usr/share/doi-proxy/seed.ndjson")
+            )
+        )
+        assert "healthy:  yes" in run(*installed.command("cache", "stats"))
+        run(*installed.command("cache", "export", "--output", str(bundle)))
+        run(*installed.command("cache", "purge", "--all"))
+    owners = {path.name: path.stat().st_uid for path in bundle.parent.iterdir()}
+    assert set(owners.values()) == {installed.user}, owners
+
+
+@needs_debian
+def test_another_user_gets_one_line_instead_of_the_store(installed: Installed) -> None:
+    store = f"sqlite:///{installed.root}/var/lib/doi-proxy/doi-proxy.sqlite3"
+    command = installed.command("cache", "stats", user=installed.user + 1)
+    # Nor can this user read the settings.
+    command[-2:] = ["--store-url", store]
+    done = subprocess.run(
+        command, cwd="/", env=plain_environment(), capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("cannot be opened: Permission denied; run the command as the user of the service\n")
+    assert done.stderr.count("\n") == 1
+
+
+@needs_debian
+def test_an_upgrade_keeps_the_operator_s_settings_and_a_purge_removes_all_but_other_files(
+    installed: Installed, package: Path
+) -> None:
+    root = installed.root
+    installed.settings.write_text("[server]\nport = 8001\n")
+    (root / "etc/doi-proxy/store-url").write_text("valkey://:password@127.0.0.1/0")
+    dpkg(root, "--install", package)
+    assert installed.settings.read_text() == "[server]\nport = 8001\n"
+    dpkg(root, "--purge", "doi-proxy")
+    assert [path.name for path in (root / "etc/doi-proxy").iterdir()] == ["store-url"]
+    left = (root / "opt/doi-proxy", root / "var/lib/doi-proxy", root / "usr/bin/doi-proxy")
+    assert [path for path in left if path.exists()] == []
+    assert list((root / "etc/systemd").rglob("doi-proxy.service")) == []
+
+
+@pytest.mark.skipif(
+    shutil.which("shellcheck") is None, reason="shellcheck is not installed (Debian package: shellcheck)"
+)
+def test_the_scripts_of_the_package_are_clean() -> None:
+    run("shellcheck", *(DEBIAN / name for name in SCRIPTS))
