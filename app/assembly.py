@@ -22,7 +22,8 @@ from app.resolver.resolver import Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
 from app.upstream.breaker import Breaker
-from app.upstream.budget import Budget, TokenBucket
+from app.upstream.buckets import TokenBucket
+from app.upstream.budget import Budget
 from app.upstream.client import HandleApi as UpstreamApi
 from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSource, Observer
 from app.upstream.local import SealedSource

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from math import ceil
-from typing import Final, Protocol
+from typing import Final
 
 from app.errors import BudgetSpent, Quota, ShareSpent
-from app.token_bucket import Bucket, back_off, count_tokens, take_token
+from app.upstream.buckets import LocalBucket, TokenBucket
 from app.upstream.fair_lines import FairLines
+from app.upstream.queue import Queue, Ticket
 from app.upstream.source import ClientNetwork, Priority, Waiters
 
 #: Questions that wait in one queue, of all clients together.
@@ -28,88 +28,6 @@ SHARE: Final = "share"
 _PLACES_PER_SPARE: Final = 8
 #: What a refused caller is told to wait where nothing more exact is known, in seconds.
 _USUAL_RETRY: Final = 1.0
-
-
-class TokenBucket(Protocol):
-    """Tokens for questions; shared by several processes or hosts where they are one guest. Must not raise."""
-
-    async def take(self, leaving: float = 0.0) -> float:
-        """Take one token and answer 0.0, if `leaving` tokens remain; else the seconds until asking makes sense."""
-
-    async def back_off(self, seconds: float) -> None:
-        """Give no token for so many seconds; afterwards the bucket is empty and fills at its rate."""
-
-    @property
-    def tokens(self) -> float:
-        """The tokens in the bucket, as last known."""
-
-
-class LocalBucket:
-    """The bucket of one process, full at first: `rate` tokens a second, at most `burst` (at least 1) at once."""
-
-    def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._clock = clock
-        self._bucket = Bucket(burst, clock())
-
-    async def take(self, leaving: float = 0.0) -> float:
-        """See TokenBucket."""
-        self._bucket, wait = take_token(self._bucket, self._clock(), self._rate, self._burst, leaving)
-        return wait
-
-    async def back_off(self, seconds: float) -> None:
-        """See TokenBucket."""
-        self._bucket = back_off(self._bucket, self._clock(), seconds)
-
-    @property
-    def tokens(self) -> float:
-        """See TokenBucket."""
-        return count_tokens(self._bucket, self._clock(), self._rate, self._burst)
-
-
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    """A question that waits, or that is under way."""
-
-    #: Seconds that it waits after the last client joined, and when that ends on the budget's clock.
-    patience: float
-    deadline: float
-    timeout: asyncio.Timeout
-    #: Done when the question is admitted, or refused for a reason.
-    turn: asyncio.Future[BudgetSpent | None]
-    admitted: bool = False
-    #: The client whose turn admitted it.
-    client: ClientNetwork = None
-
-
-@dataclass(slots=True, eq=False)
-class _Queue:
-    """The questions of one class: those that wait, and how many are under way."""
-
-    lines: FairLines[_Ticket]
-    most_in_flight: int
-    #: Tokens that this class leaves in the bucket.
-    leaving: float
-    in_flight: int = 0
-    in_flight_of: dict[str, int] = field(default_factory=dict)
-    #: Set when there may be a place.
-    look: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Admits those who wait; ends when nothing waits.
-    server: asyncio.Task[None] | None = None
-
-    def enter(self, client: ClientNetwork) -> None:
-        """Count a question under way."""
-        if client is not None:
-            self.in_flight_of[client] = self.in_flight_of.get(client, 0) + 1
-
-    def end(self, client: ClientNetwork) -> None:
-        """A question under way has ended."""
-        self.in_flight -= 1
-        if client is not None:
-            self.in_flight_of[client] -= 1
-            if not self.in_flight_of[client]:
-                del self.in_flight_of[client]
 
 
 class Budget:
@@ -139,8 +57,8 @@ class Budget:
         self._rate = rate
         self._most_in_flight = max_concurrency
         self._most_of_one = max_concurrency - spare
-        self._people = _Queue(FairLines(MOST_WAITING, most_of_client), max_concurrency, 0.0)
-        self._others = _Queue(FairLines(MOST_WAITING, most_of_client), others, reserved_for_people * burst)
+        self._people = Queue(FairLines(MOST_WAITING, most_of_client), max_concurrency, 0.0)
+        self._others = Queue(FairLines(MOST_WAITING, most_of_client), others, reserved_for_people * burst)
         self._bucket = bucket or LocalBucket(rate, burst, clock)
         self._clock = clock
         self._sleep = sleep
@@ -182,7 +100,7 @@ class Budget:
                 self._wake()
             return
         now, loop = self._clock(), asyncio.get_running_loop()
-        ticket = _Ticket(patience, now + patience, asyncio.timeout(patience), loop.create_future())
+        ticket = Ticket(patience, now + patience, asyncio.timeout(patience), loop.create_future())
         try:
             await self._wait(queue, ticket, waiters)
             yield
@@ -204,7 +122,7 @@ class Budget:
         """Drop the tokens at hand; the bucket fills at its rate."""
         await self._bucket.back_off(0.0)
 
-    async def _enter_directly(self, queue: _Queue, client: ClientNetwork) -> bool:
+    async def _enter_directly(self, queue: Queue, client: ClientNetwork) -> bool:
         """Admit a question if nothing waits before it and it gets a place and a token; no task or timer is needed."""
         if len(queue.lines) or not self._has_place(queue) or not self._has_place_for(queue, client):
             return False
@@ -219,7 +137,7 @@ class Budget:
                 self._wake()
         return admitted
 
-    async def _wait(self, queue: _Queue, ticket: _Ticket, waiters: Waiters) -> None:
+    async def _wait(self, queue: Queue, ticket: Ticket, waiters: Waiters) -> None:
         try:
             async with ticket.timeout:
                 self._line_up(queue, ticket, waiters)
@@ -235,7 +153,7 @@ class Budget:
         finally:
             waiters.notify(None)
 
-    def _line_up(self, queue: _Queue, ticket: _Ticket, waiters: Waiters) -> None:
+    def _line_up(self, queue: Queue, ticket: Ticket, waiters: Waiters) -> None:
         lines = queue.lines
         clients = [client for client in waiters.clients if lines.has_room(client)]
         if not clients:
@@ -247,7 +165,7 @@ class Budget:
         if queue.server is None or queue.server.done():
             queue.server = asyncio.create_task(self._serve(queue))
 
-    def _also_wait(self, queue: _Queue, ticket: _Ticket, waiters: Waiters, client: ClientNetwork) -> None:
+    def _also_wait(self, queue: Queue, ticket: Ticket, waiters: Waiters, client: ClientNetwork) -> None:
         if ticket.turn.done() or ticket.timeout.expired():
             waiters.refused = not ticket.admitted
         elif queue.lines.has_room(client):
@@ -256,19 +174,19 @@ class Budget:
             ticket.deadline = self._clock() + ticket.patience
             ticket.timeout.reschedule(asyncio.get_running_loop().time() + ticket.patience)
 
-    def _join(self, queue: _Queue, ticket: _Ticket, client: ClientNetwork) -> None:
+    def _join(self, queue: Queue, ticket: Ticket, client: ClientNetwork) -> None:
         evicted = queue.lines.join(client, ticket)
         if evicted is not None and not evicted.turn.done():
             evicted.turn.set_result(self._share_spent(queue, evicted))
         # There may be a place that the clients before were not to have.
         queue.look.set()
 
-    def _share_spent(self, queue: _Queue, ticket: _Ticket) -> ShareSpent:
+    def _share_spent(self, queue: Queue, ticket: Ticket) -> ShareSpent:
         quota = Quota(SHARE, queue.lines.most_of_client, max(1, ceil(ticket.patience)))
         # A client's line is one shorter after a turn of each client.
         return ShareSpent(quota=quota, retry_after=max(_USUAL_RETRY, queue.lines.clients / self._rate))
 
-    async def _serve(self, queue: _Queue) -> None:
+    async def _serve(self, queue: Queue) -> None:
         """Admit questions as places and tokens come free, until nothing waits."""
         while len(queue.lines):
             if self._next(queue) is None:
@@ -281,7 +199,7 @@ class Budget:
                 if len(queue.lines):
                     await self._sleep(seconds)
 
-    async def _take(self, queue: _Queue) -> float:
+    async def _take(self, queue: Queue) -> float:
         """Take a token for the question whose turn it is by then; 0.0, or the seconds until there is one.
 
         The place is held meanwhile, and it is free again while this waits for a token.
@@ -300,13 +218,13 @@ class Budget:
                 self._wake()
         return seconds
 
-    def _admit(self, queue: _Queue, client: ClientNetwork, ticket: _Ticket) -> None:
+    def _admit(self, queue: Queue, client: ClientNetwork, ticket: Ticket) -> None:
         queue.lines.serve(client, ticket)
         queue.enter(client)
         ticket.admitted, ticket.client = True, client
         ticket.turn.set_result(None)
 
-    def _refuse_late(self, queue: _Queue, seconds: float) -> None:
+    def _refuse_late(self, queue: Queue, seconds: float) -> None:
         """Refuse those whose turn it is, as long as the next token comes after their patience has ended."""
         while len(queue.lines):
             _, ticket = next(queue.lines.turns())
@@ -316,7 +234,7 @@ class Budget:
             if not ticket.turn.done():
                 ticket.turn.set_result(BudgetSpent(retry_after=seconds))
 
-    def _next(self, queue: _Queue, held: int = 0) -> tuple[ClientNetwork, _Ticket] | None:
+    def _next(self, queue: Queue, held: int = 0) -> tuple[ClientNetwork, Ticket] | None:
         """The client whose turn it is, and its ticket; None without a place. `held` places are free for it."""
         if not self._has_place(queue, held):
             return None
@@ -327,13 +245,13 @@ class Budget:
                 return client, ticket
         return None
 
-    def _has_place(self, queue: _Queue, held: int = 0) -> bool:
+    def _has_place(self, queue: Queue, held: int = 0) -> bool:
         """Whether a question of this class may be under way."""
         if self.in_flight - held >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
             return False
         return queue is self._people or not len(self._people.lines)
 
-    def _has_place_for(self, queue: _Queue, client: ClientNetwork, held: int = 0) -> bool:
+    def _has_place_for(self, queue: Queue, client: ClientNetwork, held: int = 0) -> bool:
         """Whether a free place may go to this client."""
         return self.in_flight - held < self._most_of_one or client not in queue.in_flight_of
 

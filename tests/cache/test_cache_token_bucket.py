@@ -18,7 +18,7 @@ from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
 from app.token_bucket import LONGEST_BACK_OFF, Bucket, back_off, take_token
-from app.upstream.budget import LocalBucket
+from app.upstream.buckets import LocalBucket
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
