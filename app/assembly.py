@@ -22,7 +22,7 @@ from app.resolver.resolver import Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
 from app.upstream.breaker import Breaker
-from app.upstream.buckets import TokenBucket
+from app.upstream.buckets import AllottedBucket, TokenBucket
 from app.upstream.budget import Budget
 from app.upstream.client import HandleApi as UpstreamApi
 from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSource, Observer
@@ -92,13 +92,13 @@ class SharedBucket:
         self._burst = burst
         self._wait = 0.0
 
-    async def take(self, leaving: float = 0.0) -> float:
-        """See TokenBucket; by this process alone while the store fails."""
-        self._wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving)
+    async def take(self, leaving: float = 0.0, count: int = 1) -> float:
+        """See SharedTokenBucket. While the store fails, the tokens are of this process only."""
+        self._wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving, count)
         return self._wait
 
     async def back_off(self, seconds: float) -> None:
-        """See TokenBucket."""
+        """See SharedTokenBucket."""
         await self._cache.back_off(_BUCKET, seconds)
 
     @property
@@ -152,7 +152,7 @@ def assemble(
     # Whoever opens the same store, a command beside a running proxy among them, is the same guest upstream.
     kept = settings.store_url.partition(":")[0] != "memory"
     bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if kept else None
-    upstream = open_upstream(settings, bucket, observers.upstream, cache if kept else None)
+    upstream = open_upstream(settings, _allot(settings, bucket), observers.upstream, cache if kept else None)
     resolver = Resolver(
         cache=cache,
         source=wrap_source(upstream.source) if wrap_source else upstream.source,
@@ -308,6 +308,13 @@ def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
     # The host alone: a URL may hold a password.
     label = f"upstream {number} ({urlsplit(url).hostname})"
     return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
+
+
+def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | None:
+    if bucket is None:
+        return None
+    most = settings.upstream_allotment
+    return AllottedBucket(bucket, burst=settings.upstream_burst, most=most, clock=time.monotonic)
 
 
 def _is_shared(settings: Settings) -> bool:

@@ -236,6 +236,12 @@ class Settings(BaseModel):
     upstream_burst: float = Field(
         50.0, ge=1, description="Upstream queries that may be sent at once after an idle period."
     )
+    upstream_allotment: int = Field(
+        16,
+        ge=1,
+        le=1_000,
+        description="Most upstream queries for which one process reserves tokens of a shared store at a time.",
+    )
     upstream_max_concurrency: int = Field(16, ge=1, description="Upstream queries in progress at the same time.")
     upstream_reserved_share: float = Field(
         0.5, ge=0, le=0.95, description="Share of the budget that bulk and background queries may not use."

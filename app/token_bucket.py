@@ -38,17 +38,18 @@ def count_tokens(bucket: Bucket, now: float, rate: float, burst: float) -> float
 
 
 def take_token(
-    bucket: Bucket | None, now: float, rate: float, burst: float, leaving: float = 0.0
+    bucket: Bucket | None, now: float, rate: float, burst: float, leaving: float = 0.0, count: int = 1
 ) -> tuple[Bucket, float]:
-    """Take a token. Returns the new bucket, and 0.0 or the seconds until a token can be taken. None is a full bucket.
+    """Take `count` tokens or none. None is a full bucket.
 
-    The token is taken only if `leaving` tokens remain, or as many as a full bucket can leave.
+    Returns the new bucket, and 0.0 or the seconds until the tokens can be taken. Tokens are taken only if `leaving`
+    remain, or as many as a full bucket can leave. `count` is at most `burst`.
     """
     bucket = bucket or Bucket(burst, now)
     tokens, blocked_for = count_tokens(bucket, now, rate, burst), _back_off_left(bucket, now)
-    missing = 1.0 + max(0.0, min(leaving, burst - 1.0)) - tokens
+    missing = count + max(0.0, min(leaving, burst - count)) - tokens
     if missing <= ROUNDING:
-        return Bucket(tokens - 1.0, now, now), 0.0
+        return Bucket(tokens - count, now, now), 0.0
     wait = blocked_for + missing / rate if rate > 0 else inf
     return Bucket(tokens, now, now + blocked_for), wait
 

@@ -19,9 +19,9 @@ class Buckets:
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
-    def take(self, name: str, now: float, rate: float, burst: float, leaving: float = 0.0) -> float:
-        """Take one token and return 0.0, or the seconds until there will be one."""
-        bucket, wait = take_token(self._buckets.get(name), now, rate, burst, leaving)
+    def take(self, name: str, now: float, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+        """Take tokens and return 0.0, or the seconds until there will be as many."""
+        bucket, wait = take_token(self._buckets.get(name), now, rate, burst, leaving, count)
         self._keep(name, bucket)
         return wait
 

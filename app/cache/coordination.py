@@ -36,11 +36,11 @@ class Coordination(Protocol):
     async def release(self, key: str, owner: str) -> None:
         """Release a lease, if `owner` has it. The entry that was put under it is visible to the next owner."""
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
-        """Take one token and return 0.0, or take none and return the seconds until there will be one.
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+        """Take `count` tokens and return 0.0, or take none and return the seconds until there will be as many.
 
-        The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second. A token is taken only if
-        `leaving` tokens remain, which are reserved for other callers.
+        The bucket holds at most `burst` tokens, starts full and gains `rate` tokens a second. Tokens are taken only if
+        `leaving` tokens remain, which are reserved for other callers. `count` is at most `burst`.
         """
 
     async def back_off(self, bucket: str, seconds: float) -> None:

@@ -163,9 +163,9 @@ class MemoryStore:
         """See Store."""
         self._leases.release(key, owner)
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store."""
-        return self._buckets.take(bucket, self._clock(), rate, burst, leaving)
+        return self._buckets.take(bucket, self._clock(), rate, burst, leaving, count)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""

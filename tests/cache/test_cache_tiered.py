@@ -210,7 +210,7 @@ class BrokenStore:
     async def release(self, key: str, owner: str) -> None:
         raise StoreError
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         raise StoreError
 
     async def back_off(self, bucket: str, seconds: float) -> None:

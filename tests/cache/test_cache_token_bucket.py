@@ -34,7 +34,7 @@ _numbers = count()
 class Place(Protocol):
     """A bucket of RATE and BURST in one of the places."""
 
-    async def take(self, leaving: float = 0.0) -> float:
+    async def take(self, leaving: float = 0.0, count: int = 1) -> float:
         """See Store.take."""
 
     async def back_off(self, seconds: float) -> None:
@@ -48,7 +48,12 @@ class ProcessPlace:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._bucket = LocalBucket(RATE, BURST, clock)
-        self.take, self.back_off = self._bucket.take, self._bucket.back_off
+        self.back_off = self._bucket.back_off
+
+    async def take(self, leaving: float = 0.0, count: int = 1) -> float:
+        if count == 1:
+            return await self._bucket.take(leaving)
+        pytest.skip("the bucket of one process gives one token at a time")
 
     async def advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
@@ -60,8 +65,8 @@ class StorePlace:
         self.name = name
         self._clock = clock
 
-    async def take(self, leaving: float = 0.0) -> float:
-        return await self.store.take(self.name, RATE, BURST, leaving)
+    async def take(self, leaving: float = 0.0, count: int = 1) -> float:
+        return await self.store.take(self.name, RATE, BURST, leaving, count)
 
     async def back_off(self, seconds: float) -> None:
         await self.store.back_off(self.name, seconds)
@@ -126,6 +131,17 @@ async def test_a_bucket_starts_full_and_gains_its_rate(place: Place) -> None:
 async def test_tokens_that_are_left_for_others_are_not_taken(place: Place) -> None:
     assert [await place.take(3) for _ in range(3)] == [0.0, 0.0, about(100)]
     assert await take_all(place) == 3
+
+
+async def test_several_tokens_are_taken_together_or_not_at_all(place: Place) -> None:
+    assert await place.take(count=3) == 0.0
+    assert await place.take(count=3) == about(100)
+    assert await place.take(1, count=2) == about(100)
+    assert await place.take(count=2) == 0.0
+    # A full bucket cannot leave more than the rest of it.
+    await place.advance(1e6)
+    assert await place.take(100, count=4) == 0.0
+    assert await take_all(place) == 1
 
 
 async def test_a_bucket_is_empty_after_a_back_off(place: Place) -> None:

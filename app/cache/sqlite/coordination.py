@@ -72,12 +72,14 @@ class CoordinationFile:
                 "DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - LONGEST_IDLE, now)
             )
 
-    def take(self, name: str, clock: Callable[[], float], rate: float, burst: float, leaving: float) -> float:
-        """Take one token and return 0.0, or the seconds until there will be one."""
+    def take(
+        self, name: str, clock: Callable[[], float], rate: float, burst: float, leaving: float, count: int
+    ) -> float:
+        """Take tokens and return 0.0, or the seconds until there will be as many."""
         with _Transaction(self._connection):
             # Read the clock inside the lock. Read earlier, it could precede another worker's write, and that interval
             # would be credited twice.
-            bucket, wait = take_token(self._read(name), clock(), rate, burst, leaving)
+            bucket, wait = take_token(self._read(name), clock(), rate, burst, leaving, count)
             self._write(name, bucket)
         return wait
 

@@ -56,7 +56,7 @@ class ReadOnlySqliteStore:
     async def release(self, key: str, owner: str) -> None:
         """Do nothing."""
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """Raises StoreError."""
         raise self._refusal()
 

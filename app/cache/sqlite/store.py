@@ -125,10 +125,10 @@ class SqliteStore:
             with self._use_coordination():
                 self._coordination.release(key, owner, self._clock())
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store."""
         with self._use_coordination():
-            return self._coordination.take(bucket, self._clock, rate, burst, leaving)
+            return self._coordination.take(bucket, self._clock, rate, burst, leaving, count)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""

@@ -27,20 +27,20 @@ local function write(tokens, blocked_for, idle)
 end
 """
 
-#: KEYS[1] is the bucket, ARGV are rate, burst and leaving. Takes one token and returns 0, or returns the seconds until
-#: there will be one, as text. A bucket that has been full for a minute expires.
+#: KEYS[1] is the bucket, ARGV are rate, burst, leaving and count. Takes `count` tokens and returns 0, or returns the
+#: seconds until there will be as many, as text. A bucket that has been full for a minute expires.
 TAKE: Final = (
     _BUCKET
     + f"""
-local rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local rate, burst, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
 local tokens, filled_until = tonumber(held[1]) or burst, at
 if not (tokens >= 0) then tokens = 0 end
 if blocked_until > at then tokens, filled_until = 0, blocked_until end
 tokens = math.min(burst, tokens + math.max(0, now - filled_until) * rate)
-local missing = 1 + math.max(0, math.min(tonumber(ARGV[3]), burst - 1)) - tokens
+local missing = count + math.max(0, math.min(tonumber(ARGV[3]), burst - count)) - tokens
 local wait = 0
 if missing <= {ROUNDING} then
-    tokens, blocked_for = tokens - 1, 0
+    tokens, blocked_for = tokens - count, 0
 elseif rate > 0 then
     wait = blocked_for + missing / rate
 else

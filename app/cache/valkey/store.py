@@ -133,10 +133,10 @@ class ValkeyStore:
         async with self._guard():
             await self._release(keys=[_LEASE + key], args=[owner])
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0) -> float:
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store. The server's clock counts the seconds."""
         async with self._guard():
-            return float(await self._take(keys=[_BUCKET + bucket], args=[rate, burst, leaving]))
+            return float(await self._take(keys=[_BUCKET + bucket], args=[rate, burst, leaving, count]))
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
