@@ -1,10 +1,10 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that a test sets and advances."""
 
 from __future__ import annotations
 
 
 class Clock:
-    """Called, it gives the time in seconds since the epoch; the default is 2023-11-14T22:13:20Z."""
+    """A call returns the time in seconds since the epoch. It begins at 2023-11-14T22:13:20Z."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now
@@ -13,5 +13,5 @@ class Clock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.now += seconds

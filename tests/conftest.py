@@ -1,4 +1,4 @@
-"""What every test stands on: asyncio for async tests, repeatable examples, and no network but this machine's."""
+"""For every test: asyncio for async tests, repeatable examples, and no network but loopback."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# CI tries the same examples each time, so that its result is a fact about the commit; people look further.
+# On CI, Hypothesis generates the same examples each time, so the result depends only on the commit.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 class NotLoopback(RuntimeError):
-    """A test reached for another machine; no OSError, so that no code under test takes it for a failed upstream."""
+    """A test tried to reach another machine. Not an OSError, which the tested code handles as a failed upstream."""
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def western_machine() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def only_loopback() -> Iterator[None]:
-    """Sockets reach 127.0.0.0/8, ::1 and Unix paths alone, and no name but "localhost" resolves."""
+    """Sockets reach only 127.0.0.0/8, ::1 and Unix paths, and only the name "localhost" resolves."""
     connect, connect_ex, look_up = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
 
     def guarded_connect(self: socket.socket, address: Any) -> None:

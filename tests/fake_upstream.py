@@ -1,4 +1,4 @@
-"""A handle API of the project's own, on loopback: an HTTP/1.1 server that answers, fails and waits as it is told.
+"""A fake handle API on loopback: an HTTP/1.1 server that answers, fails or waits, as the test sets it up.
 
 In a test:
 
@@ -6,12 +6,12 @@ In a test:
         upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         upstream.fault("10.1234/x", "reset", count=1)
         upstream.hold("10.1234/slow")        # is answered after release("10.1234/slow")
-        ... ask upstream.url ...
+        ... query upstream.url ...
         assert upstream.asked("10.1000/182") == 1
 
 As a process: `python -m tests.fake_upstream --port N --records FILE.ndjson`, a record {"handle": …, "values": […]}
-a line. It is told by POST /control/put {"handle": …, "values": …}, /control/fault {"name": …, "kind": …, …} and
-/control/reset; GET /control/counts tells what was asked. Names match with ASCII letters of either case.
+a line. Its controls are POST /control/put {"handle": …, "values": …}, /control/fault {"name": …, "kind": …, …} and
+/control/reset; GET /control/counts has the number of queries. Names match with ASCII letters of either case.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from urllib.parse import unquote, urlsplit
 
 from tests.upstream.faults import FAULTS, Asked, Peer, encoded, send
 
-#: The fault of every name that has none of its own.
+#: The name for a fault of all names that have no fault of their own.
 EVERY_NAME: Final = ""
 _MIB: Final = 1024 * 1024
 _LONGEST_WAIT: Final = 10.0
@@ -39,7 +39,7 @@ _LONGEST_WAIT: Final = 10.0
 
 @dataclass
 class Fault:
-    """What goes wrong; `count` is how often still, None for always."""
+    """A fault. `count` is how many more times it occurs, None for always."""
 
     kind: str
     count: int | None = None
@@ -58,7 +58,7 @@ class FakeUpstream:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was asked, every fault and every hold; the records stay."""
+        """Clear the counts, the faults and the holds. The records stay."""
         self._faults: dict[str, Fault] = {}
         self._held: dict[str, asyncio.Event] = {}
         self._counts: Counter[str] = Counter()
@@ -87,7 +87,7 @@ class FakeUpstream:
         """The base URL."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
-    # What it knows
+    # Records
 
     def put(self, name: str, values: list[dict[str, Any]] | None = None, *, url: str = "", ttl: int = 86400) -> None:
         """Register a name, with all its values or with one URL value."""
@@ -95,46 +95,46 @@ class FakeUpstream:
         self._records[_fold(name)] = [one] if values is None else values
 
     def delete(self, name: str) -> None:
-        """Make a name unknown."""
+        """Remove the record of a name."""
         self._records.pop(_fold(name), None)
 
     def agency(self, prefix: str, agency: str) -> None:
-        """Say which registration agency a prefix is of."""
+        """Set the registration agency of a prefix."""
         self._agencies[_fold(prefix)] = agency
 
-    # What goes wrong
+    # Faults
 
     def fault(self, name: str, kind: str, *, count: int | None = None, **options: Any) -> None:
-        """Let questions about a name (or EVERY_NAME) fail, so many times or always; `kind` is one of FAULTS."""
+        """Make queries for a name (or EVERY_NAME) fail, `count` times or always. `kind` is one of FAULTS."""
         if kind not in FAULTS:
             raise ValueError(f"no such fault: {kind}")
         self._faults[_fold(name)] = Fault(kind, count, options)
 
     def heal(self, name: str) -> None:
-        """Take the fault of a name away."""
+        """Remove the fault of a name."""
         self._faults.pop(_fold(name), None)
 
     def hold(self, name: str) -> None:
-        """Let questions about a name wait until `release`."""
+        """Make queries for a name wait until `release`."""
         self._held[_fold(name)] = asyncio.Event()
 
     def release(self, name: str) -> None:
-        """Answer the questions about a name that wait."""
+        """Answer the waiting queries for a name."""
         self._held.pop(_fold(name)).set()
 
     def drop_connections(self) -> None:
-        """Close every connection that is open, as a server that restarts does."""
+        """Close every open connection, as a server does that restarts."""
         for task in self._tasks:
             task.cancel()
 
-    # What was asked
+    # Counts
 
     def asked(self, name: str | None = None) -> int:
-        """How many questions arrived about a name, or about all."""
+        """The number of queries for a name, or for all names."""
         return self._counts.total() if name is None else self._counts[_fold(name)]
 
     async def arrived(self, name: str, count: int = 1) -> None:
-        """Wait until so many questions about a name have arrived."""
+        """Wait until `count` queries for a name have arrived."""
         async with asyncio.timeout(_LONGEST_WAIT):
             while self.asked(name) < count:
                 self._arrival.clear()
@@ -157,7 +157,7 @@ class FakeUpstream:
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: Peer) -> bool:
-        """Answer one request; True if another may follow on the connection."""
+        """Answer one request. Returns True if another may follow on the connection."""
         method, target, headers = _read_head(await reader.readuntil(b"\r\n\r\n"))
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         path = urlsplit(target).path
@@ -214,13 +214,13 @@ class FakeUpstream:
         return 200, encoded(rows)
 
     def _control(self, what: str, method: str, body: bytes) -> object:
-        told = json.loads(body or b"{}")
+        command = json.loads(body or b"{}")
         if what == "counts":
             return {"asked": self.asked(), "by_name": self._counts, "max_in_flight": self.max_in_flight}
         if what == "put" and method == "POST":
-            self.put(told["handle"], told["values"])
+            self.put(command["handle"], command["values"])
         elif what == "fault" and method == "POST":
-            self.fault(told.pop("name", EVERY_NAME), told.pop("kind"), **told)
+            self.fault(command.pop("name", EVERY_NAME), command.pop("kind"), **command)
         elif what == "reset" and method == "POST":
             self.reset()
         return {}

@@ -1,8 +1,8 @@
-"""The walls of the house: who imports whom, where a library lives, what is pure, and that nothing happens at import.
+"""The rules of the architecture: imports, the home of each library, purity, and no effects at import.
 
     cli -> main -> server, bulk, web -> metrics -> resolver -> cache, upstream -> handle -> doi -> errors, token_bucket
 
-The rules stand below as data; the rest of this file reads app/ with `ast` and compares. It imports nothing of app/.
+The rules are data. The rest of this file parses app/ with `ast` and compares. It imports nothing of app/.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Module(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The part of the house it belongs to; "" is app itself."""
+        """The part of the program that the module belongs to; "" is app itself."""
         first = self.name.partition(".")[2].partition(".")[0]
         return "main" if first in PARTS_OF_MAIN else "cli" if first == "__main__" else first
 

@@ -1,4 +1,4 @@
-"""What the documentation says is there, and what is there is documented; README's commands print what README shows."""
+"""The documentation and the program agree, and README's commands print what README shows."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_make_target_is_phony_and_has_a_line_in_the_makefile_s_help() -> N
 
 
 def generator() -> ModuleType:
-    """docs/generate.py, by its path: a package named "docs" may be installed by anybody."""
+    """docs/generate.py, imported by its path, because another package may be named "docs"."""
     spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs/generate.py")
     assert spec is not None
     assert spec.loader is not None
@@ -212,7 +212,7 @@ class Proxy(NamedTuple):
 
 
 def plain_environment() -> dict[str, str]:
-    """This process's environment without settings of a proxy, ours or anybody's."""
+    """The environment of this process without the settings of doi-proxy and of HTTP proxies."""
     dropped = re.compile(rf"{ENV_PREFIX}.*|.*_proxy", re.IGNORECASE)
     return {name: value for name, value in os.environ.items() if not dropped.fullmatch(name)}
 
@@ -220,7 +220,7 @@ def plain_environment() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[Proxy]:
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # taken, and nobody listens: refused at once
+        closed.bind(("127.0.0.1", 0))  # reserved, but not listening: connections are refused
         flags = ["--port", "0", "--seed", "config/seed.ndjson", "--store-url", "memory:"]
         flags += ["--upstream-url", f"http://127.0.0.1:{closed.getsockname()[1]}"]
         process = subprocess.Popen(

@@ -57,7 +57,7 @@ def url_of(name: str) -> str:
     return f"https://www.example.org/target/{list(TARGETS.values()).index(name)}"
 
 
-#: A link for the campus, whose address is 127.0.0.2, and one for everybody else.
+#: A target for the campus, whose address is 127.0.0.2, and one for all other clients.
 LIBRARY: Final = {
     "index": 1,
     "type": "10320/loc",
@@ -88,7 +88,7 @@ async def open_site(folder: Path, kind: str, sub_path: str = "", **settings: obj
     first, second = (Proxy(folder, upstream.url, f"sqlite:///{folder}/store.sqlite3", **given) for _ in range(2))
     started = [upstream.process, first.process, second.process]
     try:
-        # In this order: a front proxy remembers for seconds that it found nobody.
+        # In this order: a front proxy remembers for seconds that a proxy did not answer.
         await asyncio.gather(upstream.ready(), first.ready(), second.ready())
         front = open_front(folder, kind, (first.port, second.port))
         started.append(front.process)
@@ -225,7 +225,7 @@ async def test_a_long_location_passes(site: Site) -> None:
     assert (await site.front.ask(f"{site.base}/10.1234/leads-far")).location == url
 
 
-async def test_when_one_proxy_is_killed_the_other_answers_and_when_both_are_nobody_lies(mortal: Site) -> None:
+async def test_when_one_proxy_is_killed_the_other_answers_and_when_both_are_no_answer_is_false(mortal: Site) -> None:
     targets = [target for target in TARGETS for _ in range(4)]
     mortal.proxies[0].process.kill()
     answers = [await mortal.front.ask(target) for target in targets]
@@ -241,7 +241,7 @@ async def test_a_cache_in_nginx_makes_a_hundred_requests_one(cached: Site) -> No
     caches = [answer.headers["x-cache"] for answer in answers]
     assert (caches.count("MISS"), caches.count("HIT")) == (1, 99)
     assert await cached.upstream.asked("10.1234//double") == 1
-    # The record lives for a day, and what nginx may keep it for is told apart from that.
+    # The record is fresh for a day. The time for which nginx may store the answer is another one.
     assert answers[0].headers["cache-control"] == "public, max-age=300"
 
 

@@ -90,7 +90,7 @@ def test_flags_go_before_the_environment_and_absent_flags_do_not(toml: Path) -> 
     assert (settings.port, settings.workers) == (8003, 2)
 
 
-def test_other_variables_of_the_environment_are_nobody_s_business() -> None:
+def test_other_variables_of_the_environment_are_ignored() -> None:
     assert load({}, {"PATH": "/bin", "DOI_PROXYX": "1", "PORT": "9", "doi_proxy_port": "9"}) == Settings()
 
 

@@ -7,7 +7,7 @@ import pytest
 from bench.rounds import Series, interleaved, percentile, ratio
 
 
-def test_every_round_measures_everybody_once_and_begins_with_another_one() -> None:
+def test_every_round_measures_each_contestant_once_and_begins_with_another_one() -> None:
     asked: list[str] = []
 
     def measure(key: str) -> float:

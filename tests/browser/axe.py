@@ -16,8 +16,8 @@ RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 MOST_SECONDS: Final = 120
 _RUN: Final = """async (tags) => {
   const found = await axe.run(document, {runOnly: {type: "tag", values: tags}});
-  const told = found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 120))]);
-  return {violations: told, passes: found.passes.length};
+  const violations = found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 120))]);
+  return {violations, passes: found.passes.length};
 }"""
 
 

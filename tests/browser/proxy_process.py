@@ -59,7 +59,7 @@ def _free_port() -> int:
 
 
 async def _answers(port: int, process: asyncio.subprocess.Process) -> None:
-    """Wait until somebody listens; the process may end first, of which its log says the reason."""
+    """Wait until the process listens. If it ends first, the error has its log."""
     async with asyncio.timeout(_PATIENCE):
         while process.returncode is None:
             try:

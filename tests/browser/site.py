@@ -30,7 +30,7 @@ TOO_LONG: Final = "10.5555/" + "long-" * 7000
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The base URLs of a running proxy and of the landing page, and the upstream to tell what goes wrong."""
+    """The base URLs of a running proxy and of the landing page, and the upstream, on which a test sets faults."""
 
     base: str
     landing: str

@@ -38,7 +38,7 @@ _OVERFLOWING: Final = """() => [...document.querySelectorAll("body *")]
 
 
 async def picture(page: Page, *words: str) -> None:
-    """Write what is seen to a file, if somebody asked for that."""
+    """Write the page as seen to a file, if screenshots are requested."""
     folder = os.environ.get(SCREENSHOTS)
     if folder:
         name = re.sub(r"\W+", "-", "-".join(words).lower())

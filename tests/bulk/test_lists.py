@@ -70,10 +70,10 @@ def test_blank_lines_comments_and_a_byte_order_mark_are_no_names(tmp_path: Path)
 def test_a_line_that_is_no_doi_name_is_told_with_its_number_and_the_rest_goes_on(tmp_path: Path, line: bytes) -> None:
     items = read(tmp_path / "list.txt", b"10.1000/1\n" + line + b"\n10.1000/2\n")
     assert (names(items), refused(items)) == (["10.1000/1", "10.1000/2"], ["line 2"])
-    told = items[1]
-    assert isinstance(told, NotRead)
-    assert told.reason.endswith(".")
-    assert len(told.text) <= 80
+    failure = items[1]
+    assert isinstance(failure, NotRead)
+    assert failure.reason.endswith(".")
+    assert len(failure.text) <= 80
 
 
 def test_a_short_doi_is_a_name_and_any_handle_is_one_where_that_is_wanted(tmp_path: Path) -> None:

@@ -37,13 +37,13 @@ def test_an_empty_bundle_has_a_checksum_too() -> None:
 def test_a_damaged_line_is_refused_with_its_number_and_the_rest_goes_on() -> None:
     lines = bundle().splitlines(keepends=True)
     lines[1] = b"x" + lines[1]
-    first, refused, third, told, end = read(b"".join(lines))
+    first, refused, third, later, end = read(b"".join(lines))
     assert (first, third) == (ENTRIES[0], ENTRIES[2])
     assert isinstance(refused, Refused)
     assert refused.number == 2
     assert "not a valid JSON record" in refused.reason
-    assert isinstance(told, Refused)
-    assert told.number == 4
+    assert isinstance(later, Refused)
+    assert later.number == 4
     assert end == BundleEnd(3, 2, Checksum.WRONG)
 
 

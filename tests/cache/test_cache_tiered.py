@@ -226,7 +226,7 @@ class BrokenStore:
         raise StoreError
 
 
-class Told:
+class RecordingObserver:
     """An observer that remembers."""
 
     def __init__(self) -> None:
@@ -239,9 +239,9 @@ class Told:
 async def test_a_store_that_always_fails_does_not_stop_the_cache(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = Told()
+    observer = RecordingObserver()
     cache = TieredStore(
-        MemoryStore(1_000_000, clock=clock), BrokenStore(), clock=clock, ceiling=86_400.0, observer=told
+        MemoryStore(1_000_000, clock=clock), BrokenStore(), clock=clock, ceiling=86_400.0, observer=observer
     )
     for _ in range(3):
         await cache.put(entry())
@@ -260,8 +260,8 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     await cache.forget_announced()
     assert (await cache.stats()).healthy is False
     await cache.close()
-    assert cache.counters.store_errors == len(told.operations)
-    assert set(told.operations) == {
+    assert cache.counters.store_errors == len(observer.operations)
+    assert set(observer.operations) == {
         "put", "get", "lease", "release", "take", "back_off", "scan", "delete", "flush", "changes", "stats", "close",
     }  # fmt: skip
     assert [record.message for record in caplog.records] == [

@@ -50,7 +50,7 @@ def value(kind: str, text: str, index: int = 1) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without settings of a proxy, ours or anybody's."""
+    """The environment without settings of doi-proxy and of HTTP proxies."""
     for name in list(os.environ):
         if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -251,12 +251,12 @@ def test_a_damaged_line_costs_itself_alone_and_is_told_with_its_number(
     damage = DAMAGES[name]
     (tmp_path / "b.ndjson").write_bytes(damage.change(bundle(*records("10.1000/1", "10.1000/2", "10.1000/3"))))
     assert run("import", store, tmp_path / "b.ndjson", *damage.flags) == damage.status
-    told = capsys.readouterr()
-    assert f"new {damage.new}, " in told.out
-    assert f"refused {len(damage.refused)}; checksum {damage.checksum}" in told.out
-    assert [int(number) for number in re.findall(r"^line ([0-9]+) is refused: .", told.err, re.M)] == damage.refused
-    assert ("no checksum line" in told.err) == (damage.checksum == "absent" and not damage.flags)
-    assert ("checksum is wrong" in told.err) == (damage.checksum == "wrong")
+    output = capsys.readouterr()
+    assert f"new {damage.new}, " in output.out
+    assert f"refused {len(damage.refused)}; checksum {damage.checksum}" in output.out
+    assert [int(number) for number in re.findall(r"^line ([0-9]+) is refused: .", output.err, re.M)] == damage.refused
+    assert ("no checksum line" in output.err) == (damage.checksum == "absent" and not damage.flags)
+    assert ("checksum is wrong" in output.err) == (damage.checksum == "wrong")
     assert len(held(store)) == damage.new
 
 
@@ -266,9 +266,9 @@ def test_a_compressed_bundle_that_was_cut_off_gives_what_can_be_read(
     whole = gzip.compress(bundle(*records(*(f"10.1000/{number}" for number in range(2_000)))))
     (tmp_path / "b.ndjson.gz").write_bytes(whole[: len(whole) // 2])
     assert run("import", store, tmp_path / "b.ndjson.gz") == 1
-    told = capsys.readouterr()
-    assert re.search(r"refused 1; checksum absent", told.out)
-    assert "cannot be read on from here" in told.err
+    output = capsys.readouterr()
+    assert re.search(r"refused 1; checksum absent", output.out)
+    assert "cannot be read on from here" in output.err
     assert 0 < len(held(store)) < 2_000
 
 
@@ -329,10 +329,10 @@ def test_many_refused_lines_are_counted_and_the_first_are_named(
 ) -> None:
     (tmp_path / "b.ndjson").write_bytes(b"x\n" * 150)
     assert run("import", store, tmp_path / "b.ndjson") == 1
-    told = capsys.readouterr()
-    assert "refused 150" in told.out
-    assert told.err.count("is refused") == 100
-    assert "50 more lines are refused" in told.err
+    output = capsys.readouterr()
+    assert "refused 150" in output.out
+    assert output.err.count("is refused") == 100
+    assert "50 more lines are refused" in output.err
 
 
 # --- Export -------------------------------------------------------------------------------------------------------
@@ -395,10 +395,10 @@ def test_the_names_of_a_list_travel_with_what_their_redirects_need(
     assert run("export", store, "--from", tmp_path / "list.txt", "--output", tmp_path / "b") == 1
     found = keys_in((tmp_path / "b").read_bytes())
     assert sorted(found) == ["10.1000/ALIAS", "10.2000", "10.2000/TARGET", SERVICE]
-    told = capsys.readouterr()
-    assert "10.1000/gone: not in the store" in told.err
-    assert "1 names are not in the store" in told.err
-    assert "invalid: " in told.err and "line 4" in told.err
+    output = capsys.readouterr()
+    assert "10.1000/gone: not in the store" in output.err
+    assert "1 names are not in the store" in output.err
+    assert "invalid: " in output.err and "line 4" in output.err
 
 
 def test_a_bundle_goes_through_a_pipe_and_the_counts_go_to_standard_error(tmp_path: Path, store: str) -> None:
@@ -441,7 +441,7 @@ def listed(tmp_path: Path, *lines: str) -> str:
 
 
 @pytest.mark.anyio
-async def test_every_name_of_a_list_gets_its_verdict_and_a_second_time_nobody_is_asked(
+async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_query(
     tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = listed(
@@ -457,12 +457,12 @@ async def test_every_name_of_a_list_gets_its_verdict_and_a_second_time_nobody_is
         upstream.fault("10.1000/bad", "status", status=500)
         settings = settings_for(upstream, store)
         assert await warm(settings, [path], column=None, limit=None) == 1
-        told = capsys.readouterr()
-        assert told.out == (
+        output = capsys.readouterr()
+        assert output.out == (
             "resolved 3, not_found 1, values_not_found 1, invalid 1, could_not_verify 1, stale 0, skipped 0\n"
         )
-        assert "could_not_verify: 10.1000/bad: " in told.err
-        assert "2 names were given again" in told.err
+        assert "could_not_verify: 10.1000/bad: " in output.err
+        assert "2 names were given again" in output.err
         assert upstream.asked("10.1000/1") == upstream.asked("10.1000") == upstream.asked(SERVICE) == 1
         upstream.reset()
         upstream.put("10.1000/late", url=HANDBOOK)
@@ -508,12 +508,12 @@ async def test_an_upstream_that_is_down_is_left_alone_after_some_names(
         settings = settings_for(upstream, store, upstream_breaker_failures=3, upstream_breaker_cooldown=0.01)
         names = [f"10.1000/{number}" for number in range(200)]
         assert await warm(settings, [listed(tmp_path, *names)], column=None, limit=None) == 1
-    told = capsys.readouterr()
-    counts = re.search(r"could_not_verify ([0-9]+), stale 0, skipped 0", told.out)
+    output = capsys.readouterr()
+    counts = re.search(r"could_not_verify ([0-9]+), stale 0, skipped 0", output.out)
     assert counts is not None
     # Twenty in a row, and those that were under way.
     assert 20 <= int(counts[1]) < 40
-    assert re.search(r"stopped: [0-9]+ names in a row could not be verified; the same command goes on", told.err)
+    assert re.search(r"stopped: [0-9]+ names in a row could not be verified; the same command goes on", output.err)
 
 
 @pytest.mark.anyio
@@ -635,9 +635,9 @@ def test_what_is_chosen_is_purged_and_nothing_else(
     fill(store, *records("10.1000/A", "10.1000/B", "10.10001/A", "10.2000/A"))
     fill(store, missing("10.1000/GONE", fetched_at=time.time()))
     assert run("purge", store, *arguments) == 0
-    told = capsys.readouterr()
-    assert told.out == f"purged {gone}\n"
-    assert ("10.1000/none: not in the store" in told.err) == ("10.1000/none" in arguments)
+    output = capsys.readouterr()
+    assert output.out == f"purged {gone}\n"
+    assert ("10.1000/none: not in the store" in output.err) == ("10.1000/none" in arguments)
     assert sorted(held(store)) == left
 
 
@@ -674,8 +674,8 @@ async def test_a_store_in_use_is_exported_imported_and_purged_at_the_same_time(t
         processes = [started("cache", *command, "--store-url", store, stdout=subprocess.PIPE) for command in commands]
         for name in names:
             assert (await proxy.ask("/" + name)).location == f"https://example.org/{name}"
-        told = [await asyncio.to_thread(process.communicate, timeout=PATIENCE) for process in processes]
-        assert [process.returncode for process in processes] == [0, 0, 0], told
+        outputs = [await asyncio.to_thread(process.communicate, timeout=PATIENCE) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0], outputs
         assert (await proxy.ask("/10.2000/7")).location == "https://example.org/10.2000/7"
         assert upstream.asked("10.2000/7") == 0
         assert json.loads((await proxy.ask("/readyz")).body)["ready"] is True
@@ -768,7 +768,7 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["export", "--store-url", "memory:"], "--store-url memory:"),
         (["export", "--store-url", "sqlite:///nowhere/x"], "there is no such file"),
@@ -788,14 +788,18 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line_with_exit_status_2(
-    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
     given = arguments if "--store-url" in arguments else [*arguments, "--store-url", f"sqlite:///{tmp_path}/x"]
     (tmp_path / "x").touch()
     assert main(["cache", *given, "--upstream-contact", "mailto:library@example.org"]) == 2
     shown = capsys.readouterr().err.splitlines()
-    assert told in shown[-1]
+    assert message in shown[-1]
     assert shown[-1].startswith("doi-proxy: ")
 
 

@@ -36,10 +36,10 @@ MOST_LINES: Final = 20
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """The environment without settings of whoever runs the tests."""
+    """The environment without the settings of the user who runs the tests."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
-    told = {"STORE_URL": "memory:", "UPSTREAM_URL": NOWHERE, "UPSTREAM_CONTACT": "mailto:library@example.org"}
-    return {**kept, **{f"DOI_PROXY_{name}": value for name, value in told.items()}, **settings}
+    own = {"STORE_URL": "memory:", "UPSTREAM_URL": NOWHERE, "UPSTREAM_CONTACT": "mailto:library@example.org"}
+    return {**kept, **{f"DOI_PROXY_{name}": value for name, value in own.items()}, **settings}
 
 
 def run(*arguments: str, command: tuple[str, ...] = COMMAND, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -101,17 +101,17 @@ import json, os, sys, traceback
 import app.cli.serve
 from app.cli.main import main
 for line in sys.stdin:
-    told = json.loads(line)
+    command = json.loads(line)
     child = os.fork()
     if not child:
-        os.dup2(os.open(told["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
-        os.dup2(os.open(told["stderr"], os.O_WRONLY), 2)
+        os.dup2(os.open(command["stdout"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
+        os.dup2(os.open(command["stderr"], os.O_WRONLY), 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.environ.clear()
-        os.environ.update(told["environment"])
+        os.environ.update(command["environment"])
         status = 1
         try:
-            status = main(told["arguments"])
+            status = main(command["arguments"])
         except SystemExit as end:
             status = end.code
         except BaseException:
@@ -153,9 +153,9 @@ class Interpreter:
 
     def run(self, *arguments: str, **settings: str) -> Ended:
         assert self._process.stdin is not None and self._process.stdout is not None
-        told = {"arguments": arguments, "environment": environment(**settings)}
-        told |= {"stdout": str(self._stdout), "stderr": str(self._stderr)}
-        print(json.dumps(told), file=self._process.stdin, flush=True)
+        command = {"arguments": arguments, "environment": environment(**settings)}
+        command |= {"stdout": str(self._stdout), "stderr": str(self._stderr)}
+        print(json.dumps(command), file=self._process.stdin, flush=True)
         child = int(self._process.stdout.readline())
         said, ends = "", True
         with self._stderr.open() as stderr:
@@ -337,7 +337,7 @@ def serving(*arguments: str, context: ssl.SSLContext | None = None, **settings: 
 
 
 def _wait_for(host: str, port: int) -> None:
-    """Return when somebody listens, which is a moment after the start is complete."""
+    """Return when the server listens, a moment after its start is complete."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
@@ -345,7 +345,7 @@ def _wait_for(host: str, port: int) -> None:
             return
         except ConnectionRefusedError:
             continue
-    raise AssertionError(f"nobody listens on {host} port {port}")
+    raise AssertionError(f"no server listens on {host} port {port}")
 
 
 @pytest.fixture(scope="module")
@@ -425,7 +425,7 @@ class TestOverTheWire:
         ],
         ids=lambda request: repr(request)[2:44],
     )
-    def test_a_broken_request_gets_a_4xx_or_nothing_and_harms_nobody(
+    def test_a_broken_request_gets_a_4xx_or_nothing_and_affects_no_other(
         self, server: Server, request_bytes: bytes
     ) -> None:
         answer = server.exchange(request_bytes, ends=True)

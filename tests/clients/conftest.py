@@ -27,7 +27,7 @@ FORMATS: Final = {
 
 @dataclass
 class Site:
-    """The proxy's base URL, its upstream, and the paths that the metadata service was asked for."""
+    """The proxy's base URL, its upstream, and the paths requested from the metadata service."""
 
     url: str
     upstream: FakeUpstream
@@ -36,7 +36,7 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
-    """Clients block, so that the servers run in a thread and a process of their own."""
+    """The clients block, so the servers run in another thread and another process."""
     paths: list[str] = []
     with (
         start_blocking_portal() as portal,

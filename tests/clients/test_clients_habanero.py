@@ -1,4 +1,4 @@
-"""`habanero` fetches citations through the proxy by content negotiation; nothing is told to it but the base URL."""
+"""`habanero` fetches citations through the proxy by content negotiation. Only its base URL is configured."""
 
 from __future__ import annotations
 

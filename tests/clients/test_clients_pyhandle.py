@@ -1,4 +1,4 @@
-"""EUDAT's `pyhandle` reads records through the proxy; nothing is told to it but the base URL."""
+"""EUDAT's `pyhandle` reads records through the proxy. Only its base URL is configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that a test starts, and their end whatever becomes of the test."""
+"""Processes that a test starts. They are ended even if the test fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start_upstream(tmp_path: Path) -> Iterator[StartUpstream]:
 
 @pytest.fixture
 def start_proxy(tmp_path: Path) -> Iterator[StartProxy]:
-    """Starts proxies that ask `upstream_url` and share `store_url`; further keywords are settings."""
+    """Starts proxies with the upstream `upstream_url` that share `store_url`. Other keywords are settings."""
     started: list[Proxy] = []
 
     def start(upstream_url: str, store_url: str, **settings: object) -> Proxy:
@@ -53,5 +53,5 @@ def start_proxy(tmp_path: Path) -> Iterator[StartProxy]:
 
 @pytest.fixture
 def store_file(tmp_path: Path) -> str:
-    """The URL of a SQLite store that is not there yet."""
+    """The URL of a SQLite store that does not exist yet."""
     return f"sqlite:///{tmp_path}/store.sqlite3"

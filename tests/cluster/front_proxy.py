@@ -1,4 +1,4 @@
-"""Real front proxies with the shipped configurations: only ports, certificates and folders are put in their place."""
+"""Real front proxies with the shipped configurations. Only ports, certificates and folders are replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOADED: Final = (
 
 
 def program(name: str) -> str:
-    """The path of a program. Skips the test that wants it where it is missing; on CI, nginx is not missing."""
+    """The path of a program. Skips the test if the program is missing; on CI, a missing nginx is a failure."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if found is None:
         say = pytest.fail if os.environ.get("CI") and name == "nginx" else pytest.skip
@@ -36,7 +36,7 @@ def program(name: str) -> str:
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of localhost for a day, and its key."""
+    """A certificate for localhost that is valid for a day, and its key."""
     made, key = folder / "cert.pem", folder / "key.pem"
     words = "req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost"
     names = "-addext subjectAltName=IP:127.0.0.1"
@@ -46,7 +46,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def placed(shipped: Path, changes: Mapping[str, str]) -> str:
-    """A shipped configuration with each text put in place of another, all of which it must have."""
+    """A shipped configuration with replaced texts. It must contain each of them."""
     text = shipped.read_text("utf-8")
     for old, new in changes.items():
         assert old in text, f"{shipped.name} has no {old!r}"
@@ -55,7 +55,7 @@ def placed(shipped: Path, changes: Mapping[str, str]) -> str:
 
 
 class FrontProxy:
-    """A front proxy that runs, on a port for http and one for https."""
+    """A running front proxy, with a port for http and one for https."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,11 +65,11 @@ class FrontProxy:
         self.process: Process
 
     def run(self, *command: str) -> None:
-        """Start it; what it says goes into a file of its folder."""
+        """Start it. Its output goes to a file in its folder."""
         self.process = Process(list(command), self.folder / "front.log")
 
     async def ready(self) -> None:
-        """Wait until it answers, whatever."""
+        """Wait until it sends any answer."""
         await until(self._answers, START_DEADLINE, f"the front proxy answers: {self.process.log}")
 
     async def _answers(self) -> bool:
@@ -80,11 +80,11 @@ class FrontProxy:
             return False
 
     async def ask(self, target: str | bytes, **more: Any) -> Answered:
-        """Ask over http; see raw_http.ask."""
+        """Send a request over http; see raw_http.ask."""
         return await ask(self.port, target, **more)
 
     async def ask_https(self, target: str | bytes, **more: Any) -> Answered:
-        """Ask over https."""
+        """Send a request over https."""
         return await ask(self.tls_port, target, tls=self._tls, **more)
 
 
@@ -132,7 +132,7 @@ class Nginx(FrontProxy):
     def _frame(self, cached: bool) -> str:
         temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         paths = "".join(f"{one}_temp_path {self.folder}/{one};\n" for one in temporary)
-        # Only a master that is root may name a user, and it must, or its workers are nobody.
+        # A master that runs as root must name a user. Otherwise its workers run as the user nobody.
         user = "" if os.geteuid() else f"user {pwd.getpwuid(0).pw_name};\n"
         cache = f"include {self.folder}/cache.conf;\n" if cached else ""
         events = "events { worker_connections 512; }\n"
@@ -163,7 +163,7 @@ class Apache(FrontProxy):
 
     def _frame(self) -> str:
         modules = "".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so\n" for name in _LOADED.split())
-        # httpd does not serve as root.
+        # httpd refuses to serve as root.
         user = "" if os.geteuid() else "User nobody\nGroup nogroup\n"
         return (
             f"ServerRoot {self.folder}\nServerName localhost\nPidFile {self.folder}/pid\n"
@@ -173,7 +173,7 @@ class Apache(FrontProxy):
 
 
 class Caddy(FrontProxy):
-    """Caddy with config/caddy/Caddyfile; it has the test's certificate instead of one from the outside."""
+    """Caddy with config/caddy/Caddyfile; it uses the test's certificate and does not fetch one."""
 
     def __init__(self, folder: Path, ports: Sequence[int]) -> None:
         super().__init__(folder)

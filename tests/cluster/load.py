@@ -1,4 +1,4 @@
-"""A bounded load of names that are registered and names that are not, each answer judged when it comes."""
+"""A bounded load of registered and unregistered names. Each answer is checked when it arrives."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Final
 from tests.cluster.processes import Proxy, until
 from tests.cluster.raw_http import Answered, ask
 
-#: Callers at the same time.
+#: Concurrent callers.
 CALLERS: Final = 6
-#: Requests after which the load ends whatever happens.
+#: The load ends after this many requests in any case.
 MOST_REQUESTS: Final = 30_000
-#: Seconds until a number of further answers has to be there.
+#: The deadline for a number of further answers, in seconds.
 _PATIENCE: Final = 30.0
-#: After a refused connection, in seconds; a caller that is refused at once must not use up the load.
+#: The pause after a refused connection, in seconds. Without it, refusals would use up the load.
 _PAUSE: Final = 0.05
 
 
 @dataclass
 class Verdicts:
-    """How many answers of each kind; the last three are never right."""
+    """The number of answers of each kind. The last three are always faults."""
 
     right: int = 0
     could_not_verify: int = 0
@@ -36,7 +36,7 @@ class Verdicts:
 
     @property
     def answered(self) -> int:
-        """Requests that were answered at all."""
+        """The number of requests that got an answer."""
         lies = len(self.false_not_found) + len(self.wrong) + len(self.other)
         return self.right + self.could_not_verify + lies
 
@@ -49,7 +49,7 @@ class Verdicts:
 
 
 class Load:
-    """Asks all proxies in turn, until the block ends; `verdicts` counts since the last `phase`."""
+    """Sends requests to all proxies in turn until the block ends. `verdicts` counts since the last `phase`."""
 
     def __init__(self, proxies: list[Proxy], registered: dict[str, str], unknown: list[str]) -> None:
         self._ports = [proxy.port for proxy in proxies]
@@ -70,12 +70,12 @@ class Load:
         await asyncio.gather(*self._tasks)
 
     def phase(self, name: str) -> Verdicts:
-        """Count from here on under a name."""
+        """Begin a phase with new counts."""
         self.verdicts = self.phases[name] = Verdicts()
         return self.verdicts
 
     async def answers(self, more: int) -> None:
-        """Wait until so many further requests were answered."""
+        """Wait for a number of further answers."""
         verdicts = self.verdicts
         wanted = verdicts.answered + more
 
@@ -90,7 +90,7 @@ class Load:
 
     async def _call(self) -> None:
         while not self._ended and (number := next(self._numbers)) < MOST_REQUESTS:
-            # The port moves on with each round over the names, so that every proxy is asked for every name.
+            # The port changes with each round over the names, so every proxy gets a request for every name.
             name = self._names[number % len(self._names)]
             port = self._ports[(number + number // len(self._names)) % len(self._ports)]
             try:

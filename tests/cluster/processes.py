@@ -1,4 +1,4 @@
-"""Real processes: proxies, and the fake upstream; each listens on a free port of 127.0.0.1 and is ended by its id."""
+"""Real processes: proxies and the fake upstream. Each listens on a free port of 127.0.0.1, and is ended by its id."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.cache.valkey_server import free_port
 from tests.cluster.raw_http import Answered, ask
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: Seconds a process has to answer, on a machine that does other things as well.
+#: Seconds until a process answers, on a busy machine.
 START_DEADLINE: Final = 60.0
-#: Seconds a process has to end after SIGTERM.
+#: Seconds until a process has ended after SIGTERM.
 STOP_DEADLINE: Final = 15.0
 _LOOK_EVERY: Final = 0.02
-#: A value of a record that leads to `url`.
+#: A value of a record with the target `url`.
 _VALUE: Final = {"index": 1, "type": "URL", "ttl": 86400, "timestamp": "2024-01-01T00:00:00Z"}
 
 
 async def until(look: Callable[[], Awaitable[bool]], seconds: float, what: str) -> float:
-    """Look until it is so; the seconds that took. Raises AssertionError after `seconds`."""
+    """Wait until the condition holds. Returns the seconds that passed. Raises AssertionError after `seconds`."""
     began = time.monotonic()
     while not await look():
         assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}"
@@ -46,7 +46,7 @@ def _is_worker(child: psutil.Process) -> bool:
 
 
 class Process:
-    """One process in a session of its own, so that its children end with it."""
+    """One process in its own session, so its children can be ended with it."""
 
     def __init__(
         self, arguments: list[str], log: Path, environment: dict[str, str] | None = None, *, folder: Path = ROOT
@@ -66,12 +66,12 @@ class Process:
 
     @property
     def log(self) -> str:
-        """What the process wrote, its end."""
+        """The end of the process's output."""
         return self._log.read_text("utf-8", "replace")[-4000:]
 
     @property
     def runs(self) -> bool:
-        """Whether the process has not ended."""
+        """Whether the process is still running."""
         return self._process.poll() is None
 
     @property
@@ -80,7 +80,7 @@ class Process:
         return self._process.pid
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to this process alone."""
+        """Send a signal only to this process."""
         self._process.send_signal(number)
 
     def ended(self) -> int:
@@ -95,13 +95,13 @@ class Process:
         return [child.pid for child in psutil.Process(self._process.pid).children() if _is_worker(child)]
 
     def kill(self) -> None:
-        """End the process and its children at once, as a power cut does."""
+        """Kill the process and its children, as a power cut would."""
         if self.runs:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(STOP_DEADLINE)
 
     def terminate(self) -> float:
-        """Ask the process to end; the seconds it took. Raises AssertionError if it does not end in time."""
+        """Send SIGTERM. Returns the seconds until the end. Raises AssertionError if it does not end in time."""
         began = time.monotonic()
         self._process.terminate()
         try:
@@ -112,7 +112,7 @@ class Process:
 
 
 class Proxy:
-    """`doi-proxy serve` on one port, which it keeps over restarts."""
+    """`doi-proxy serve` on a port that stays the same over restarts."""
 
     def __init__(self, folder: Path, upstream_url: str, store_url: str, **settings: object) -> None:
         self.port = free_port()
@@ -146,15 +146,15 @@ class Proxy:
             return False
 
     async def ask(self, target: str, **more: Any) -> Answered:
-        """Ask it; see raw_http.ask."""
+        """Send a request; see raw_http.ask."""
         return await ask(self.port, target, **more)
 
 
 class UpstreamProcess:
-    """`python -m tests.fake_upstream` on one port, which it keeps over restarts, with records of a file."""
+    """`python -m tests.fake_upstream` on a port that stays the same over restarts, with the records of a file."""
 
     def __init__(self, folder: Path, records: dict[str, str], *, ttls: dict[str, int] | None = None) -> None:
-        """`records`: URL by name; `ttls`: seconds by name where it is not a day."""
+        """`records` has URLs by name. `ttls` has seconds by name, if they differ from a day."""
         self.port = free_port()
         self._log = folder / f"upstream-{self.port}.log"
         self._file = folder / f"records-{self.port}.ndjson"
@@ -174,7 +174,7 @@ class UpstreamProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def restart(self, records: dict[str, str] | None = None) -> None:
-        """Start again after an end, with the records of the beginning or others."""
+        """Start again after an end, with the same records or others."""
         self.process = self._started(records)
 
     async def ready(self) -> None:
@@ -194,12 +194,12 @@ class UpstreamProcess:
         return counts
 
     async def asked(self, name: str) -> int:
-        """How often a name was asked for."""
+        """The number of queries for a name."""
         return int((await self.counts())["by_name"].get(fold(name), 0))
 
-    async def tell(self, what: str, **told: object) -> None:
+    async def tell(self, what: str, **body: object) -> None:
         """Send it a control message: put, fault, reset."""
-        assert (await ask(self.port, f"/control/{what}", method="POST", body=json.dumps(told).encode())).status == 200
+        assert (await ask(self.port, f"/control/{what}", method="POST", body=json.dumps(body).encode())).status == 200
 
     async def put(self, name: str, url: str, ttl: int = 86400) -> None:
         """Register a name."""

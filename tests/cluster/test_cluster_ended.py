@@ -46,7 +46,7 @@ async def expect_nothing_lost(upstream: UpstreamProcess, proxy: Proxy) -> None:
     await proxy.ready()
     await expect_all(proxy, NAMES)
     refused = await proxy.ask("/10.1234/never-seen")
-    assert refused.status in (502, 503, 504), "a name that nobody could be asked about is not known to be missing"
+    assert refused.status in (502, 503, 504), "a name that could not be queried is not known to be missing"
     print(f"ended {seconds:.2f} s after SIGTERM, {len(NAMES)} of {len(NAMES)} kept, the upstream gone")
 
 
@@ -78,10 +78,10 @@ async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
     while not await upstream.asked("10.1234/never-answered"):
         assert not waiting.done()
     seconds = await asyncio.to_thread(proxy.process.terminate)
-    # It was told that nobody could be asked, or nothing.
+    # The client got "could not verify", or no answer.
     with suppress(OSError, EOFError):
         assert (await waiting).status >= 500
-    print(f"ended {seconds:.2f} s after SIGTERM with a question under way")
+    print(f"ended {seconds:.2f} s after SIGTERM with a query in progress")
     upstream.process.kill()
     proxy.restart()
     await proxy.ready()

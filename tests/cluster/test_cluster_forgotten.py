@@ -1,4 +1,4 @@
-"""What one proxy learns or is told to forget, the others' memory tiers forget within two seconds."""
+"""If one proxy replaces or purges an entry, the memory tiers of the others drop it within two seconds."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.cluster.processes import START_DEADLINE, Process, Proxy, until
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 REGISTERED: Final = {f"10.1234/known{number}": f"https://www.example.org/{number}" for number in range(60)}
-#: Every third record is asked for again and again: its TTL is a second.
+#: Every third record has a TTL of a second, so it is fetched repeatedly.
 TTLS: Final = dict.fromkeys(list(REGISTERED)[::3], 1)
 UNKNOWN: Final = [f"10.1234/unknown{number}" for number in range(20)]
 #: Answers of each phase; about ten for each name.

@@ -16,7 +16,7 @@ from app.errors import InvalidName
 quick = settings(deadline=None, max_examples=150)
 
 GRAPHIC = st.characters(categories=("L", "M", "N", "P", "S", "Zs"))
-#: Letters, digits and what means something in a URL or a label, so that examples collide and nest.
+#: Letters, digits, and characters with a meaning in a URL or a label. With few of them, examples collide and nest.
 LIKELY = st.sampled_from(list("aAbBzZ019./:%?#+;,-_<>()[]{}\\|^`\"'&=@ \u00e4\u00c4\u0131\u00df\u00ad\u200b"))
 SUFFIX = st.text(st.one_of(LIKELY.filter(lambda c: c not in "\u00ad\u200b"), GRAPHIC), min_size=1, max_size=40)
 CODE = st.lists(st.text("0123456789aZ", min_size=1, max_size=6), min_size=1, max_size=3).map(".".join)

@@ -11,7 +11,7 @@ from app.doi.presentation import MAX_SUGGESTIONS, suggestions
 from app.doi.repair import REPAIRS
 
 LIKELIEST = [
-    # the name as asked for, the likeliest name
+    # the requested name, the likeliest name
     ("10.1000/182/", "10.1000/182"),
     ("10.1000/182.", "10.1000/182"),
     ("10.1000/182.,;:", "10.1000/182"),

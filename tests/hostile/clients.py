@@ -1,4 +1,4 @@
-"""Clients that mean harm: blocking sockets that send what no browser sends, and count what comes back."""
+"""Hostile clients: blocking sockets that send what no browser sends, and count the answers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from collections.abc import Iterable
 from typing import Final
 
 HOST: Final = "127.0.0.1"
-#: Seconds without a byte after which an answer counts as whole.
+#: Seconds without a byte after which an answer counts as complete.
 QUIET: Final = 1.0
 _PIECE: Final = 16_384
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([0-9]{3}) ")
-#: What one connection may send, in bytes, and read.
+#: The limit of what one connection sends and reads, in bytes.
 _MOST: Final = 4 * 1024 * 1024
 
 
 def connect(port: int, *, source: str = "", timeout: float = 20.0) -> socket.socket:
-    """A connection to 127.0.0.1, from another address of this machine where `source` names one."""
+    """A connection to 127.0.0.1, from the loopback address `source` if it is set."""
     return socket.create_connection((HOST, port), timeout, (source, 0) if source else None)
 
 
 def head(target: str, *lines: str, method: str = "GET", host: str = "proxy.example") -> bytes:
-    """A request head; `lines` are further header lines."""
+    """A request head. `lines` are additional header lines."""
     return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {host}", *lines, "", ""]).encode("latin-1")
 
 
 def with_body(target: str, size: int, *lines: str) -> bytes:
-    """A GET with a body of so many bytes."""
+    """A GET with a body of `size` bytes."""
     return head(target, f"Content-Length: {size}", *lines) + b"x" * size
 
 
@@ -40,7 +40,7 @@ def statuses(received: bytes) -> list[int]:
 
 
 def read(connection: socket.socket, quiet: float = QUIET, deadline: float = 30.0) -> bytes:
-    """What comes until the connection ends or is quiet; b"" after a reset."""
+    """Read until the connection ends or is silent. Returns b"" after a reset."""
     received = bytearray()
     ends = time.monotonic() + deadline
     connection.settimeout(quiet)
@@ -54,7 +54,7 @@ def read(connection: socket.socket, quiet: float = QUIET, deadline: float = 30.0
 
 
 def read_to_end(connection: socket.socket, deadline: float = 60.0) -> bytes | None:
-    """What comes until the other side ends the connection; None where it does not in time."""
+    """Read until the peer ends the connection. Returns None if it does not do so in time."""
     received = bytearray()
     connection.settimeout(deadline)
     try:
@@ -68,7 +68,7 @@ def read_to_end(connection: socket.socket, deadline: float = 60.0) -> bytes | No
 
 
 def send(connection: socket.socket, data: bytes, pause: float = 0.0) -> bool:
-    """Send in pieces, with seconds between them; False where the other side ended the connection."""
+    """Send in pieces, with seconds between them. Returns False if the peer ended the connection."""
     try:
         for start in range(0, len(data), _PIECE):
             connection.sendall(data[start : start + _PIECE])
@@ -79,7 +79,7 @@ def send(connection: socket.socket, data: bytes, pause: float = 0.0) -> bool:
 
 
 def exchange(port: int, data: bytes, *, quiet: float = QUIET, half_close: bool = False) -> bytes:
-    """Send on a connection of its own, and read what comes back."""
+    """Send on a new connection, and read the answer."""
     with connect(port) as connection:
         send(connection, data)
         if half_close:
@@ -89,7 +89,7 @@ def exchange(port: int, data: bytes, *, quiet: float = QUIET, half_close: bool =
 
 
 def flood(connections: Iterable[socket.socket], data: bytes, seconds: float) -> int:
-    """Send to all and read from none, for so long at most; the bytes that were taken from us."""
+    """Send on all connections and read from none, for a bounded time. Returns the number of bytes sent."""
     left = {}
     for connection in connections:
         connection.setblocking(False)
@@ -112,7 +112,7 @@ def flood(connections: Iterable[socket.socket], data: bytes, seconds: float) -> 
 
 
 def is_ended(connection: socket.socket) -> bool:
-    """Whether the other side ended the connection."""
+    """Whether the peer ended the connection."""
     connection.settimeout(0.0)
     try:
         while True:

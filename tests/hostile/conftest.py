@@ -16,7 +16,7 @@ from tests.cluster.raw_http import ask
 
 @pytest.fixture(scope="session")
 def upstream_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a hostile upstream that runs."""
+    """The URL of a running hostile upstream."""
     port = free_port()
     command = [sys.executable, "-m", "tests.hostile.upstream", "--port", str(port)]
     process = Process(command, tmp_path_factory.mktemp("hostile") / "upstream.log")
@@ -35,7 +35,7 @@ def upstream_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def started(folder: Path, upstream_url: str, **settings: object) -> Proxy:
-    """A proxy that answers, with budget and store out of the way."""
+    """A running proxy. Budget and store cannot interfere."""
     given = {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False, **settings}
     proxy = Proxy(folder, upstream_url, "memory:", **given)
     try:
@@ -48,7 +48,7 @@ def started(folder: Path, upstream_url: str, **settings: object) -> Proxy:
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
-    """A proxy with short deadlines for what the upstream does not answer."""
+    """A proxy with short deadlines for the upstream."""
     settings = {"upstream_timeout": 2, "upstream_read_timeout": 1, "upstream_max_answer_bytes": 4 * 1024 * 1024}
     one = started(tmp_path_factory.mktemp("proxy"), upstream_url, **settings)
     try:

@@ -1,4 +1,4 @@
-"""Records that a registrant can write to hurt a resolver: the values of each by its name, built when they are needed.
+"""Records that a registrant can write to harm a resolver: functions by name that build the values.
 
 Each function returns the values of one handle as the handle API sends them.
 """
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 PREFIX: Final = "10.6666"
-#: How many handles `many-includes` includes.
+#: The number of handles that `many-includes` includes.
 INCLUDED: Final = 19
 _TARGET: Final = {
     "index": 1,
@@ -28,7 +28,7 @@ def value(index: int, type_: str, text: object, **more: object) -> dict[str, Any
 
 
 def _dotted_addresses() -> Values:
-    """E-mail addresses of 10,000 dots, for a pattern that goes back and forth over them."""
+    """E-mail addresses of 10,000 dots, for a pattern that backtracks."""
     return [_TARGET, *(value(index, "EMAIL", "a@" + "." * 9_990 + "@") for index in range(2, 22))]
 
 
@@ -112,13 +112,13 @@ def _linked_types(count: int) -> Values:
 
 
 def _usual_locations(count: int) -> Values:
-    """Values that each hold one location."""
+    """Values with one location each."""
     text = '<locations><location href="https://example.org/"/></locations>'
     return [_TARGET, *(value(index, "10320/loc", text) for index in range(2, count))]
 
 
 def _filled(piece: str, values: int = 4) -> Values:
-    """Values of 64 kB that hold nothing but one piece of XML."""
+    """Values of 64 kB, each of one repeated piece of XML."""
     text = "<locations>" + piece * (65_000 // len(piece)) + "</locations>"
     return [_TARGET, *(value(index, "10320/loc", text) for index in range(2, 2 + values))]
 
@@ -165,12 +165,12 @@ RECORDS: Final[dict[str, Callable[[], Values]]] = {
     **{f"included-{number}": partial(networks_of, number, 60) for number in range(INCLUDED)},
     **{f"included-256k-{number}": partial(networks_of, number, 3) for number in range(INCLUDED)},
 }
-#: The records that a client asks for, without those that they include.
+#: The records that a client requests, without those that they include.
 ASKED_FOR: Final = tuple(name for name in RECORDS if not name.startswith("included-"))
 
 
 def by_address(network: str, inside: str, outside: str) -> Values:
-    """A record that sends the clients of a network to one place and all others to another."""
+    """A record with one target for the clients of a network, and another for all others."""
     campus = f'<location href="{inside}" addresses="{network}" weight="0"/>'
     others = f'<location href="{outside}" weight="1"/>'
     return [value(1, "10320/loc", f'<locations chooseby="address,weighted">{campus}{others}</locations>')]

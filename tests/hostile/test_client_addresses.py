@@ -1,4 +1,4 @@
-"""Which client a request comes from, on real sockets: only a trusted proxy may name another address than its own."""
+"""The client of a request, on real sockets: only a trusted proxy may name an address other than its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = 60.0
 
 
 class Listed:
-    """A proxy with lists of networks, and what it answers a client."""
+    """A proxy with lists of networks, and its answers to a client."""
 
     def __init__(self, folder: Path, upstream_url: str) -> None:
         self._lists = {"allow": folder / "allow.txt", "deny": folder / "deny.txt"}
@@ -60,7 +60,7 @@ def test_a_client_is_the_last_address_that_no_trusted_proxy_has(listed: Listed) 
         (FRONT_PROXY, DENIED, 403),
         (FRONT_PROXY, f"{PERMITTED}, {DENIED}", 403),
         (FRONT_PROXY, f"{DENIED}, {FRONT_PROXY}", 403),
-        # What stands before the last address is what the client says of itself.
+        # The client itself sent everything before the last address.
         (FRONT_PROXY, f"{DENIED}, {PERMITTED}", 302),
         # A host that is not a trusted proxy is the client, whatever it sends.
         (STRANGER, DENIED, 302),

@@ -1,4 +1,4 @@
-"""Schemathesis: requests made from /openapi.json, whole and broken, get an answer that the document knows."""
+"""Schemathesis: valid and invalid requests from /openapi.json get an answer that the document describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends: one answer for each request, none for what is not one, and an end to what never ends."""
+"""Whatever a client sends, each request gets one answer, no other bytes do, and every connection ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.hostile.conftest import started
 
 _NAME: Final = "/10.1000/182"
 _PIECE_PAUSE: Final = 0.01
-#: Ways to say two things about the length of one request (RFC 9112, sections 5.2, 6.1 and 6.3).
+#: Heads with two different lengths for one request (RFC 9112, sections 5.2, 6.1 and 6.3).
 AMBIGUOUS: Final = (
     "Content-Length: 4\r\nContent-Length: 5",
     "Content-Length: 4, 5",
@@ -39,7 +39,7 @@ AMBIGUOUS: Final = (
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
-    """A proxy that waits a second for whatever a client owes it."""
+    """A proxy whose deadlines for clients are one second."""
     one = started(
         tmp_path_factory.mktemp("impatient"),
         upstream_url,

@@ -1,4 +1,4 @@
-"""Whatever an upstream answers: a documented status, never "not found", and another name resolves after it."""
+"""Whatever an upstream answers, the status is documented, it is never "not found", and another name still resolves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.hostile.records import ASKED_FOR, PREFIX
 from tests.hostile.upstream import FAULT_PREFIXES, ORDINARY, TOO_MANY, url_of
 
 _NUMBERS: Final = count()
-#: docs/errors.md: nobody knows.
+#: The statuses of "could not verify" in docs/errors.md.
 _COULD_NOT_VERIFY: Final = {502, 503, 504}
 
 

@@ -1,4 +1,4 @@
-"""An upstream that means harm: what a name's prefix says is what it answers.
+"""A hostile upstream. The prefix of a name selects the answer.
 
 | prefix | answer |
 | --- | --- |
@@ -15,7 +15,7 @@
 | 10.6204 | nothing |
 | 10.6205 | 64 MiB of white space |
 | 10.6206 | the record of another name |
-| 10.6207 | where the client's network is 127.0.0.2, another place than for everybody else |
+| 10.6207 | one target for clients in the network 127.0.0.2, and another for all others |
 
 `python -m tests.hostile.upstream [--port N]` runs it as a process and prints its URL.
 """
@@ -33,9 +33,9 @@ from tests.upstream.faults import encoded
 
 ORDINARY: Final = "10.1000"
 BY_ADDRESS: Final = "10.6207"
-#: The one prefix whose failure is about the upstream, not about a name.
+#: The one prefix whose failure is that of the upstream, not of a name.
 TOO_MANY: Final = "10.6429"
-#: The one client that a record of `BY_ADDRESS` sends inside.
+#: The one client for which a record of `BY_ADDRESS` has the internal target.
 CAMPUS: Final = "127.0.0.2"
 INSIDE: Final = "https://inside.example/licensed"
 OUTSIDE: Final = "https://outside.example/"
@@ -55,7 +55,7 @@ FAULT_PREFIXES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 def url_of(name: str) -> str:
-    """Where an ordinary name leads."""
+    """The target of an ordinary name."""
     return f"https://publisher.example/{name.lower()}"
 
 
@@ -73,13 +73,13 @@ class HostileUpstream(FakeUpstream):
 
 @lru_cache
 def body_of(name: str) -> bytes | None:
-    """The answer about a name; None where it does not exist."""
+    """The answer for a name, None if it does not exist."""
     values = values_of(name)
     return None if values is None else encoded({"responseCode": 1, "handle": name, "values": values})
 
 
 def values_of(name: str) -> list[dict[str, Any]] | None:
-    """The values of a name; None where it does not exist."""
+    """The values of a name, None if it does not exist."""
     prefix, _, suffix = name.lower().partition("/")
     if prefix == ORDINARY:
         return [value(1, "URL", url_of(name))]

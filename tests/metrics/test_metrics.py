@@ -43,7 +43,7 @@ anyio = pytest.mark.anyio
 ROOT: Final = Path(__file__).resolve().parents[2]
 RULES: Final = ROOT / "config/prometheus/alerts.yml"
 HANDBOOK: Final = "http://www.doi.org/hb.html"
-#: For a program to start, and for what it tells to arrive, in seconds.
+#: The deadline for a program to start and for its output to arrive, in seconds.
 DEADLINE: Final = 60.0
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -479,7 +479,7 @@ class Served:
 def served(*flags: str, workers: int = 1, temporary: Path) -> Iterator[Served]:
     """Start a proxy, and stop it at the end."""
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # taken, and nobody listens: refused at once
+        closed.bind(("127.0.0.1", 0))  # reserved, but not listening: connections are refused
         known = {name: value for name, value in os.environ.items() if not name.upper().startswith("DOI_PROXY_")}
         command = [sys.executable, "-m", "app", "serve", "--port", "0", "--workers", str(workers), *flags]
         command += ["--upstream-url", f"http://127.0.0.1:{closed.getsockname()[1]}", "--upstream-contact", "x"]
@@ -568,7 +568,7 @@ def test_two_workers_count_together_and_the_death_of_one_loses_no_count(tmp_path
 
         answer(both_have_answered)
         total = {"route": "resolve", "method": "GET", "status": "400"}
-        # A worker counts when its answer has been sent, and the other may be asked for the sum before that.
+        # A worker counts after it has sent its answer, and the other one may be scraped before that.
         answer(lambda: value(proxy.scraped(), "http_requests_total", **total) == sent)
         for _ in range(10):
             found = proxy.scraped()

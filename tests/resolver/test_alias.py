@@ -53,7 +53,7 @@ def following(count: int) -> Chain:
         ([("HS_ALIAS", "20.500.12345/x")], DEFAULT_OPTIONS, "20.500.12345/x"),
         ([("URL", "http://a/")], DEFAULT_OPTIONS, None),
         ([("HS_ALIASES", "10.1000/182")], DEFAULT_OPTIONS, None),
-        # Only the values asked for count.
+        # Only the requested values count.
         ([("HS_ALIAS", "10.1000/182")], ResolveOptions(ignore_aliases=True), None),
         ([("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("URL",)), None),
         ([("URL", "http://a/"), ("HS_ALIAS", "10.1000/182")], ResolveOptions(types=("url",)), None),

@@ -42,7 +42,7 @@ def at(address: str) -> Client:
     return Client(address=ip_address(address))
 
 
-#: The printed example: a location for the United Kingdom of weight 0, and two for everybody.
+#: The printed example: a location for the United Kingdom of weight 0, and two for all clients.
 UK = (one("0", country="gb", weight="0"), one("1", weight="1"), one("2", weight="1"))
 
 
@@ -303,7 +303,7 @@ class TestFacts:
     ROLES = (one("page", http_role="browser", weight="1"), one("data", http_role="conneg", weight="0"))
     UNEQUAL = (one("de", language="de", weight="1"), one("en", language="en", weight="0"))
     BROWSER = Negotiation(False, (("http_role", "browser"),))
-    #: Without Accept, User-Agent tells whether a browser asks.
+    #: Without Accept, User-Agent decides whether the client is a browser.
     UNSAID = Negotiation(False, (("http_role", "no_conneg"),), reads_user_agent=True)
 
     @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class Bench:
         return (await self.resolver.resolve(HandleName(name))).record
 
     def asked(self) -> list[str]:
-        """The names that were asked for besides NAME, in their order."""
+        """The names that were resolved in addition to NAME, in order."""
         names = [target.rpartition("/api/handles/")[2] for target in self.upstream.targets]
         return [name for name in names if name != NAME]
 
@@ -149,7 +149,7 @@ class TestPrefix:
             ([("DESC", "no target")], DEFAULT_OPTIONS, CONNEG),
         ],
     )
-    async def test_nobody_is_asked_where_nothing_depends_on_it(
+    async def test_there_is_no_query_if_nothing_depends_on_it(
         self, bench: Bench, values: list[tuple[str, str]], options: ResolveOptions, negotiation: Negotiation
     ) -> None:
         await bench.find_locations(*values, options=options, negotiation=negotiation)
@@ -295,7 +295,7 @@ class TestIncludes:
 
 
 class TestSilence:
-    """What is needed and cannot be asked for is never guessed."""
+    """A record that is needed and cannot be fetched is never guessed."""
 
     @pytest.mark.parametrize("silent", ["10.5555", "10.SERV/X"])
     async def test_who_wants_metadata_is_not_sent_to_a_page(self, bench: Bench, silent: str) -> None:

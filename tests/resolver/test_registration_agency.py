@@ -128,7 +128,7 @@ class TestRows:
     @pytest.mark.parametrize(
         "name", ["", "foo", "10", "10.", "11.5555/a", "20.500.12345/a", "10/abcde", "10.5555/\n", "/"]
     )
-    async def test_what_is_neither_doi_nor_prefix_is_invalid_and_asks_nobody(self, bench: Bench, name: str) -> None:
+    async def test_what_is_neither_doi_nor_prefix_is_invalid_without_a_query(self, bench: Bench, name: str) -> None:
         assert await bench.rows(name) == [{"DOI": name, "status": "Invalid DOI"}]
         assert bench.upstream.asked() == 0
 

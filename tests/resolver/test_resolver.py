@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 NAME = HandleName("10.5555/Name")
 OLD, NEW = "http://example.org/old", "http://example.org/new"
-#: Longer than any test, so that it is the answer or the failure that counts.
+#: Longer than any test, so only the answer or the failure counts.
 PATIENT = usual_patience(upstream=60)
 USUAL = usual_ttl_policy()
 AUTHORITATIVE = Demand(authoritative=True)
@@ -138,7 +138,7 @@ def target(resolution: Resolution) -> str | None:
 async def eventually(holds: Callable[[], bool]) -> None:
     """Let everything else run until something holds."""
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - the parts under test tell nobody when they are done
+        while not holds():  # noqa: ASYNC110 - the parts under test have no event for their end
             await asyncio.sleep(0)
 
 
@@ -286,7 +286,7 @@ class TestOneQuestion:
         await eventually(lambda: bench.resolver.peek(NAME) is not None)
         assert bench.asked() == 1
 
-    async def test_a_failure_is_everybody_s_and_nobody_s_after_it(self, bench: Bench) -> None:
+    async def test_all_waiting_callers_get_a_failure_and_no_later_caller_does(self, bench: Bench) -> None:
         bench.upstream.put(NAME.text, url=OLD)
         bench.upstream.fault(NAME.text, "html", count=1)
         bench.upstream.hold(NAME.text)
@@ -536,7 +536,7 @@ class TestNotFoundIsDoubted:
 
 
 class TestRefreshAhead:
-    """A record that is asked for often is renewed in the last tenth of its life."""
+    """A popular record is refreshed in the last tenth of its lifetime."""
 
     async def test_the_third_hit_in_the_window_begins_one_question(self, bench: Bench) -> None:
         await bench.cached(ttl=1000)
@@ -568,11 +568,11 @@ class TestRefreshAhead:
         for _ in range(hits):
             assert (await bench.ask(demand=Demand(priority=priority))).origin is Origin.HIT
         assert bench.seen.refreshes == 0
-        # Nothing is in flight either: whoever asks next begins the question.
+        # Nothing is in flight either: the next caller begins a query.
         bench.clock.advance(1000)
         assert (await bench.ask()).origin is Origin.RENEWED
 
-    async def test_whoever_comes_after_the_end_joins_the_refresh(self, bench: Bench) -> None:
+    async def test_a_caller_after_the_end_joins_the_refresh(self, bench: Bench) -> None:
         await bench.cached(ttl=1000)
         bench.clock.advance(900)
         bench.upstream.hold(NAME.text)
@@ -585,7 +585,7 @@ class TestRefreshAhead:
         bench.upstream.release(NAME.text)
         assert ((await caller).origin, bench.asked()) == (Origin.JOINED, 2)
 
-    async def test_one_that_fails_is_nobody_s_error_and_is_not_repeated_before_the_recheck(self) -> None:
+    async def test_one_that_fails_is_not_reported_and_not_repeated_before_the_recheck(self) -> None:
         async with running(patience=usual_patience(upstream=60, recheck=30)) as bench:
             await bench.cached(ttl=1000)
             bench.clock.advance(900)
@@ -593,7 +593,7 @@ class TestRefreshAhead:
             for _ in range(3):
                 await bench.ask()
             await bench.upstream.arrived(NAME.text, 2)
-            # Joining it tells when it has ended.
+            # Joining it waits for its end.
             bench.clock.advance(100)
             assert (await bench.ask()).origin is Origin.STALE
             assert (bench.asked(), bench.seen.failures) == (2, [])
@@ -608,12 +608,12 @@ class TestStore:
             assert (await bench.ask()).origin is Origin.RENEWED
             assert bench.cache.counters.store_errors > 0
 
-    async def test_a_store_that_fails_keeps_nobody_from_asking_under_a_lease(self) -> None:
+    async def test_a_store_that_fails_does_not_prevent_a_query_under_a_lease(self) -> None:
         async with running(store="valkey://127.0.0.1:9/0", owner="one") as bench:
             await bench.cached()
             assert bench.asked() == 1
 
-    async def test_a_store_that_fails_keeps_nobody_from_answering_stale(self) -> None:
+    async def test_a_store_that_fails_does_not_prevent_a_stale_answer(self) -> None:
         async with running(store="valkey://127.0.0.1:9/0") as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(61)

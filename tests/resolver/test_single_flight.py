@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Work:
-    """Work that ends when it is told to, and counts how often it was begun."""
+    """Work that ends when the test says so, and counts its starts."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -77,7 +77,7 @@ async def test_all_callers_get_the_failure_and_the_next_one_a_new_attempt() -> N
     assert await await_shielded(flights.join("X", work)[0]) == 2
 
 
-async def test_a_caller_that_goes_away_cancels_nobody_else() -> None:
+async def test_a_caller_that_goes_away_cancels_no_other_caller() -> None:
     flights, work = SingleFlight[int](), Work()
     first, second = (asyncio.create_task(await_shielded(flights.join("X", work)[0])) for _ in range(2))
     await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_work_goes_on_when_every_caller_has_gone_away() -> None:
     assert await task == 1
 
 
-async def test_a_failure_that_nobody_waits_for_is_no_complaint(unheeded: list[dict[str, Any]]) -> None:
+async def test_a_failure_without_a_caller_is_not_logged(unheeded: list[dict[str, Any]]) -> None:
     flights, work = SingleFlight[int](), Work()
     work.failure = UpstreamTimeout()
     work.go_on.set()

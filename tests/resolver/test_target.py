@@ -214,7 +214,7 @@ class TestChoice:
         ["javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "java&#10;script:alert(1)", "blob:x",
          "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//evil.example/", "\\\\evil.example\\"],
     )  # fmt: skip
-    def test_nobody_is_sent_to_what_is_no_web_address(self, address: str) -> None:
+    def test_what_is_not_a_web_address_is_not_a_target(self, address: str) -> None:
         assert leads_to(record(loc("", f'href="{address}"'))) is None
 
     def test_line_breaks_are_encoded(self) -> None:
@@ -261,7 +261,7 @@ class TestNeed:
             ([loc('nshdl="10.SERV/X"')], DEFAULT_OPTIONS, READER, True),
             ([loc('no_nslocs="true" nshdl="10.SERV/X"')], DEFAULT_OPTIONS, CONNEG, False),
             ([loc('no_nslocs="true"')], ResolveOptions(action=Action.SHOW_URLS), CONNEG, False),
-            # A record without a target of its own is answered by its values, whoever asks.
+            # A record without its own target is answered by its values, for every client.
             ([("DESC", "a")], DEFAULT_OPTIONS, CONNEG, False),
             ([("DESC", "a")], ResolveOptions(locatts=(("id", "1"),)), READER, False),
         ],

@@ -20,11 +20,11 @@ from app.server.connections import Connections, Reason
 from app.server.protocol import ExpressProtocol
 from app.settings import Settings
 
-#: Seconds within which every awaited event must come, on a machine that does other things as well.
+#: The deadline of every awaited event, in seconds, on a busy machine.
 PATIENCE: Final = 30.0
 TARGET: Final = "http://www.doi.org/hb.html"
 _VALUES: Final = b'[{"index":1,"type":"URL","data":"%s"}]' % TARGET.encode()
-#: The clients of these tests are strangers: the default trusts 127.0.0.1.
+#: The clients of these tests are not front proxies, but the default trusts 127.0.0.1.
 _CHOSEN: Final[dict[str, Any]] = {
     "store_url": "memory:",
     "upstream_url": "http://127.0.0.1:9",
@@ -34,7 +34,7 @@ _CHOSEN: Final[dict[str, Any]] = {
 
 
 class Served:
-    """A server that listens."""
+    """A listening server."""
 
     def __init__(self, application: Any, memory: MemoryStore) -> None:
         self.application = application
@@ -43,7 +43,7 @@ class Served:
         self.port = 0
 
     def put(self, name: str, size: int = 0) -> None:
-        """Make a name known, with a description of `size` bytes."""
+        """Put a record of a name into memory, with a description of `size` bytes."""
         values = _VALUES[:-1] + b',{"index":2,"type":"DESC","data":"' + b"x" * size + b'"}]'
         now = time.time()
         answer = Answer(ResponseCode.SUCCESS, values)
@@ -52,12 +52,12 @@ class Served:
 
     @property
     def unsent(self) -> int:
-        """Bytes of answers that clients have not read."""
+        """The bytes of answers that clients have not read."""
         connections: Any = self.connections._client
         return sum(connection.transport.get_write_buffer_size() for connection in connections)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection that reads nothing by itself beyond a few kilobytes."""
+        """A connection that buffers only a few kilobytes."""
         return await asyncio.open_connection("127.0.0.1", self.port, limit=1024)
 
     async def exchange(self, *pieces: bytes, end: bool = False) -> bytes:
@@ -71,14 +71,14 @@ class Served:
         return await finish(reader, writer)
 
     async def closed(self, reason: Reason, number: int = 1) -> None:
-        """Wait until so many connections were closed for a reason."""
+        """Wait until `number` connections were closed for a reason."""
         async with asyncio.timeout(PATIENCE):
             while self.connections.closed[reason] < number:  # noqa: ASYNC110 - the counter has no event
                 await asyncio.sleep(0.01)
 
 
 async def finish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """What the server sends until it closes."""
+    """Read what the server sends until it closes."""
     found = bytearray()
     try:
         async with asyncio.timeout(PATIENCE):

@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 NAME: Final = "10.1234/drained"
 URL: Final = "https://www.example.org/drained"
-#: Seconds for a thing that takes a moment, on a machine that does other things as well.
+#: The deadline of every awaited event, in seconds, on a busy machine.
 PATIENCE: Final = 30.0
-#: Answers that a load gets before a signal.
+#: The number of answers before a signal.
 SOME: Final = 50
 BOTH: Final = pytest.mark.parametrize("workers", [1, 2])
 
@@ -38,7 +38,7 @@ def write_settings(path: Path, **server: object) -> Path:
 
 
 async def logged(proxy: Proxy, words: str) -> None:
-    """Wait until the log holds these words."""
+    """Wait until the log has these words."""
 
     async def found() -> bool:
         assert proxy.process.runs, proxy.process.log
@@ -49,7 +49,7 @@ async def logged(proxy: Proxy, words: str) -> None:
 
 @pytest.fixture
 def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str) -> Any:
-    """Starts a proxy that knows NAME, and waits until it answers with all its workers."""
+    """Start a proxy with a record of NAME, and wait until all its workers answer."""
 
     async def started(workers: int, **settings: object) -> Proxy:
         upstream = start_upstream({NAME: URL})
@@ -68,16 +68,16 @@ def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: st
 
 @dataclass
 class Load:
-    """Callers that ask for NAME; `lost` are requests without the right answer."""
+    """Clients that request NAME. `lost` counts requests without the right answer."""
 
     port: int
     answers: int = 0
     lost: list[str] = field(default_factory=list)
-    #: Set when new connections should go elsewhere.
+    #: Set when new connections have to go to another server.
     leave: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def call_by_new_connections(self) -> None:
-        """One connection for each request, until they should go elsewhere."""
+        """One connection for each request, until they have to go to another server."""
         while not self.leave.is_set():
             await self._count(ask(self.port, f"/{NAME}"))
 
@@ -219,7 +219,7 @@ async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp
     assert await serves(second)
 
 
-# --- What systemd is told ------------------------------------------------------------------------------------------
+# --- Notifications to systemd --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("workers", "abstract"), [(1, False), (2, True)])
@@ -231,18 +231,18 @@ async def test_systemd_is_notified_of_start_reload_and_end(
         manager.bind(address.replace("@", "\0", 1))
         manager.settimeout(PATIENCE)
 
-        async def told() -> dict[str, str]:
+        async def next_state() -> dict[str, str]:
             datagram = (await asyncio.to_thread(manager.recv, 4096)).decode()
             return dict(line.split("=", 1) for line in datagram.split("\n"))
 
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         proxy = await start(workers)
         ready = {"READY": "1", "STATUS": f"serving on {proxy.url}" + (f", {workers} workers" if workers > 1 else "")}
-        assert await told() == ready
+        assert await next_state() == ready
         proxy.process.send(signal.SIGHUP)
-        reloading = await told()
+        reloading = await next_state()
         assert (set(reloading), reloading["RELOADING"]) == ({"RELOADING", "MONOTONIC_USEC"}, "1")
-        assert await told() == ready
+        assert await next_state() == ready
         proxy.process.send(signal.SIGTERM)
-        assert await told() == {"STOPPING": "1", "STATUS": "draining"}
+        assert await next_state() == {"STOPPING": "1", "STATUS": "draining"}
         assert await asyncio.to_thread(proxy.process.ended) == 0

@@ -1,4 +1,4 @@
-"""A supervisor replaces workers that are killed, and gives up where they cannot start."""
+"""A supervisor replaces killed workers, and ends if they cannot start."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from app.errors import InvalidAnswer
 from app.upstream.agencies import read_agencies
 
 
-def test_rows_are_read_in_order_and_without_what_nobody_knows() -> None:
+def test_rows_are_read_in_order_without_unknown_members() -> None:
     body = b'[{"DOI": "10.5240", "RA": "EIDR", "more": 1}, {"DOI": "notadoi", "status": "Invalid DOI"}]'
     assert read_agencies(body, ["10.5240", "notADoi"]) == [
         {"DOI": "10.5240", "RA": "EIDR"},

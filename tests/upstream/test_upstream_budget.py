@@ -42,7 +42,7 @@ def budget_of(
 
 
 class Guests:
-    """Tasks that hold a place until they are told to go; `entered` lists their names in the order of admission."""
+    """Tasks that hold a slot until the test releases them. `entered` lists their names in the order of admission."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget

@@ -308,7 +308,7 @@ async def test_an_answer_longer_than_the_cap_is_no_answer(upstream: FakeUpstream
     assert (await ask(upstream.url, max_answer_bytes=4000)).code is ResponseCode.SUCCESS
 
 
-async def test_nobody_listening_is_unreachable() -> None:
+async def test_a_closed_port_is_unreachable() -> None:
     async with FakeUpstream() as gone:
         pass
     with pytest.raises(UpstreamUnreachable):
@@ -417,7 +417,7 @@ async def test_a_redirect_is_asked_for_permission(upstream: FakeUpstream) -> Non
     assert upstream.asked(NAME) == 1
 
 
-# Whoever asks goes away
+# Callers that go away
 
 
 async def test_a_question_that_is_cancelled_leaves_the_client_usable(upstream: FakeUpstream) -> None:

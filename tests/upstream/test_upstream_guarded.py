@@ -32,7 +32,7 @@ from tests.upstream.guards import open_guard
 pytestmark = pytest.mark.anyio
 
 COOLDOWN = 10.0
-#: Questions a second: so slow that nobody waits for a token, but is refused at once.
+#: Queries a second: so slow that no query waits for a token; it is refused immediately.
 RATE = 0.01
 PATIENCE = dict.fromkeys(Priority, 5.0)
 

@@ -68,7 +68,7 @@ class GoodbyeServer:
 async def asking(server: GoodbyeServer) -> AsyncIterator[HandleApi]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    # Without TLS there is no ALPN, so that HTTP/2 has to be agreed beforehand.
+    # Without TLS there is no ALPN, so client and server must agree on HTTP/2 beforehand.
     transport = httpx.AsyncHTTPTransport(http1=False, http2=True)
     api = usual_api(f"http://127.0.0.1:{port}", transport=transport)
     try:

@@ -26,7 +26,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
 
 class Tunnel:
-    """An HTTP proxy on loopback that serves CONNECT alone; `targets` are the hosts that were asked for."""
+    """An HTTP proxy on loopback that serves only CONNECT. `targets` are the requested hosts."""
 
     def __init__(self) -> None:
         self.targets: list[str] = []

@@ -1,4 +1,4 @@
-"""The whole application in this process, before the fake upstream; asked as an ASGI server asks, byte by byte.
+"""The whole application in this process, with the fake upstream. It is called as an ASGI server calls it.
 
     async with running() as proxy:
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
@@ -6,7 +6,7 @@
         assert reply.status == 200
 
 The clock of the application stands still until `proxy.clock.advance`. Budget and breaker are out of the way unless
-settings say otherwise. Every answer is checked for what any answer must be, so that no test has to.
+settings say otherwise. Every answer is checked for what any answer must be, and no test repeats it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.web.application import Application
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 
-#: No test is about these unless it says so.
+#: The settings of all tests that do not set others.
 OUT_OF_THE_WAY: Final[dict[str, Any]] = {
     "store_url": "memory:",
     "upstream_contact": "mailto:library@example.org",
@@ -57,7 +57,7 @@ class Got:
         return [value for key, value in self.fields if key == name]
 
     def __getitem__(self, name: str) -> str | None:
-        """A header field's value, several lines joined; None where it is absent."""
+        """The value of a header field, several lines joined; None if it is absent."""
         return ", ".join(self.all(name)) if self.all(name) else None
 
     @property
@@ -84,7 +84,7 @@ class Got:
 
 
 class Proxy:
-    """An application that runs, its upstream and its clock."""
+    """A running application with its upstream and its clock."""
 
     def __init__(self, app: Application, upstream: FakeUpstream, clock: Clock) -> None:
         self.app = app
@@ -93,7 +93,7 @@ class Proxy:
         self._names = count(1)
 
     def name(self) -> str:
-        """A DOI name that no test used before."""
+        """A new DOI name for each call."""
         return f"10.5555/name-{next(self._names)}"
 
     async def get(self, target: str | bytes, **headers: str) -> Got:
@@ -105,7 +105,7 @@ class Proxy:
         return await self.ask("HEAD", target, **headers)
 
     async def post(self, target: str | bytes, body: str | bytes, **headers: str) -> Got:
-        """POST, of a form unless `content_type` says otherwise."""
+        """POST; a form, unless `content_type` is set."""
         given = {"content_type": "application/x-www-form-urlencoded", **headers}
         return await self.ask("POST", target, body=body, **given)
 
@@ -119,7 +119,7 @@ class Proxy:
         client: str = "192.0.2.7",
         **headers: str,
     ) -> Got:
-        """One request from `client`, an address; the target is sent as it is, neither normalised nor encoded."""
+        """One request from the address `client`. The target is sent unchanged, neither normalised nor encoded."""
         raw = target.encode("utf-8") if isinstance(target, str) else target
         path, _, query = raw.partition(b"?")
         fields = {"host": "doi.example.org", **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -164,7 +164,7 @@ async def _exchange(app: Application, scope: dict[str, Any], body: bytes) -> Got
 
 
 def _check(method: str, status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> None:
-    """What holds for every answer: legal fields, a right length, readable by any page, no traceback, no script."""
+    """Check what holds for every answer: valid fields, the right length, CORS, no traceback, no script."""
     for name, value in fields:
         assert _TOKEN.fullmatch(name), f"{name!r} is no field name"
         assert _FIELD_VALUE.fullmatch(value), f"{name!r}: {value!r} is no field value"
@@ -183,7 +183,7 @@ def _check(method: str, status: int, fields: list[tuple[bytes, bytes]], body: by
 
 @asynccontextmanager
 async def running(**settings: Any) -> AsyncIterator[Proxy]:
-    """An application with these settings, started, and stopped at the end."""
+    """Start an application with these settings, and stop it at the end."""
     async with FakeUpstream() as upstream:
         clock = Clock()
         chosen = {**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings}
@@ -195,13 +195,13 @@ async def running(**settings: Any) -> AsyncIterator[Proxy]:
 @asynccontextmanager
 async def _lifespan(app: Application) -> AsyncIterator[None]:
     """Start and stop an application as a server does (ASGI, Lifespan Protocol)."""
-    told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     said: asyncio.Queue[Any] = asyncio.Queue()
-    task = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, told.get, said.put))
-    await told.put({"type": "lifespan.startup"})
+    task = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, to_app.get, said.put))
+    await to_app.put({"type": "lifespan.startup"})
     assert (await said.get())["type"] == "lifespan.startup.complete"
     try:
         yield
     finally:
-        await told.put({"type": "lifespan.shutdown"})
+        await to_app.put({"type": "lifespan.shutdown"})
         await task

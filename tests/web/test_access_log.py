@@ -147,8 +147,8 @@ async def test_a_level_decides_what_is_told_of_client_and_name(
 def test_an_address_is_told_whole_by_its_network_or_not_at_all(
     address: str, whole: str | None, network: str | None
 ) -> None:
-    told = [shown_address(address, level) for level in range(4)]
-    assert told == [whole, network, None, None]
+    addresses = [shown_address(address, level) for level in range(4)]
+    assert addresses == [whole, network, None, None]
 
 
 # --- What a request cannot do -------------------------------------------------------------------------------------

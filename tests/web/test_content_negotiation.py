@@ -145,7 +145,7 @@ class TestWhereItLeads:
         assert got["location"] == data(name) + "?mailto=a@b.example"
 
     @pytest.mark.parametrize("href", ["javascript:alert(1)", "data:text/html,x", "//x/", ""])
-    async def test_an_agency_sends_nobody_to_a_script(self, proxy: Proxy, href: str) -> None:
+    async def test_an_agency_cannot_redirect_to_a_script(self, proxy: Proxy, href: str) -> None:
         xml = f'<locations><location weight="0" http_role="conneg" href="{href}"/></locations>'
         proxy.upstream.put("10.SERV/AGENCY", [value(4, "10320/loc", xml)])
         got = await proxy.get(f"/{put(proxy)}", accept=BIBTEX)
@@ -210,7 +210,7 @@ class TestTime:
 class TestSilence:
     @pytest.mark.parametrize("silent", CHAIN)
     @pytest.mark.parametrize("fault", ["reset", "status", "garbage"])
-    async def test_who_wants_metadata_is_told_that_nobody_knows(self, proxy: Proxy, silent: str, fault: str) -> None:
+    async def test_a_request_for_metadata_gets_could_not_verify(self, proxy: Proxy, silent: str, fault: str) -> None:
         proxy.upstream.fault(silent, fault, **({"status": 503} if fault == "status" else {}))
         name = put(proxy)
         got = await proxy.get(f"/{name}", accept=BIBTEX)

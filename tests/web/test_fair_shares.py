@@ -50,7 +50,7 @@ class Crowd:
             if number < self.SENT:
                 await self.proxy.upstream.arrived(name)
         async with asyncio.timeout(_LONGEST_WAIT):
-            # No event tells of a question that waits.
+            # A waiting query has no event.
             while await self._waiting() < self.WAITING:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 

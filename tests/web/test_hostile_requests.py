@@ -62,7 +62,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         (b"/10.5555/a%C2%85b", 400),
         (b"/10.5555/a\r\nSet-Cookie: a=b", 400),
         (b"/10.5555/a\x00b", 400),
-        # Odd but possible code points are asked for as typed.
+        # Odd but possible code points are sent upstream as typed.
         (b"/10.5555/a%E2%80%AEb", 404),
         (b"/10.5555/a%EF%BF%BFb", 404),
         (b"/10.5555/a%EE%80%80b", 404),

@@ -102,7 +102,7 @@ async def test_a_preflight_without_header_names_is_answered_too(proxy: Proxy) ->
 
 
 @pytest.mark.parametrize("path", ["/10.1000/182", "/api/handles/10.1000/182", "/", "*"])
-async def test_options_names_the_methods_and_asks_nobody(path: str) -> None:
+async def test_options_names_the_methods_without_a_query(path: str) -> None:
     async with running() as proxy:
         reply = await proxy.ask("OPTIONS", path)
         assert (reply.status, set((reply["allow"] or "").split(", "))) == (204, METHODS)
@@ -125,7 +125,7 @@ async def test_the_api_takes_no_other_method(proxy: Proxy, method: str, path: st
     assert reply.json["responseCode"] == 4
 
 
-async def test_nobody_is_asked_for_a_method_that_is_refused() -> None:
+async def test_a_refused_method_causes_no_query() -> None:
     async with running() as proxy:
         for path in ("/10.1000/182", "/api/handles/10.1000/182"):
             assert (await proxy.ask("DELETE", path)).status == 405
@@ -146,5 +146,5 @@ async def test_nothing_of_the_client_reaches_the_upstream(proxy: Proxy, credenti
 
 
 @pytest.mark.parametrize("target", ["/10.1000/182", "/", "/10.5555/unknown", "/api/handles/10.1000/182", "/foo"])
-async def test_nobody_gets_a_cookie(proxy: Proxy, target: str) -> None:
+async def test_no_answer_sets_a_cookie(proxy: Proxy, target: str) -> None:
     assert (await proxy.get(target))["set-cookie"] is None

@@ -38,7 +38,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         ("/favicon.ico", "image/svg+xml"),
     ],
 )
-async def test_it_is_there_and_asks_nobody(proxy: Proxy, path: str, media_type: str) -> None:
+async def test_it_answers_without_a_query(proxy: Proxy, path: str, media_type: str) -> None:
     for query in ("", "?x=1"):
         reply = await proxy.get(path + query)
         assert (reply.status, str(reply["content-type"]).replace(" ", "")) == (200, media_type.replace(" ", ""))

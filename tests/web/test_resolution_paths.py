@@ -249,7 +249,7 @@ async def test_the_first_url_of_the_values_asked_for_is_the_target(
         ("10.5555/no-scheme", None),
     ],
 )
-async def test_nobody_is_sent_where_a_browser_should_not_go(proxy: Proxy, name: str, location: str | None) -> None:
+async def test_no_redirect_leads_where_a_browser_should_not_go(proxy: Proxy, name: str, location: str | None) -> None:
     reply = await proxy.get("/" + name)
     assert (reply.status, reply["location"]) == (302 if location else 200, location)
 
@@ -430,7 +430,7 @@ async def test_what_a_bypass_learns_is_cached(proxy: Proxy, flag: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["/", "/api/handles/"])
-async def test_who_asks_past_the_cache_too_often_waits_and_nobody_else_does(start: str) -> None:
+async def test_only_the_client_that_bypasses_the_cache_too_often_waits(start: str) -> None:
     async with running(bypass_rate=0.1, bypass_burst=2) as proxy:
         proxy.upstream.put("10.1000/182", url=HANDBOOK)
         targets = [f"{start}10.1000/182?{flag}" for flag in ("auth", "cert", "auth")]

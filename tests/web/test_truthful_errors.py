@@ -91,7 +91,7 @@ ERROR_TYPES: Final = {
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
-    # Patience outlasts the faults, so that it is the failure that is answered.
+    # Patience is longer than the faults, so the answer reports the failure.
     async with running(upstream_max_answer_bytes=65_536, upstream_patience=20, upstream_timeout=20) as proxy:
         yield proxy
 
@@ -188,7 +188,7 @@ async def test_cold_it_could_not_be_verified(proxy: Proxy, slow: Proxy, failing:
 
 @everything
 @everyone
-async def test_fresh_nobody_is_asked(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
+async def test_for_a_fresh_record_there_is_no_query(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
     proxy = slow if failing in SLOW else proxy
     name = await known(proxy)
     before = proxy.upstream.asked(name)
@@ -218,7 +218,7 @@ async def test_stale_the_record_is_answered_and_says_so(proxy: Proxy, slow: Prox
 
 @everything
 @everyone
-async def test_known_to_be_missing_nobody_is_asked(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
+async def test_for_a_cached_not_found_there_is_no_query(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
     proxy = slow if failing in SLOW else proxy
     name = await missing(proxy)
     before = proxy.upstream.asked(name)
@@ -290,7 +290,7 @@ async def test_a_failed_name_is_asked_again_only_after_the_recheck_interval() ->
             assert (reply["cache-status"] or "").endswith(f"detail={BAD}")
 
 
-async def test_a_name_that_nobody_knows_is_asked_each_time(proxy: Proxy) -> None:
+async def test_an_unverified_name_is_queried_each_time(proxy: Proxy) -> None:
     name = proxy.name()
     proxy.upstream.fault(name, "html")
     assert [(await proxy.get("/" + name)).status for _ in range(3)] == [502] * 3
@@ -321,9 +321,9 @@ async def test_a_slow_upstream_is_waited_for_no_longer_than_patience() -> None:
         assert (reply["location"], reply["cache-status"]) == (TARGET, f"doi-proxy; hit; ttl=-37; detail={TIMEOUT}")
         await proxy.upstream.arrived(name, 2)
         proxy.upstream.release(name)
-        # The question went on: its answer is what is cached, and nobody asked again.
+        # The query continued: its answer is cached, and there was no second query.
         async with asyncio.timeout(10):
-            while (await proxy.get("/" + name))["location"] == TARGET:  # noqa: ASYNC110 - it is told nobody
+            while (await proxy.get("/" + name))["location"] == TARGET:  # noqa: ASYNC110 - the end of the query has no event
                 await asyncio.sleep(0)
         assert proxy.upstream.asked(name) == 2
 
@@ -349,7 +349,7 @@ async def test_a_name_that_is_really_gone_is_not_found(proxy: Proxy, face: str) 
 
 
 @pytest.mark.parametrize("flag", ["auth", "cert", "auth&cert"])
-async def test_a_bypass_that_fails_says_so_and_harms_nobody(proxy: Proxy, flag: str) -> None:
+async def test_a_bypass_that_fails_says_so_and_leaves_the_cached_record(proxy: Proxy, flag: str) -> None:
     name = await known(proxy, ttl=6000)
     proxy.upstream.fault(name, "html", count=1)
     reply = await proxy.get(f"/{name}?{flag}")

@@ -1,4 +1,4 @@
-"""Which RA over HTTP: one row a name, in order, always 200, and never "does not exist" where nobody knows."""
+"""Which RA over HTTP: one row a name, in order, always 200, and "does not exist" only if the upstream said so."""
 
 from __future__ import annotations
 

@@ -245,17 +245,17 @@ def test_two_processes_share_leases_tokens_and_entries(path: Path) -> None:
         assert pipe.poll(PATIENCE), "a worker process says nothing"
         return pipe.recv()
 
-    def told(word: str) -> list[Any]:
+    def command(word: str) -> list[Any]:
         for _, pipe in workers:
             pipe.send(word)
         return [heard(pipe) for _, pipe in workers]
 
     try:
         assert [heard(pipe) for _, pipe in workers] == ["ready", "ready"]
-        got = told("compete")
+        got = command("compete")
         assert sum(leases for leases, _ in got) == 2
         assert sum(tokens for _, tokens in got) == 30
-        assert told("count") == [400, 400]
+        assert command("count") == [400, 400]
     finally:
         for process, _ in workers:
             process.join(PATIENCE)
