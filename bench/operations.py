@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
@@ -28,6 +29,7 @@ from app.handle.location import read_locations
 from app.handle.record import read_values
 from app.resolver.location_choice import choose
 from app.resolver.options import Client
+from app.server.protocol import ExpressProtocol
 from bench.constant import bare
 from bench.in_process import InProcess
 from bench.names import HOT, path_of
@@ -152,9 +154,9 @@ def _over_the_wire(path: str, *, express: bool) -> Operation:
     return _connect(one.application, path)
 
 
-def _connect(application: Any, path: str) -> Operation:
+def _connect(application: Any, path: str, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Operation:
     loop = uvloop.new_event_loop()
-    connection = loop.run_until_complete(connected(application))
+    connection = loop.run_until_complete(connected(application, protocol))
 
     async def again(count: int) -> None:
         for _ in range(count):
@@ -176,7 +178,7 @@ OPERATIONS: Final[dict[str, tuple[str, Callable[[], Operation]]]] = {
     "choose": ("choose one of three locations", _choose),
     "redirect": ("the application, a hot redirect", lambda: _hot(_REDIRECT)),
     "rest": ("the application, a hot REST answer", lambda: _hot(_REST)),
-    "server_bare": ("server and bare ASGI, a constant 302", lambda: _connect(bare, _REDIRECT)),
+    "server_bare": ("server and bare ASGI, a constant 302", lambda: _connect(bare, _REDIRECT, HttpToolsProtocol)),
     "server_full": ("server and full path, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=False)),
     "server_full_rest": ("server and full path, a hot REST answer", lambda: _over_the_wire(_REST, express=False)),
     "server_lane": ("server and express lane, a hot redirect", lambda: _over_the_wire(_REDIRECT, express=True)),

@@ -17,15 +17,15 @@ _PEERS: Final = {"peername": (HOST, 50_000), "sockname": (HOST, 8_000)}
 
 
 class Connection(asyncio.Transport):
-    """One connection to an application under uvicorn's protocol, the one that `doi-proxy serve` uses."""
+    """One connection to an application under `protocol`; the default is the one that `doi-proxy serve` uses."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> None:
         super().__init__()
         config = Config(application, lifespan="off", access_log=False, log_config=None)
         config.load()
         state = ServerState()
         state.default_headers = [(b"date", b"Mon, 01 Jan 2024 00:00:00 GMT")]
-        self._protocol: HttpToolsProtocol = ExpressProtocol(config, state, {})
+        self._protocol: HttpToolsProtocol = protocol(config, state, {})
         self._protocol.connection_made(self)
         self.written = bytearray()
 
@@ -58,6 +58,6 @@ class Connection(asyncio.Transport):
         """See asyncio.BaseTransport."""
 
 
-async def connected(application: Any) -> Connection:
+async def connected(application: Any, protocol: type[HttpToolsProtocol] = ExpressProtocol) -> Connection:
     """A connection; made inside a loop, which the protocol needs."""
-    return Connection(application)
+    return Connection(application, protocol)
