@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.host import is_host
@@ -25,22 +25,19 @@ def end_of_part(before: bytes, data: bytes, start: int) -> int:
     return len(data) if end < 0 else end + len(END)
 
 
-def body_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+def body_length(fields: Mapping[bytes, bytes]) -> int:
     """The length of a request's body in bytes, or CHUNKED. The parser has already checked the values."""
-    length = 0
-    for name, value in headers:
-        if name == b"transfer-encoding":
-            return CHUNKED
-        if name == b"content-length":
-            length = int(value)
-    return length
+    return CHUNKED if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
 
 
-def host_fault(headers: Iterable[tuple[bytes, bytes]], version: str) -> str | None:
-    """The error in the Host header of a request, None if it is valid (RFC 9112, section 3.2)."""
-    hosts = [value for name, value in headers if name == b"host"]
-    if len(hosts) > 1:
-        return "The request has more than one Host header; send one."
-    if not hosts:
+def host_fault(headers: Sequence[tuple[bytes, bytes]], fields: Mapping[bytes, bytes], version: str) -> str | None:
+    """The error in the Host header of a request, None if it is valid (RFC 9112, section 3.2).
+
+    `fields` are the headers by name.
+    """
+    host = fields.get(b"host")
+    if host is None:
         return None if version == "1.0" else "The request has no Host header; send one."
-    return None if is_host(hosts[0]) else "The Host header is not a host name with an optional port; correct it."
+    if len(fields) < len(headers) and sum(name == b"host" for name, _ in headers) > 1:
+        return "The request has more than one Host header; send one."
+    return None if is_host(host) else "The Host header is not a host name with an optional port; correct it."

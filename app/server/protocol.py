@@ -7,6 +7,8 @@ test compares the list with the installed uvicorn.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import httptools
@@ -16,7 +18,7 @@ from app.server.application import Application, application_of
 from app.server.connections import Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import END, body_length, end_of_part, host_fault
-from app.server.proxies import forwarded_client, forwarded_scope
+from app.server.proxies import forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 
 #: The limit of a request's head. uvicorn has no limit of its own with httptools.
@@ -25,6 +27,8 @@ MAX_HEAD_BYTES: Final = 65_536
 PARTS_A_TURN: Final = 16
 #: The methods of uvicorn's protocol that this module overrides.
 USED: Final = ("on_message_begin", "on_headers_complete", "on_message_complete", "on_body", "_start_asgi_task")
+#: A path and a query (RFC 9112, section 3.2.1). uvicorn also reads a fragment and an absolute URL.
+_ORIGIN_FORM: Final = re.compile(rb"/[!\"$-~]*")
 _MALFORMED: Final = "The request is malformed."
 _TOO_LARGE: Final = "The head of the request is larger than 64 KiB."
 _TOO_LATE: Final = "The request did not arrive in time."
@@ -55,8 +59,6 @@ class ExpressProtocol(HttpToolsProtocol):
         self._body_left = 0
         #: Bytes of a chunked body that are not data (sizes, extensions, trailers) since the last data.
         self._framing_bytes = 0
-        #: Whether the head of a request is being parsed. Only then can it be answered without a task.
-        self._reading_head = False
         self._is_advancing = self._is_scheduled = False
         #: Whether the client has closed its sending side, and whether this server has.
         self._eof = self._ended = False
@@ -200,31 +202,32 @@ class ExpressProtocol(HttpToolsProtocol):
             self._refuse(431, _TOO_LARGE, Reason.MALFORMED)
 
     def on_headers_complete(self) -> None:
-        """A head has arrived."""
-        fault = self._fault()
+        """A head has arrived: answer it without a task if the application can; else uvicorn starts one."""
+        fields, version = dict(self.headers), self.parser.get_http_version()
+        fault = _MALFORMED if version == "0.9" else host_fault(self.headers, fields, version)
         if fault is not None:
             # The parser turns this exception into an HttpParserError; `_feed` answers 400.
             self._refusal = fault
             raise ValueError(fault)
         self._head_bytes, self._is_new, self._before = 0, False, b""
-        self._body_left = body_length(self.headers)
+        self._body_left = body_length(fields)
         if self._body_left and self.parser.should_upgrade():
             # The parser would parse the body as the next request.
             self._refusal = _UPGRADE_WITH_BODY
             raise ValueError(_UPGRADE_WITH_BODY)
         self.since = self.body_since = self._connections.now
-        self._reading_head = True
-        super().on_headers_complete()
-        self._reading_head = False
-
-    def _fault(self) -> str | None:
-        version = self.parser.get_http_version()
-        return _MALFORMED if version == "0.9" else host_fault(self.headers, version)
+        answer = self._answer_now(fields, version)
+        if answer is None:
+            super().on_headers_complete()
+            return
+        self.transport.write(answer)
+        self.server_state.total_requests += 1
 
     def on_message_complete(self) -> None:
         """A request has arrived completely."""
         self._head_bytes, self._framing_bytes, self._body_left, self._before = 0, 0, 0, b""
-        super().on_message_complete()
+        if not self._is_answered():
+            super().on_message_complete()
 
     def on_body(self, body: bytes) -> None:
         """Data of a body has arrived."""
@@ -233,21 +236,26 @@ class ExpressProtocol(HttpToolsProtocol):
 
     # --- Answering ----------------------------------------------------------------------------------------------
 
+    def _answer_now(self, fields: Mapping[bytes, bytes], version: str) -> bytes | None:
+        """The answer without a task to a request that has no body and keeps the connection; None if there is none."""
+        application, parser = self._application, self.parser
+        if application is None or self._body_left or version != "1.1" or not _ORIGIN_FORM.fullmatch(self.url):
+            return None
+        if parser.should_upgrade() or not parser.should_keep_alive() or not self._is_answered():
+            return None
+        scope: Any = self.scope
+        scope["method"] = parser.get_method().decode("ascii")
+        scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
+        if is_forwarded(fields):
+            scope = forwarded_scope(self.app, scope)
+        return application.answer_now(scope, self._default_headers())
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Answer without a task if the application can; else start one."""
-        answer = None
+        """Start the task of a request."""
         if self._body_left:
             cycle.transport = AnswerTransport(self.transport, self._end_after_answer)  # type: ignore[assignment]
             app = keep_alive_after_body(cycle, app)
-        elif self._application is not None and app is self.app and self._reading_head and cycle.keep_alive:
-            scope: Any = cycle.scope
-            answer = self._application.answer_now(forwarded_scope(self.app, scope), self._default_headers())
-        if answer is None:
-            super()._start_asgi_task(cycle, app)
-            return
-        self.transport.write(answer)
-        cycle.response_started = cycle.response_complete = True
-        cycle.on_response()
+        super()._start_asgi_task(cycle, app)
 
     def disable_shortcuts(self) -> None:
         """Answer every request with a task from now on. Only a task obeys the `connection: close` of an answer."""

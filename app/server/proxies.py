@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Container, MutableMapping
 from typing import Any
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -20,6 +20,11 @@ def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
     return ProxyHeadersMiddleware(no_application, trusted_proxies).trusted_hosts.__contains__
 
 
+def is_forwarded(fields: Container[bytes]) -> bool:
+    """Whether a request has a header that a trusted proxy can set. `fields` are the names of its headers."""
+    return _FOR in fields or _PROTO in fields
+
+
 def forwarded_client(app: object, peer: str, forwarded_for: bytes) -> tuple[str, int] | None:
     """The client that X-Forwarded-For names, None if `peer` is not a trusted proxy of `app`, or names none."""
     if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
@@ -30,8 +35,6 @@ def forwarded_client(app: object, peer: str, forwarded_for: bytes) -> tuple[str,
 
 def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """The scope as the middleware passes it on, for an answer that is given without the middleware."""
-    if not any(name in (_FOR, _PROTO) for name, _ in scope["headers"]):
-        return scope
     peer = scope["client"][0] if scope.get("client") else ""
     if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
         return scope
