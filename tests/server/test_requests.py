@@ -84,6 +84,13 @@ async def test_a_wrong_request_is_refused_after_the_answers_before_it(wrong: byt
         assert statuses(await server.exchange(wrong + GET, end=True)) == [status]
 
 
+@pytest.mark.parametrize("target", [b"/10.1000/182#a", b"/10.1000/182?a#b", b"http://x/10.1000/182", b"//10.1000/182"])
+async def test_every_form_of_a_target_gets_the_answer_of_its_path(target: bytes) -> None:
+    async with served(express_lane=False) as server:
+        answers = await server.exchange(GET.replace(b"/10.1000/182", target) + LAST)
+        assert answers.count(b"\r\nlocation: " + TARGET.encode() + b"\r\n") == 2
+
+
 @pytest.mark.parametrize("host", [b"", b"x", b"x:80", b"[::1]:80", b"a%20b", b"x."])
 async def test_a_valid_host_is_answered(host: bytes) -> None:
     async with served() as server:
