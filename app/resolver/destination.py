@@ -99,6 +99,17 @@ class Destinations:
         self._prefixes = prefixes
         self._resolves = resolves
 
+    def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
+        """The target that every client gets, if it depends on one fresh record in memory alone."""
+        found = self._resolver.find_fresh(name)
+        if found is None or len(found.entry.answer.values) > _MAX_BYTES_NOW or not self._resolves_here(name):
+            return None
+        target = _cached_unconditional_target(found.entry.answer.values)
+        if target is None:
+            return None
+        self._resolver.count_answer(found)
+        return found, target
+
     def find_now(self, query: Query) -> Destination | None:
         """The target, alias or record, if fresh records in memory decide it. Otherwise None: use `find`."""
         options, first = query.options, self._resolver.find_fresh(query.name)
@@ -114,10 +125,6 @@ class Destinations:
         return found
 
     def _decide_now(self, chain: Chain, query: Query) -> Destination | None:
-        if query.options is DEFAULT_OPTIONS and not query.negotiation.conneg:
-            target = _cached_unconditional_target(chain.last.entry.answer.values)
-            if target is not None:
-                return Destination(Kind.TARGET, chain, target=target, is_hit=True)
         while (alias := _next_alias(chain, query.options)) is not None:
             resolution = self._resolver.find_fresh(alias)
             if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:

@@ -45,7 +45,7 @@ _DECIDING_TYPES: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/head
 _MAX_CACHED_CHARACTERS: Final = 2048
 
 
-class Target(msgspec.Struct, frozen=True, gc=False):
+class Target(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A redirect. `location` is ASCII and safe in a header. `display` is the URL as it is in the record."""
 
     location: str

@@ -20,7 +20,7 @@ from app.resolver.resolver import Resolver
 from app.web.access_log import AccessLog, LoggedReply, LoggedRequest
 from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
-from app.web.negotiation import is_browser, negotiate
+from app.web.negotiation import wants_data
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines, status_line
 
@@ -137,6 +137,9 @@ class ExpressLane:
 
     def offer(self, target: bytes, reply: Reply, hit: Hit) -> None:
         """Prepare the application's reply to a plain request for `target`, the raw path as it was sent."""
+        known = self._targets.get(target)
+        if known is not None and known.source == _source(hit.resolution):
+            return
         prepared = Prepared(
             target=target,
             name=hit.resolution.name,
@@ -214,19 +217,19 @@ def is_plain(head: bytes) -> bool:
     """Whether none of a request's headers can change the answer about a name without locations."""
     if not _HEAD.fullmatch(head):
         return False
-    wanted: dict[bytes, list[bytes]] = {b"accept": [], b"user-agent": [], b"host": []}
+    hosts, accepts = [], []
     for line in head.split(b"\r\n")[:-2]:
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
         if name in NOT_PLAIN or (name in _CONNECTION and value.lower() != b"keep-alive"):
             return False
-        if name in wanted:
-            wanted[name].append(value)
-    hosts = wanted.pop(b"host")
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"accept":
+            accepts.append(value)
     if len(hosts) != 1 or not is_host(hosts[0]):
         return False
-    accept, agent = (b", ".join(found).decode("latin-1") if found else None for found in wanted.values())
-    return not negotiate(accept, None, is_browser(agent)).conneg
+    return not wants_data(b", ".join(accepts).decode("latin-1") if accepts else None)
 
 
 def _source(resolution: Resolution) -> int:

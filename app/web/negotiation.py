@@ -42,6 +42,11 @@ def negotiate(accept: str | None, accept_language: str | None, browser: bool) ->
     return _negotiated(_cut(accept), _cut(accept_language), browser)
 
 
+def wants_data(accept: str | None) -> bool:
+    """Whether a request is negotiated. Accept alone decides that."""
+    return accept is not None and negotiate(accept, None, False).conneg
+
+
 def _cut(header: str | None) -> str | None:
     return header if header is None else header[:_MAX_HEADER]
 

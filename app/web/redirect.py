@@ -27,7 +27,7 @@ from app.web.header import Header
 from app.web.limits import ClientLimits
 from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
-from app.web.negotiation import is_browser, negotiate
+from app.web.negotiation import is_browser, negotiate, wants_data
 from app.web.pages import Link, Pages, StaleNote, redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
@@ -81,6 +81,10 @@ class Redirects:
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends on fresh records in memory alone. Raises DoiProxyError."""
+        if not parameters.pairs and not wants_data(request.header(b"accept")):
+            hit = self._destinations.find_target_now(name)
+            if hit is not None:
+                return self._redirect_hit(*hit)
         query = self._query(request, name, parameters)
         found = self._destinations.find_now(query)
         return None if found is None else self._reply(request, query.options, parameters, found)
@@ -125,14 +129,19 @@ class Redirects:
                 return self._not_found(request, found.chain.last, contact)
         return self._values(request, options, found)
 
+    def _redirect_hit(self, resolution: Resolution, target: Target) -> Reply:
+        """The redirect that every client gets, from one fresh record."""
+        location, stub = _location_and_stub(target)
+        freshness = self._freshness.of_redirect_hit(resolution, self._now())
+        hit = Hit(resolution, self._freshness.of_redirect_hit)
+        return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
+
     def _redirect(self, request: Request, options: ResolveOptions, found: Destination, target: Target) -> Reply:
         """The redirect to a target: the same for every client, or chosen for this one."""
         resolution, now, status = found.chain.last, self._now(), target.status
         location, stub = _location_and_stub(target)
-        headers: tuple[Header, ...] = (HTML, location, VARY_ACCEPT)
-        if found.record.values:
-            own = record_headers(found.record, resolution.name, self._facts.record_headers)
-            headers = (HTML, location, vary(found.facts), *own, *(link_header(*one) for one in found.links))
+        own = record_headers(found.record, resolution.name, self._facts.record_headers)
+        headers = (HTML, location, vary(found.facts), *own, *(link_header(*one) for one in found.links))
         if status in _MODERN and request.scope["http_version"] == "1.0":
             status = 302
         if options.redirection_headers:

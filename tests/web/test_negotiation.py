@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.resolver.options import Locatt
-from app.web.negotiation import is_browser, negotiate
+from app.web.negotiation import is_browser, negotiate, wants_data
 
 PROXY = "the handle system's proxy, as recorded"
 CITATION = "DOI content negotiation, citation.crosscite.org"
@@ -68,6 +68,7 @@ def test_a_request_is_negotiated_if_nothing_a_browser_shows_is_liked_best(
     accept: str | None, expected: bool, source: str
 ) -> None:
     assert negotiate(accept, None, False).conneg is expected
+    assert wants_data(accept) is expected
     assert source
 
 
@@ -149,4 +150,4 @@ def test_any_headers_are_classified(accept: str | None, language: str | None, br
     found = negotiate(accept, language, browser)
     roles = [value for key, value in found.locatts if key == "http_role"]
     assert roles == (["conneg"] if found.conneg else roles) and len(roles) == 1
-    assert found.conneg == (roles == ["conneg"])
+    assert found.conneg == (roles == ["conneg"]) == wants_data(accept)
