@@ -24,7 +24,7 @@ from app.settings import Settings
 from app.upstream.breaker import Breaker
 from app.upstream.buckets import AllottedBucket, TokenBucket
 from app.upstream.budget import Budget
-from app.upstream.client import HandleApi as UpstreamApi
+from app.upstream.client import HandleClient
 from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSource, Observer
 from app.upstream.local import SealedSource
 from app.upstream.pause import Pause, SharedPause
@@ -264,8 +264,8 @@ def open_upstream(
     return Upstream(source, opened[settings.upstream_urls[0]][1], guards, budget)
 
 
-def _open_api(settings: Settings, url: str, budget: Budget) -> UpstreamApi:
-    return UpstreamApi(
+def _open_api(settings: Settings, url: str, budget: Budget) -> HandleClient:
+    return HandleClient(
         url,
         user_agent=f"doi-proxy/{__version__}",
         contact=settings.upstream_contact,
@@ -277,13 +277,13 @@ def _open_api(settings: Settings, url: str, budget: Budget) -> UpstreamApi:
         http2=settings.upstream_http2,
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
         clock=time.time,
-        may_ask_again=budget.one_more,
+        may_ask_again=budget.admit_retry,
     )
 
 
 def _open_guard(
     settings: Settings,
-    api: UpstreamApi,
+    api: HandleClient,
     budget: Budget,
     budget_log: BudgetLog,
     *,

@@ -12,7 +12,7 @@ from app.cache.tiered import TieredStore
 from app.resolver.resolver import Patience
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
-from app.upstream.client import HandleApi
+from app.upstream.client import HandleClient
 
 DEFAULTS: Final = Settings()
 QUEUE_PATIENCE: Final = read_queue_patience(DEFAULTS)
@@ -33,7 +33,7 @@ def usual_patience(**seconds: float) -> Patience:
     return replace(read_patience(DEFAULTS), **seconds)
 
 
-def usual_api(base_url: str, **options: Any) -> HandleApi:
+def usual_api(base_url: str, **options: Any) -> HandleClient:
     """The client of one upstream, except for these options. Every further request of a question is allowed."""
     defaults: dict[str, Any] = {
         "user_agent": "doi-proxy/1.0",
@@ -48,7 +48,7 @@ def usual_api(base_url: str, **options: Any) -> HandleApi:
         "clock": time.time,
         "may_ask_again": _allow,
     }
-    return HandleApi(base_url, **(defaults | options))
+    return HandleClient(base_url, **(defaults | options))
 
 
 async def _allow() -> bool:

@@ -10,6 +10,8 @@ from urllib.parse import quote, unquote_to_bytes
 from app.errors import MalformedEscape, NotUTF8
 
 _MALFORMED: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+#: Text of unreserved characters alone (RFC 3986, section 2.3), which has nothing to encode.
+_UNRESERVED: Final = re.compile(r"[A-Za-z0-9._~-]*")
 
 
 def decode(raw: bytes | str) -> str:
@@ -32,6 +34,9 @@ def encode(text: str, literal: Iterable[int] = b"") -> str:
 
     `literal` holds ASCII bytes. Raises NotUTF8 for a lone surrogate.
     """
+    # Most names. `quote` takes ten times as long, and a query for a new name needs several encodings.
+    if _UNRESERVED.fullmatch(text):
+        return text
     try:
         return quote(text, safe=literal)
     except UnicodeEncodeError as error:

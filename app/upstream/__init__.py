@@ -1,1 +1,1 @@
-"""The other side: how names are asked, of whom, how often, and what is done when the answer fails."""
+"""Upstream queries: where a name is queried, how often, and what happens when a query fails."""

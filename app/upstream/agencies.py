@@ -20,17 +20,17 @@ class _Row(msgspec.Struct, gc=False):
 _decoder: Final = msgspec.json.Decoder(list[_Row])
 
 
-def read_agencies(body: bytes, asked: Sequence[str]) -> list[dict[str, str]]:
-    """One row for each name asked, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
+def read_agencies(body: bytes, names: Sequence[str]) -> list[dict[str, str]]:
+    """One row for each queried name, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
 
-    Raises InvalidAnswer for everything else, rows about other names among them.
+    Raises InvalidAnswer for everything else, also for rows about other names.
     """
     try:
         rows = _decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InvalidAnswer("The upstream's answer is not JSON of the Which RA service.", detail=str(error)) from error
-    if [fold(row.DOI) for row in rows] != [fold(name) for name in asked]:
-        raise InvalidAnswer("The upstream answered about other names than those asked for.")
+    if [fold(row.DOI) for row in rows] != [fold(name) for name in names]:
+        raise InvalidAnswer("The upstream's Which RA service answered about other names than the queried ones.")
     return [_read(row) for row in rows]
 
 
@@ -39,4 +39,4 @@ def _read(row: _Row) -> dict[str, str]:
         return {"DOI": row.DOI, "RA": row.RA}
     if row.status:
         return {"DOI": row.DOI, "status": row.status}
-    raise InvalidAnswer("The upstream's answer names neither a registration agency nor why there is none.")
+    raise InvalidAnswer("The upstream's answer has neither a registration agency nor a status.")

@@ -1,4 +1,4 @@
-"""The body of an upstream's answer, bounded while it arrives, before and after decompression."""
+"""The body of an upstream's answer, with a size limit before and after decompression."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from app.errors import InvalidAnswer
 
-#: What is offered to the upstream; a content coding that was not offered is no valid answer.
+#: The content coding that is offered to the upstream. An answer in another one is not valid.
 ACCEPT_ENCODING: Final = "gzip"
 _GZIP_CODINGS: Final = ("gzip", "x-gzip")
 #: Tells zlib to expect a gzip header and trailer (zlib manual, inflateInit2).
@@ -15,7 +15,7 @@ _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
 class BoundedBody:
-    """Collects a body; raises InvalidAnswer when it grows over `most` bytes or cannot be decompressed."""
+    """Collects a body. Raises InvalidAnswer if it exceeds `most` bytes or cannot be decompressed."""
 
     def __init__(self, content_encoding: str, most: int) -> None:
         coding = content_encoding.strip().lower()
@@ -27,10 +27,10 @@ class BoundedBody:
         self._body = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next piece, as it came over the wire."""
+        """Add the next piece, as it was received."""
         self._received += len(chunk)
         if self._inflater is not None:
-            chunk = self._inflated(self._inflater, chunk)
+            chunk = self._inflate(self._inflater, chunk)
         self._body += chunk
         if len(self._body) > self._most or self._received > self._most:
             raise InvalidAnswer(f"The upstream's answer is longer than {self._most} bytes.")
@@ -38,11 +38,11 @@ class BoundedBody:
     def finish(self) -> bytes:
         """The whole body."""
         if self._inflater is not None and self._received and not self._inflater.eof:
-            raise InvalidAnswer("The upstream's answer ends before its compressed data do.")
+            raise InvalidAnswer("The upstream's answer is incomplete: its compressed data have no end.")
         return bytes(self._body)
 
-    def _inflated(self, inflater: zlib._Decompress, chunk: bytes) -> bytes:
-        # One byte more than there is room for tells "too long" from "just fits", and no bomb unfolds further.
+    def _inflate(self, inflater: zlib._Decompress, chunk: bytes) -> bytes:
+        # One byte more than the limit shows that the body is too long. A decompression bomb expands no further.
         room = self._most - len(self._body) + 1
         try:
             return inflater.decompress(chunk, room)

@@ -1,14 +1,14 @@
-"""The circuit breaker: an upstream that fails for several names is left alone, then one question tries it again.
+"""The circuit breaker: it stops queries to an upstream that fails for several names, then lets one query probe it.
 
     closed ──`failures` names failed──> open ──`cooldown` over──> half-open ──answer──> closed
                                           ^───────────────failure──────────────┘
 
-A name counts once, however often its question fails: one name whose server hangs opens nothing. Any answer begins the
-count again. Names about which the upstream answers nonsense are counted apart (`suspect`), because nonsense about a
-name can be that name's fault. So can a timeout: the upstream waits for the server of that handle. Timeouts alone put
-the upstream in doubt and do not open the breaker.
+A name counts once, however often its query fails, so one name whose server hangs does not open the breaker. Any answer
+resets the count. Names with an unreadable answer are counted apart (`suspect`), because the cause can be the record of
+that name. The cause of a timeout can be the name too: the upstream waits for the server of that handle. Timeouts alone
+put the upstream in doubt and do not open the breaker.
 
-Times are seconds of one monotonic clock, handed in; the machine itself knows no time.
+Times are arguments, in seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import enum
 
 
 class BreakerState(enum.Enum):
-    """Whether questions pass; the value is what a metric shows."""
+    """Whether queries pass. The value is the one of the metric."""
 
     CLOSED = 0
     HALF_OPEN = 1
@@ -40,30 +40,30 @@ class Breaker:
         self.state = BreakerState.CLOSED
 
     def allow(self, now: float) -> bool:
-        """Whether a question may be asked now; one that may, in a breaker that is not closed, is the probe."""
+        """Whether a query may be sent now. If the breaker is not closed, this query is the probe."""
         if self.state is BreakerState.CLOSED:
             return True
-        # A probe that never reports (its caller was cancelled) loses its place after the cooldown.
+        # A probe without a result (its caller was cancelled) is replaced after the cooldown.
         if self.retry_after(now) > 0:
             return False
         self.state, self._since = BreakerState.HALF_OPEN, now
         return True
 
     def retry_after(self, now: float) -> float:
-        """Seconds until a question may be asked; 0.0 where one may be now."""
+        """Seconds until a query may be sent. 0.0 if one may be sent now."""
         if self.state is BreakerState.CLOSED:
             return 0.0
         return max(0.0, self._since + self._cooldown - now)
 
     def record_answer(self) -> None:
-        """The upstream answered, be it "not found"; an answer closes the breaker, whichever question it answers."""
+        """The upstream answered. Any answer closes the breaker, also "not found" and one to an older query."""
         self.state = BreakerState.CLOSED
         self._clear()
 
     def record_failure(self, name: str, now: float, *, is_timeout: bool = False) -> bool:
-        """The upstream failed; whether it is in doubt now, because timeouts alone would open the breaker.
+        """Record a failure of the upstream. Returns whether it is in doubt now: there were `failures` timeouts alone.
 
-        A failure that arrives when the breaker is open already does not prolong it.
+        A failure that arrives while the breaker is open does not keep it open for longer.
         """
         if self.state is BreakerState.OPEN:
             return False
@@ -78,7 +78,7 @@ class Breaker:
         return False
 
     def suspect(self, name: str) -> bool:
-        """The upstream refused one name, or its answer was unreadable; whether the upstream itself is in doubt now."""
+        """Record a refused name or an unreadable answer. Returns whether the upstream itself is in doubt now."""
         if self.state is not BreakerState.CLOSED:
             return self.state is BreakerState.HALF_OPEN
         if len(self._suspect_names) < self._most_failures:
@@ -86,7 +86,7 @@ class Breaker:
         return len(self._suspect_names) >= self._most_failures
 
     def open(self, now: float) -> None:
-        """Let no question pass for the cooldown."""
+        """Let no query pass for the cooldown."""
         self.state, self._since = BreakerState.OPEN, now
         self._clear()
 

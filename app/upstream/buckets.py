@@ -15,13 +15,13 @@ _PART: Final = 8
 
 
 class TokenBucket(Protocol):
-    """Tokens for questions; shared by several processes or hosts where they are one guest. Must not raise."""
+    """The tokens of queries. Processes and hosts that share a store can share them. Must not raise."""
 
     async def take(self, leaving: float = 0.0) -> float:
-        """Take one token and answer 0.0, if `leaving` tokens remain; else the seconds until asking makes sense."""
+        """Take one token and return 0.0 if `leaving` tokens remain, else the seconds until there may be one."""
 
     async def back_off(self, seconds: float) -> None:
-        """Give no token for so many seconds; afterwards the bucket is empty and fills at its rate."""
+        """Give no token for so many seconds. Afterwards the bucket is empty and fills at its rate."""
 
     @property
     def tokens(self) -> float:

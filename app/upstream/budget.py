@@ -1,8 +1,8 @@
-"""The budget of upstream questions: one token bucket, one cap on questions under way, people first, clients in turn.
+"""The budget of upstream queries: a token bucket and a limit on queries in flight. People first, clients in turn.
 
-Questions of people form one queue, those of bulk jobs and background refreshes another. In each queue, the clients
-that wait take turns. The second queue moves only while the first is empty, uses at most its share of the places, and
-leaves people's share of tokens in the bucket.
+Queries of people form one queue, those of bulk jobs and background refreshes another. In each queue, the clients that
+wait take turns. The second queue moves only while the first is empty, uses at most its share of the places, and leaves
+people's share of tokens in the bucket.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from app.upstream.fair_lines import FairLines
 from app.upstream.queue import Queue, Ticket
 from app.upstream.source import ClientNetwork, Priority, Waiters
 
-#: Questions that wait in one queue, of all clients together.
+#: Queries that wait in one queue, of all clients together.
 MOST_WAITING: Final = 10_000
 #: The name of a client's share in RateLimit headers and metrics.
 SHARE: Final = "share"
-#: One place of so many goes only to clients that have no question under way: names whose answers are slow must not
-#: let one client hold every place.
+#: One place of so many goes only to clients without a query in flight. Otherwise one client could hold every place by
+#: names whose answers are slow.
 _PLACES_PER_SPARE: Final = 8
-#: What a refused caller is told to wait where nothing more exact is known, in seconds.
+#: The Retry-After of a refusal if nothing more exact is known, in seconds.
 _USUAL_RETRY: Final = 1.0
 
 
 class Budget:
-    """Admits questions.
+    """Admits queries.
 
-    `rate` is in questions a second, `burst` how many may go at once after a quiet time, `max_concurrency` how many
-    may be under way, `reserved_for_people` (0 to below 1) the share of places and tokens that bulk jobs and
-    background refreshes never use, `most_of_client` how many questions of one client may wait. `clock` is monotonic,
+    `rate` is in queries a second, `burst` how many may be sent at once after a quiet time, `max_concurrency` how many
+    may be in flight, `reserved_for_people` (0 to below 1) the share of places and tokens that bulk jobs and
+    background refreshes never use, `most_of_client` how many queries of one client may wait. `clock` is monotonic,
     in seconds. `bucket` replaces the one made of `rate` and `burst`, which then only says how many tokens a share of
     it is.
     """
@@ -65,29 +65,29 @@ class Budget:
 
     @property
     def in_flight(self) -> int:
-        """Questions under way."""
+        """Queries in flight."""
         return self._people.in_flight + self._others.in_flight
 
     @property
     def waiting(self) -> int:
-        """Questions that wait to be admitted."""
+        """Queries that wait to be admitted."""
         return len(self._people.lines) + len(self._others.lines)
 
     @property
     def clients_waiting(self) -> int:
-        """Clients that have a question of a person waiting."""
+        """Clients that have a person's query waiting."""
         return self._people.lines.clients
 
     @property
     def tokens(self) -> float:
-        """Questions that could be asked at once."""
+        """Queries that could be sent now."""
         return self._bucket.tokens
 
     @asynccontextmanager
     async def admit(self, priority: Priority, patience: float, waiters: Waiters | None = None) -> AsyncIterator[None]:
-        """Hold one place and spend one token; waits at most `patience` seconds after the last client joined.
+        """Hold one place and spend one token. Waits at most `patience` seconds after the last client joined.
 
-        Raises BudgetSpent, and ShareSpent where each of the clients that wait has its share of waiting questions.
+        Raises BudgetSpent, or ShareSpent if the line of each client that waits is full.
         """
         queue = self._people if priority is Priority.PERSON else self._others
         waiters = waiters or Waiters()
@@ -114,16 +114,16 @@ class Budget:
                 queue.server = None
             self._wake()
 
-    async def one_more(self) -> bool:
-        """Spend a token on a further request of a question that is under way (a retry), if there is one now."""
+    async def admit_retry(self) -> bool:
+        """Spend a token on a retry of a query in flight, if there is one now. Returns whether there was."""
         return not await self._bucket.take()
 
     async def start_empty(self) -> None:
-        """Drop the tokens at hand; the bucket fills at its rate."""
+        """Empty the bucket. It fills at its rate."""
         await self._bucket.back_off(0.0)
 
     async def _enter_directly(self, queue: Queue, client: ClientNetwork) -> bool:
-        """Admit a question if nothing waits before it and it gets a place and a token; no task or timer is needed."""
+        """Admit a query without a task or a timer, if none waits before it and there is a place and a token."""
         if len(queue.lines) or not self._has_place(queue) or not self._has_place_for(queue, client):
             return False
         queue.in_flight += 1
@@ -170,7 +170,7 @@ class Budget:
             waiters.refused = not ticket.admitted
         elif queue.lines.has_room(client):
             self._join(queue, ticket, client)
-            # A client that has just come must not be refused because the one before it has waited long.
+            # A client that has just joined must not be refused because an earlier one has waited long.
             ticket.deadline = self._clock() + ticket.patience
             ticket.timeout.reschedule(asyncio.get_running_loop().time() + ticket.patience)
 
@@ -178,7 +178,7 @@ class Budget:
         evicted = queue.lines.join(client, ticket)
         if evicted is not None and not evicted.turn.done():
             evicted.turn.set_result(self._share_spent(queue, evicted))
-        # There may be a place that the clients before were not to have.
+        # There may be a place that the earlier clients could not use.
         queue.look.set()
 
     def _share_spent(self, queue: Queue, ticket: Ticket) -> ShareSpent:
@@ -187,7 +187,7 @@ class Budget:
         return ShareSpent(quota=quota, retry_after=max(_USUAL_RETRY, queue.lines.clients / self._rate))
 
     async def _serve(self, queue: Queue) -> None:
-        """Admit questions as places and tokens come free, until nothing waits."""
+        """Admit queries as places and tokens become free, until none waits."""
         while len(queue.lines):
             if self._next(queue) is None:
                 queue.look.clear()
@@ -200,9 +200,9 @@ class Budget:
                     await self._sleep(seconds)
 
     async def _take(self, queue: Queue) -> float:
-        """Take a token for the question whose turn it is by then; 0.0, or the seconds until there is one.
+        """Take a token and admit the query whose turn it is then. Returns 0.0, or the seconds until there is a token.
 
-        The place is held meanwhile, and it is free again while this waits for a token.
+        The place is held while the bucket is read, and free again while this waits for a token.
         """
         queue.in_flight += 1
         admitted, seconds = False, 0.0
@@ -225,7 +225,7 @@ class Budget:
         ticket.turn.set_result(None)
 
     def _refuse_late(self, queue: Queue, seconds: float) -> None:
-        """Refuse those whose turn it is, as long as the next token comes after their patience has ended."""
+        """Refuse the queries that are next, as long as the next token comes after their deadline."""
         while len(queue.lines):
             _, ticket = next(queue.lines.turns())
             if self._clock() + seconds <= ticket.deadline:
@@ -235,18 +235,18 @@ class Budget:
                 ticket.turn.set_result(BudgetSpent(retry_after=seconds))
 
     def _next(self, queue: Queue, held: int = 0) -> tuple[ClientNetwork, Ticket] | None:
-        """The client whose turn it is, and its ticket; None without a place. `held` places are free for it."""
+        """The client whose turn it is, and its ticket. None without a place. `held` places are free for it."""
         if not self._has_place(queue, held):
             return None
         for client, ticket in queue.lines.turns():
-            # Skips clients with a question under way, of which there are no more than places, and those who have
-            # given up in this very moment.
+            # Skips clients with a query in flight, of which there are no more than places, and tickets whose caller
+            # has just given up.
             if not ticket.turn.done() and self._has_place_for(queue, client, held):
                 return client, ticket
         return None
 
     def _has_place(self, queue: Queue, held: int = 0) -> bool:
-        """Whether a question of this class may be under way."""
+        """Whether there is a free place for this class."""
         if self.in_flight - held >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
             return False
         return queue is self._people or not len(self._people.lines)

@@ -32,15 +32,16 @@ from app.upstream.engine import open_engine, read_egress_proxy
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import ClientNetwork, Question
 
-#: Redirects on the upstream's own origin that are followed for one question.
+#: Redirects on the upstream's own origin that are followed for one query.
 MOST_REDIRECTS: Final = 3
-#: Names in one question about registration agencies; their URL must stay short enough for any server.
+#: Names in one query about registration agencies. Its URL must be short enough for any server.
 MOST_AGENCY_NAMES: Final = 50
 _REFUSALS: Final = (403, 429)
 _SERVER_ERRORS: Final = 500
 _SUCCESS: Final = 200
+_NO_BODY: Final = httpx.ByteStream(b"")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-#: What a connection raises that the other side dropped, an HTTP/2 GOAWAY among it (then a local protocol error too).
+#: The errors of a connection that the other side dropped, also by an HTTP/2 GOAWAY (then a local protocol error too).
 _DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
 _LONGEST_DETAIL: Final = 200
 
@@ -57,14 +58,14 @@ class _Reply:
         return self.status in _REFUSALS or self.status >= _SERVER_ERRORS
 
 
-class HandleApi:
+class HandleClient:
     """One upstream: a Source and an AgencySource.
 
     `base_url` is http or https and may have a path; `contact`, a URL or mailto: address, goes into the User-Agent;
-    timeouts are in seconds, `total_timeout` holds for a whole question with its retry and redirects; `ca_file` adds
+    timeouts are in seconds, `total_timeout` is for a whole query with its retry and redirects; `ca_file` adds
     the certificates of a private authority (PEM) to those trusted; `clock` tells seconds since the epoch;
-    `may_ask_again` is awaited before each further request of one question, so that these are budgeted as well.
-    Raises ConfigurationError. There is no queue: whoever asks bounds how many questions are under way.
+    `may_ask_again` is awaited before each further request of one query, which needs a token too.
+    Raises ConfigurationError. There is no queue: the caller limits how many queries are in flight.
     """
 
     def __init__(
@@ -88,7 +89,8 @@ class HandleApi:
         self._url = base.copy_with(raw_path=b"/", username=None, password=None)
         self._origin = _origin(base)
         self._path = base.raw_path.decode("ascii")
-        self._headers = httpx.Headers({**_headers(user_agent, contact), **_credentials(base)})
+        host = self._url.netloc.decode("ascii")
+        self._headers = httpx.Headers({"Host": host, **_identify(user_agent, contact), **_authorize(base)})
         self._timeout = httpx.Timeout(read_timeout, connect=connect_timeout, pool=None).as_dict()
         self._total_timeout = total_timeout
         self._max_answer_bytes = max_answer_bytes
@@ -100,7 +102,7 @@ class HandleApi:
             http2=http2,
             connect_timeout=connect_timeout,
             read_timeout=read_timeout,
-            trusted=_trusted(ca_file) if base.scheme == "https" else None,
+            trusted=_load_authorities(ca_file) if base.scheme == "https" else None,
             proxy=read_egress_proxy(base.scheme, base.host),
         )
 
@@ -129,7 +131,7 @@ class HandleApi:
             ) from error
         except InvalidAnswer as error:
             if reply.is_refusal:
-                raise _refused(reply) from error
+                raise _to_refusal(reply) from error
             message = f"{error.message} The HTTP status was {reply.status}."
             raise InvalidAnswer(message, detail=error.detail) from error
 
@@ -144,13 +146,13 @@ class HandleApi:
             raise RequestTooLarge(f"Ask for the registration agencies of at most {MOST_AGENCY_NAMES} names at once.")
         reply = await self._get(agency_url(self._path, names, literal_slashes=self._literal_slashes))
         if reply.is_refusal:
-            raise _refused(reply)
+            raise _to_refusal(reply)
         if reply.status != _SUCCESS:
             raise InvalidAnswer(f"The upstream's Which RA service answered with HTTP status {reply.status}.")
         return read_agencies(reply.body, names)
 
     async def aclose(self) -> None:
-        """Close the connections, and open none any more."""
+        """Close the connections and open no more."""
         self._is_closed = True
         await self._engine.aclose()
 
@@ -159,33 +161,33 @@ class HandleApi:
             raise UpstreamUnreachable(detail="the client is closed")
         try:
             async with asyncio.timeout(self._total_timeout):
-                return await self._following(target)
+                return await self._follow_redirects(target)
         except CouldNotVerify:
             raise
         except Exception as error:
-            # Whatever a library raises, known or not, the fact for our callers is that the upstream gave no answer.
-            raise translated(error) from error
+            # Catch everything: an exception missing from a list would not count as a failure of the upstream.
+            raise translate_error(error) from error
 
-    async def _following(self, target: str) -> _Reply:
-        """Get a target and follow redirects by hand, never off the upstream's own origin."""
+    async def _follow_redirects(self, target: str) -> _Reply:
+        """Get a target and follow redirects, on the upstream's own origin only."""
         for _ in range(MOST_REDIRECTS + 1):
-            reply = await self._persisting(target)
+            reply = await self._get_with_retry(target)
             if reply.location is None:
                 return reply
-            place = self._url.copy_with(raw_path=target.encode("ascii")).join(reply.location)
-            if _origin(place) != self._origin:
+            url = self._url.copy_with(raw_path=target.encode("ascii")).join(reply.location)
+            if _origin(url) != self._origin:
                 raise UpstreamRefused(
                     "The upstream redirects to another origin, which is not followed.",
                     upstream_status=reply.status,
-                    detail=f"{place.scheme}://{place.netloc.decode()[:100]}",
+                    detail=f"{url.scheme}://{url.netloc.decode()[:100]}",
                 )
             if not await self._may_ask_again():
                 break
-            target = place.raw_path.decode("ascii")
-        raise UpstreamRefused("The upstream redirects more often than is followed.", upstream_status=reply.status)
+            target = url.raw_path.decode("ascii")
+        raise UpstreamRefused("The upstream redirects too often; see `upstream.url`.", upstream_status=reply.status)
 
-    async def _persisting(self, target: str) -> _Reply:
-        """Get a target; a connection that is dropped is tried once more, as GET is idempotent (RFC 9110, 9.2.2)."""
+    async def _get_with_retry(self, target: str) -> _Reply:
+        """Get a target, and retry once if the connection is dropped: GET is idempotent (RFC 9110, section 9.2.2)."""
         try:
             return await self._exchange(target)
         except _DROPPED:
@@ -196,7 +198,8 @@ class HandleApi:
     async def _exchange(self, target: str) -> _Reply:
         # The URL of every request is the same: httpx takes 45 us to read one, and its target is an extension.
         extensions = {"timeout": self._timeout, "target": target.encode("ascii")}
-        request = httpx.Request("GET", self._url, headers=self._headers, extensions=extensions)
+        # Given Host and a stream, httpx prepares nothing: a request takes 12 us instead of 72.
+        request = httpx.Request("GET", self._url, headers=self._headers, stream=_NO_BODY, extensions=extensions)
         response = await self._engine.handle_async_request(request)
         try:
             return await self._read(response)
@@ -207,8 +210,8 @@ class HandleApi:
         headers = response.headers
         if response.has_redirect_location:
             return _Reply(response.status_code, location=headers["Location"])
-        asked_back = headers.get("Retry-After")
-        retry_after = None if asked_back is None else read_retry_after(asked_back, self._clock())
+        field = headers.get("Retry-After")
+        retry_after = None if field is None else read_retry_after(field, self._clock())
         reply = _Reply(response.status_code, retry_after=retry_after)
         try:
             body = BoundedBody(headers.get("Content-Encoding", ""), self._max_answer_bytes)
@@ -221,8 +224,8 @@ class HandleApi:
             raise
 
 
-def translated(error: Exception) -> CouldNotVerify:
-    """What an error of a library means for whoever asked."""
+def translate_error(error: Exception) -> CouldNotVerify:
+    """Translate the error of a library."""
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
         return UpstreamTimeout()
     if isinstance(error, httpx.DecodingError):
@@ -230,7 +233,7 @@ def translated(error: Exception) -> CouldNotVerify:
     return UpstreamUnreachable(detail=f"{type(error).__name__}: {error}"[:_LONGEST_DETAIL].rstrip(".: "))
 
 
-def _refused(reply: _Reply) -> UpstreamRefused:
+def _to_refusal(reply: _Reply) -> UpstreamRefused:
     return UpstreamRefused(
         f"The upstream refused to answer, with HTTP status {reply.status}.",
         upstream_status=reply.status,
@@ -238,14 +241,14 @@ def _refused(reply: _Reply) -> UpstreamRefused:
     )
 
 
-def _headers(user_agent: str, contact: str | None) -> dict[str, str]:
+def _identify(user_agent: str, contact: str | None) -> dict[str, str]:
     identified = f"{user_agent} (+{contact})" if contact else user_agent
     if not (identified.isascii() and identified.isprintable()):
         raise ConfigurationError("The contact for the upstream's User-Agent must be printable ASCII: a URL or mailto:.")
     return {"User-Agent": identified, "Accept": "application/json", "Accept-Encoding": ACCEPT_ENCODING}
 
 
-def _trusted(ca_file: str | None) -> ssl.SSLContext:
+def _load_authorities(ca_file: str | None) -> ssl.SSLContext:
     context = httpx.create_ssl_context()
     if ca_file is not None:
         try:
@@ -255,7 +258,7 @@ def _trusted(ca_file: str | None) -> ssl.SSLContext:
     return context
 
 
-def _credentials(base: httpx.URL) -> dict[str, str]:
+def _authorize(base: httpx.URL) -> dict[str, str]:
     """The user and the password of a base URL, as a header field (RFC 7617, section 2)."""
     if not (base.username or base.password):
         return {}

@@ -27,8 +27,8 @@ def open_engine(
 ) -> httpx.AsyncBaseTransport:
     """The transport to one upstream, through `proxy` if there is one; timeouts in seconds.
 
-    `trusted` holds the certificate authorities of an https upstream. The number of connections is bounded by the
-    caller.
+    `trusted` holds the certificate authorities of an https upstream. The caller limits the number of
+    connections.
     """
     if not http2:
         timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout, sock_read=read_timeout)
@@ -62,11 +62,11 @@ def read_egress_proxy(scheme: str, host: str) -> str | None:
 
 
 class HttpcoreTransport(httpx.AsyncHTTPTransport):
-    """HTTP/2, or HTTP/1.1 where the upstream offers no HTTP/2."""
+    """HTTP/2, or HTTP/1.1 if the upstream has no HTTP/2."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """The response, its body unread. Raises httpx.TransportError."""
-        # httpcore knows this extension, but would also send it to an egress proxy in place of the absolute form.
+        # httpcore has this extension too, but would also send it to an egress proxy in place of the absolute form.
         target = request.extensions.pop("target", None)
         if target is not None:
             request.url = request.url.copy_with(raw_path=target)
@@ -74,7 +74,7 @@ class HttpcoreTransport(httpx.AsyncHTTPTransport):
 
 
 class AiohttpTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 for httpx. Raises httpx's errors alone; follows no redirect, keeps no cookie, retries nothing."""
+    """HTTP/1.1 for httpx. Raises only httpx's errors. Follows no redirect, stores no cookie, retries nothing."""
 
     def __init__(self, timeout: aiohttp.ClientTimeout, trusted: ssl.SSLContext | None, proxy: str | None) -> None:
         self._timeout = timeout
@@ -99,7 +99,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         return httpx.Response(response.status, headers=response.raw_headers, stream=_Body(response), request=request)
 
     async def aclose(self) -> None:
-        """Close the connections; the transport is not used afterwards."""
+        """Close the connections. The transport is not used afterwards."""
         if self._session is not None:
             await self._session.close()
 
@@ -119,7 +119,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a response, as it comes over the wire."""
+    """The body of a response, as it is received."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -132,12 +132,12 @@ class _Body(httpx.AsyncByteStream):
             raise _to_httpx(error) from error
 
     async def aclose(self) -> None:
-        # A connection with an unread body is closed, not used again.
+        # A connection with an unread body is closed and not reused.
         self._response.release()
 
 
 async def _translate(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Translate errors before aiohttp sees them: it would send the request again, unknown to the budget."""
+    """Translate errors before aiohttp sees them: it would repeat the request without a token of the budget."""
     try:
         return await send(request)
     except (aiohttp.ClientError, OSError) as error:

@@ -1,7 +1,7 @@
-"""Lines of waiting questions, one for each client, served in turn (round-robin).
+"""Lines of waiting queries, one for each client, served in turn (round-robin).
 
-The state is pure: it has no clock and no I/O. Each place in a line costs constant time, because a flood of clients
-would make anything that grows with their number an attack of its own.
+There is no clock and no I/O. Each place in a line costs constant time: if a step took longer with more clients, a flood
+of clients could use that as an attack.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Ticket = TypeVar("Ticket", bound=Hashable)
 
 
 class FairLines(Generic[Ticket]):
-    """Tickets that wait, in the line of each client that wants the answer; the first turn serves a ticket for all.
+    """Tickets that wait, in the line of each client that wants the answer. The first turn serves a ticket for all.
 
     `most` bounds the places in all lines together, `most_of_client` those in the line of one client.
     """
@@ -24,7 +24,7 @@ class FairLines(Generic[Ticket]):
     def __init__(self, most: int, most_of_client: int) -> None:
         self._most = most
         self.most_of_client = most_of_client
-        #: In the order of turns. OrderedDict finds its first key in constant time, a dict that is a queue does not.
+        #: In the order of turns. OrderedDict finds its first key in constant time; a dict used as a queue does not.
         self._lines: OrderedDict[ClientNetwork, OrderedDict[Ticket, None]] = OrderedDict()
         self._clients_of: dict[Ticket, dict[ClientNetwork, None]] = {}
         self._by_length: dict[int, dict[ClientNetwork, None]] = {}
@@ -45,7 +45,7 @@ class FairLines(Generic[Ticket]):
         return len(self._lines.get(client, ()))
 
     def is_full(self, client: ClientNetwork) -> bool:
-        """Whether a client has its share. The service's own work has no share of its own."""
+        """Whether the line of a client is full. The service's own work has no limit."""
         return client is not None and self.length(client) >= self.most_of_client
 
     def has_room(self, client: ClientNetwork) -> bool:

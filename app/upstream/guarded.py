@@ -1,10 +1,10 @@
 """A source behind a circuit breaker, a pause and the budget. Every answer and every failure updates them.
 
-A failure is either the upstream's own (no connection, no answer in time, 429, 5xx) or that of one name (any other
-refusal, an answer that cannot be read). Failures of the upstream open the breaker if several names meet them. Failures
-of names do so only if several names have them without an answer in between, and the upstream then also fails to answer
-the control question: an intercepting proxy fails at every name, a damaged record at its own. Timeouts alone are decided
-by the control question as well: a name whose handle server hangs looks like an upstream that hangs.
+A failure concerns either the upstream (no connection, no answer in time, 429, 5xx) or one name (any other refusal, an
+unreadable answer). Failures of the upstream open the breaker if they concern several queries. Failures of names do so
+only if several names fail without an answer in between, and the control query then fails too: an intercepting proxy
+fails for every name, a damaged record for its own. The control query also decides about timeouts alone: a name whose
+handle server hangs looks like an upstream that hangs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 T = TypeVar("T")
 
-#: The pause after a 429 that names none, in seconds.
+#: The pause after a 429 without Retry-After, in seconds.
 _PAUSE_AFTER_TOO_MANY: Final = 1.0
 _TOO_MANY_REQUESTS: Final = 429
-#: The prefix record of all DOI prefixes. Any handle API answers about it, if only that it does not exist.
+#: The prefix record of all DOI prefixes. Any handle API answers about it, even if only "not found".
 CONTROL_NAME: Final = HandleName("0.NA/10")
 
 _ANSWERS: Final = {
@@ -45,14 +45,14 @@ _ANSWERS: Final = {
     ResponseCode.VALUES_NOT_FOUND: "no_values",
 }
 _AGENCIES: Final = "agencies"
-#: Before the names of a question about agencies, which is a question of its own.
+#: Before the names of a query about agencies, which is not a query about a handle.
 _AGENCIES_OF: Final = "ra/"
 _CANCELLED: Final = "cancelled"
-#: How an upstream is, as one word for readiness; "unknown" before the first question.
+#: The state of an upstream as one word, for readiness. "unknown" before the first query.
 UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
-#: Every outcome an observer may be told of.
+#: Every outcome that an observer can get.
 OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | failure_tokens()
-#: Those of them after which the upstream was not asked.
+#: The outcomes of queries that were not sent.
 NOT_ASKED: Final = frozenset(
     error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
 )
@@ -73,9 +73,9 @@ class NoObserver:
 
 
 class Guard:
-    """Lets questions through to one upstream. `clock` is monotonic, in seconds.
+    """Admits queries to one upstream. `clock` is monotonic, in seconds.
 
-    `control` asks about CONTROL_NAME; `budget_log` is shared by the guards that share the budget. `patience` is how
+    `control` queries CONTROL_NAME. Guards that share a budget share its `budget_log`. `patience` is how
     long a question waits for the budget, in seconds, by who waits for the answer.
     """
 
@@ -101,21 +101,21 @@ class Guard:
         self._clock = clock
         self._observer = observer or NoObserver()
         self._patience = patience
-        self._was_asked = False
-        self._controls = False
+        self._has_queried = False
+        self._is_controlling = False
 
     @property
     def state(self) -> UpstreamState:
-        """How the upstream is, by what its questions met."""
+        """The state of the upstream, from the results of its queries."""
         if self.pause_seconds > 0:
             return "backing-off"
         if self.log.is_down or self.breaker.state is not BreakerState.CLOSED:
             return "failing"
-        return "ok" if self._was_asked else "unknown"
+        return "ok" if self._has_queried else "unknown"
 
     @property
     def pause_seconds(self) -> float:
-        """Seconds that are left of the pause that the upstream asked for."""
+        """Seconds that are left of the pause that the upstream requested."""
         return self.pause.left(self._clock())
 
     async def run(
@@ -126,7 +126,7 @@ class Guard:
         outcome: Callable[[T], str],
         waiters: Waiters,
     ) -> T:
-        """Ask about `name`, when breaker, pause and budget let it.
+        """Query `name` if the breaker, the pause and the budget admit it.
 
         Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `ask` raises.
         """
@@ -134,7 +134,7 @@ class Guard:
         try:
             await self._refuse_early()
             async with self.budget.admit(priority, self._patience[priority], waiters):
-                # The breaker may have opened, or a pause begun, while this question waited for its place.
+                # The breaker may have opened, or a pause begun, while this query waited for its place.
                 await self.pause.look(self._clock())
                 await self._refuse_early()
                 self.breaker.allow(self._clock())
@@ -144,7 +144,7 @@ class Guard:
         except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
                 self._observer.record_question(error.token, self._clock() - began)
-            # The share of one client says nothing about the budget.
+            # A full share of one client does not mean that the budget is spent.
             if isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
                 self._log_budget(priority, admitted=False)
             raise
@@ -155,7 +155,7 @@ class Guard:
             self.log.pause(seconds, error)
             raise error
         if self.log.pause_end():
-            # No burst for an upstream that has just had too much: the bucket starts empty.
+            # The bucket starts empty: an upstream that was just overloaded must not get a burst.
             await self.budget.start_empty()
         seconds = self.breaker.retry_after(self._clock())
         if seconds > 0:
@@ -166,7 +166,7 @@ class Guard:
             (self._budget_log.admission if admitted else self._budget_log.refusal)()
 
     async def _learn(self, name: str, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
-        """Ask, and learn from the answer or the failure how the upstream is."""
+        """Query, and update breaker, pause and log by the answer or the failure."""
         try:
             answer = await self._count(ask, outcome)
         except CouldNotVerify as error:
@@ -185,7 +185,7 @@ class Guard:
             word = error.token
             raise
         finally:
-            self._was_asked = True
+            self._has_queried = True
             self._observer.record_question(word, self._clock() - began)
 
     def _learn_answer(self) -> None:
@@ -201,7 +201,7 @@ class Guard:
             if self.breaker.suspect(name):
                 await self._ask_control_question()
         elif isinstance(error, UpstreamRefused) and error.requests_pause and error.retry_after:
-            # An upstream that says when to come back is obeyed; the breaker has nothing to add.
+            # An upstream that says when to come back is obeyed. The breaker is not needed.
             await self._begin_pause(error.retry_after, error)
         else:
             is_timeout = isinstance(error, UpstreamTimeout)
@@ -217,10 +217,10 @@ class Guard:
         self.log.pause(error.retry_after, error)
 
     async def _ask_control_question(self) -> None:
-        """Find out whether the upstream or only the names are at fault; one such question at a time, if one may go."""
-        if self._controls or not await self.budget.one_more():
+        """Find out whether the upstream fails or only names. One control query at a time, if the budget has a token."""
+        if self._is_controlling or not await self.budget.admit_retry():
             return
-        self._controls = True
+        self._is_controlling = True
         try:
             await self._count(self._control, answer_outcome)
         except CouldNotVerify as error:
@@ -229,19 +229,19 @@ class Guard:
         else:
             self._learn_answer()
         finally:
-            self._controls = False
+            self._is_controlling = False
 
     def _log_failure(self, error: CouldNotVerify) -> None:
         self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
 
 
 def answer_outcome(answer: Answer) -> str:
-    """The outcome of a question about a handle."""
+    """The outcome of a query about a handle."""
     return _ANSWERS[answer.code]
 
 
 class GuardedSource:
-    """A source that is asked only as often as its guard allows."""
+    """A source that gets only the queries that its guard admits."""
 
     def __init__(self, source: Source, guard: Guard) -> None:
         self._source = source
@@ -263,7 +263,7 @@ class GuardedSource:
 
 
 class GuardedAgencies:
-    """The Which RA service of an upstream, behind the guard that its handles are asked through."""
+    """The Which RA service of an upstream, behind the same guard as its handles."""
 
     def __init__(self, source: AgencySource, guard: Guard) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Without an upstream: a sealed resolver knows what is in its bundle and asks nobody."""
+"""The source of a sealed resolver, which answers from its bundle and has no upstream."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.upstream.source import ClientNetwork, Question
 
 
 class SealedSource:
-    """Never asks; every question that comes this far is about something that is not in the bundle."""
+    """Sends no query. Every query that comes this far is about something that is not in the bundle."""
 
     async def ask(self, question: Question) -> Answer:
         """Raises NotInBundle."""
         if question.authoritative or question.certified:
-            raise NotInBundle("This resolver runs sealed: it asks no upstream, whatever the request wants.")
+            raise NotInBundle("This resolver is sealed; repeat the request without `auth` and `cert`.")
         raise NotInBundle
 
     async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
@@ -23,4 +23,4 @@ class SealedSource:
         raise NotInBundle
 
     async def aclose(self) -> None:
-        """Nothing to let go of."""
+        """There is nothing to close."""

@@ -1,7 +1,7 @@
-"""The pause that an upstream asks for by `Retry-After` (RFC 9110, section 10.2.3), bounded.
+"""The pause that an upstream requests by `Retry-After` (RFC 9110, section 10.2.3), with a limit.
 
-The first pause lasts at most `first` seconds, whatever the upstream wants. If the questions after it are refused in the
-same way, the next one lasts at most twice that, up to `most`. An answer begins again at `first`.
+The first pause lasts at most `first` seconds, whatever the upstream requests. If the queries after it are refused in
+the same way, the limit doubles, up to `most`. An answer resets it to `first`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from math import inf
 from typing import Final, Protocol
 
-#: Seconds between two looks at the pauses of other processes: a look is a write transaction where SQLite is the store.
+#: Seconds between two reads of the pauses of other processes. In a SQLite store, a read is a write transaction.
 LOOK_INTERVAL: Final = 1.0
 
 
 class SharedPause(Protocol):
-    """A pause of one upstream that several processes keep. Must not raise."""
+    """A pause of one upstream that several processes obey. Must not raise."""
 
     async def begin(self, seconds: float) -> None:
-        """Let no process ask for so many seconds."""
+        """Let no process send a query for so many seconds."""
 
     async def left(self) -> float:
-        """Seconds that are left of a pause that any process began; 0.0 without one."""
+        """Seconds that are left of a pause that any process began. 0.0 without one."""
 
 
 class Pause:
-    """The pauses of one upstream; times are seconds of one monotonic clock, handed in."""
+    """The pauses of one upstream. Times are arguments, in seconds of one monotonic clock."""
 
     def __init__(self, first: float, most: float, shared: SharedPause | None = None) -> None:
         self._first = first
@@ -35,7 +35,7 @@ class Pause:
         self._next_look = -inf
 
     def left(self, now: float) -> float:
-        """Seconds that are left of a pause that this process knows of; 0.0 without one."""
+        """Seconds that are left of a pause that this process knows of. 0.0 without one."""
         return max(0.0, self._until - now)
 
     async def look(self, now: float) -> float:
@@ -49,9 +49,9 @@ class Pause:
         return self.left(now)
 
     async def begin(self, now: float, seconds: float) -> float:
-        """The upstream wants no questions for so many seconds; returns how long it gets none.
+        """Begin a pause that the upstream requested, in seconds. Returns how long it lasts.
 
-        A refusal during a pause belongs to a question that left before it, and says nothing new.
+        A refusal during a pause belongs to a query that was sent before it, and changes nothing.
         """
         if self.left(now) == 0:
             self._set(now, min(seconds, self._limit))
@@ -60,7 +60,7 @@ class Pause:
         return self.left(now)
 
     def reset(self) -> None:
-        """The upstream answers again: its next wish is bounded by `first`."""
+        """The upstream answers again: its next pause lasts at most `first` seconds."""
         self._limit = min(self._first, self._most)
 
     def _set(self, now: float, seconds: float) -> None:

@@ -12,13 +12,13 @@ from app.upstream.source import ClientNetwork
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A question that waits, or that is under way."""
+    """A query that waits, or that is in flight."""
 
-    #: Seconds that it waits after the last client joined, and when that ends on the budget's clock.
+    #: Seconds that it waits after the last client joined, and the end of this wait on the budget's clock.
     patience: float
     deadline: float
     timeout: asyncio.Timeout
-    #: Done when the question is admitted, or refused for a reason.
+    #: None when the query is admitted, or the reason why it is refused.
     turn: asyncio.Future[BudgetSpent | None]
     admitted: bool = False
     #: The client whose turn admitted it.
@@ -27,7 +27,7 @@ class Ticket:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """The questions of one class: those that wait, and how many are under way."""
+    """The queries of one class: those that wait, and how many are in flight."""
 
     lines: FairLines[Ticket]
     most_in_flight: int
@@ -35,18 +35,18 @@ class Queue:
     leaving: float
     in_flight: int = 0
     in_flight_of: dict[str, int] = field(default_factory=dict)
-    #: Set when there may be a place.
+    #: Set when a place may be free.
     look: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Admits those who wait; ends when nothing waits.
+    #: Admits the queries that wait. Ends when none waits.
     server: asyncio.Task[None] | None = None
 
     def enter(self, client: ClientNetwork) -> None:
-        """Count a question under way."""
+        """Count a query in flight for its client."""
         if client is not None:
             self.in_flight_of[client] = self.in_flight_of.get(client, 0) + 1
 
     def end(self, client: ClientNetwork) -> None:
-        """A question under way has ended."""
+        """A query in flight has ended."""
         self.in_flight -= 1
         if client is not None:
             self.in_flight_of[client] -= 1

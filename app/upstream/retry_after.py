@@ -1,4 +1,4 @@
-"""When a refusing upstream wants to be asked again: the `Retry-After` field (RFC 9110, section 10.2.3)."""
+"""How long an upstream that refuses wants to be left alone: the `Retry-After` field (RFC 9110, section 10.2.3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-#: A longer wish is cut to one hour: a mistaken date must not silence this resolver for a year.
+#: A longer time is cut to one hour. A mistaken date must not stop all queries for a year.
 MOST_SECONDS: Final = 3600.0
 _DELAY_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
 #: More digits than this are more than MOST_SECONDS anyway.
@@ -16,7 +16,7 @@ _MOST_CHARACTERS: Final = 64
 
 
 def read_retry_after(value: str, now: float) -> float | None:
-    """Seconds to wait, 0 to MOST_SECONDS, from delay-seconds or an HTTP-date; None where it is neither.
+    """Seconds to wait, 0 to MOST_SECONDS, from delay-seconds or an HTTP-date. None if it is neither.
 
     `now` is in seconds since the epoch.
     """

@@ -1,4 +1,4 @@
-"""Several upstreams: some for their own prefixes, the others one after the other."""
+"""Several upstreams: some for prefixes of their own, the others in order."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PREFIX_RECORDS: Final = "0.NA/"
 
 
 class RoutedSource:
-    """Asks the upstream whose prefix matches longest, else the default ones in order.
+    """Queries the upstream whose prefix is the longest match, else the default upstreams in order.
 
-    `routes` maps prefixes to sources: "10.5072" also takes its sub-divisions ("10.5072.1"). A routed prefix is
-    asked at its own upstream alone: the others do not know it, and their "not found" would be a lie. Of the default
-    upstreams (at least one) the next is asked when one could not verify; a "not found" is an answer and ends the
-    search. When all fail, the error is that of the first one that was really asked, else the first one's.
+    `routes` maps prefixes to sources: "10.5072" also takes its sub-divisions ("10.5072.1"). A name
+    under a routed prefix is queried at that upstream only: the others do not know it, and their "not found" would be
+    wrong. There is at least one default upstream. If it could not verify a name, the next one is queried. "Not found"
+    is an answer and ends the search. If all fail, the error is the first of a query that was sent, else the first.
     """
 
     def __init__(self, routes: Mapping[str, Source], default: Sequence[Source]) -> None:
@@ -36,7 +36,7 @@ class RoutedSource:
                 return await source.ask(question)
             except CouldNotVerify as error:
                 failures.append(error)
-        raise _most_telling(failures)
+        raise _choose_failure(failures)
 
     async def aclose(self) -> None:
         """Close every source, each once."""
@@ -52,7 +52,7 @@ class RoutedSource:
         return None
 
 
-def _most_telling(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
-    not_asked = (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)
-    asked = (error for error in failures if not isinstance(error, not_asked))
-    return next(asked, failures[0])
+def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
+    unsent = (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)
+    sent = (error for error in failures if not isinstance(error, unsent))
+    return next(sent, failures[0])

@@ -1,4 +1,4 @@
-"""What is asked of an upstream, and the seam behind which it answers."""
+"""A query about one name, and the interface of everything that answers it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ClientNetwork = str | None
 
 
 class Priority(enum.IntEnum):
-    """Who waits for the answer; people go before bulk jobs and background refreshes."""
+    """Who waits for the answer. Queries of people go before those of bulk jobs and background refreshes."""
 
     PERSON = 0
     BULK = 1
@@ -23,9 +23,9 @@ class Priority(enum.IntEnum):
 
 
 class Waiters:
-    """The clients that wait for the answer to one question: it has a place in the line of each.
+    """The clients that wait for the answer to one query. The query has a place in the line of each.
 
-    Without this, a client would wait in the long line of the client that sent the question first.
+    With a place in one line only, a client would wait in the long line of the client that sent the query first.
     """
 
     __slots__ = ("_on_join", "clients", "refused")
@@ -33,7 +33,7 @@ class Waiters:
     def __init__(self, client: ClientNetwork = None) -> None:
         #: In the order in which they came; a dict because it may hold thousands.
         self.clients: dict[ClientNetwork, None] = {client: None}
-        #: Whether the question was refused. A client that comes afterwards sends its own.
+        #: Whether the query was refused. A client that comes afterwards sends its own.
         self.refused = False
         self._on_join: Callable[[ClientNetwork], None] | None = None
 
@@ -45,41 +45,41 @@ class Waiters:
                 self._on_join(client)
 
     def notify(self, on_join: Callable[[ClientNetwork], None] | None) -> None:
-        """Call `on_join` with each client that joins from now on; None ends this."""
+        """Call `on_join` with each client that joins from now on. None ends this."""
         self._on_join = on_join
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One name to ask about."""
+    """One name to query, and how."""
 
     name: HandleName
-    #: Ask a primary server of the handle, past every cache (`?auth`).
+    #: Query a primary server of the handle and bypass every cache (`?auth`).
     authoritative: bool = False
-    #: Ask for a certified answer (`?cert`).
+    #: Request a certified answer (`?cert`).
     certified: bool = False
     priority: Priority = Priority.PERSON
-    #: Called when the question leaves, after its wait for the budget.
+    #: Called when the query is sent, after its wait for the budget.
     leaves: Callable[[], None] | None = field(default=None, compare=False)
     #: The clients that wait for the answer and share its cost.
     waiters: Waiters = field(default_factory=Waiters, compare=False)
 
 
 class Source(Protocol):
-    """Somebody who knows names."""
+    """Answers queries about names: an upstream, a group of upstreams, or a bundle."""
 
     async def ask(self, question: Question) -> Answer:
-        """The answer about one name; an unknown name is an answer. Raises CouldNotVerify, and nothing else."""
+        """The answer about one name. "Not found" is an answer. Raises CouldNotVerify, and nothing else."""
 
     async def aclose(self) -> None:
-        """Let go of connections; the source is not asked afterwards."""
+        """Close the connections. The source is not used afterwards."""
 
 
 class AgencySource(Protocol):
-    """Somebody who knows registration agencies."""
+    """Answers queries about registration agencies."""
 
     async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
         """For each DOI name or prefix `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`, in order.
 
-        `client` is the network of the client that the question is charged to. Raises CouldNotVerify.
+        `client` is the network of the client that the query is charged to. Raises CouldNotVerify.
         """

@@ -1,6 +1,6 @@
-"""What the log says about an upstream and the budget: one line when something begins, one when it ends.
+"""The log lines about an upstream and the budget: one when a state begins, one when it ends.
 
-A question alone writes no line. The log is for operators: it may name the upstream's host and a library's error.
+A single query writes no line. The log is for operators: it may name the upstream's host and a library's error.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from app.errors import CouldNotVerify
 
 log = logging.getLogger(__name__)
 
-#: Failures without an answer in between, for so many seconds, are an outage even if the breaker stays closed.
+#: After so many seconds of failures without an answer, an outage is logged even if the breaker is closed.
 OUTAGE_SECONDS: Final = 60.0
 #: Seconds between two lines about answers that cannot be read.
 UNREADABLE_INTERVAL: Final = 60.0
-#: The budget suffices again if it refused no person for so many seconds.
+#: The budget suffices again if no person's query was refused for so many seconds.
 BUDGET_QUIET_SECONDS: Final = 10.0
 
 
 class UpstreamLog:
     """The transitions of one upstream, which `label` names. `clock` is monotonic, in seconds.
 
-    `shows_names` tells whether a name may be in the log, at level debug.
+    With `shows_names`, lines at level debug may have the name.
     """
 
     def __init__(self, label: str, clock: Callable[[], float], *, shows_names: bool) -> None:
@@ -44,11 +44,11 @@ class UpstreamLog:
 
     @property
     def down_seconds(self) -> float:
-        """How long the outage lasts; 0.0 without one."""
+        """How long the outage has lasted. 0.0 without one."""
         return self._clock() - self._first_failure if self._is_down and self._first_failure is not None else 0.0
 
     def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
-        """The upstream itself failed; `is_open` tells whether the breaker is open afterwards."""
+        """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""
         now = self._clock()
         if self._first_failure is None:
             self._first_failure = now
@@ -66,13 +66,13 @@ class UpstreamLog:
         self._first_failure, self._is_down = None, False
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
-        """The upstream gets no questions for so many seconds."""
+        """The upstream gets no queries for so many seconds."""
         if self._pause_since is None:
             self._pause_since = self._clock()
             log.warning("%s gets no questions for %.0f s: %s", self._label, seconds, _describe(error))
 
     def pause_end(self) -> bool:
-        """No pause is under way; whether one has ended just now."""
+        """There is no pause now. Returns whether one has just ended."""
         if self._pause_since is None:
             return False
         log.warning("%s gets questions again after %.0f s", self._label, self._clock() - self._pause_since)
@@ -113,5 +113,5 @@ class BudgetLog:
 
 
 def _describe(error: CouldNotVerify) -> str:
-    # A library's or an upstream's words may hold line breaks; repr() shows them as escapes.
+    # The text of a library or an upstream may have line breaks. repr() shows them as escapes.
     return f"{error.token}: {error.message}" + (f" {error.detail!r}" if error.detail else "")

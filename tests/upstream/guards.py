@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget
-from app.upstream.client import HandleApi
+from app.upstream.client import HandleClient
 from app.upstream.guarded import CONTROL_NAME, Guard, Observer
 from app.upstream.pause import Pause
 from app.upstream.source import Priority, Question
@@ -15,7 +15,7 @@ from tests.parts import QUEUE_PATIENCE
 
 
 def open_guard(
-    api: HandleApi,
+    api: HandleClient,
     budget: Budget,
     clock: Callable[[], float],
     *,

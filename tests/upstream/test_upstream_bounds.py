@@ -10,7 +10,7 @@ from app.doi.name import HandleName
 from app.errors import RequestTooLarge, UpstreamRefused, UpstreamUnreachable
 from app.handle.answer import ResponseCode
 from app.upstream.budget import MOST_WAITING
-from app.upstream.client import translated
+from app.upstream.client import translate_error
 from app.upstream.guarded import CONTROL_NAME, OUTCOMES
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import Priority, Question
@@ -66,7 +66,7 @@ async def test_one_question_about_agencies_has_at_most_50_names(upstream: FakeUp
 
 
 def test_an_error_of_a_library_is_repeated_up_to_200_characters() -> None:
-    failure = translated(OSError("x" * 300))
+    failure = translate_error(OSError("x" * 300))
     assert isinstance(failure, UpstreamUnreachable)
     assert failure.detail == "OSError: " + "x" * (200 - len("OSError: "))
 

@@ -280,7 +280,7 @@ async def test_a_budget_that_starts_empty_fills_at_its_rate() -> None:
 
 async def test_one_more_request_spends_a_token_only_if_there_is_one() -> None:
     budget = budget_of(Clock(0.0), burst=2)
-    assert [await budget.one_more() for _ in range(3)] == [True, True, False]
+    assert [await budget.admit_retry() for _ in range(3)] == [True, True, False]
     assert budget.tokens == 0
 
 
@@ -454,3 +454,13 @@ class TestClients:
         await asyncio.gather(*people)
         assert (admitted, guests.entered) == ([self.A, self.B], ["first", "bulk"])
         await guests.all_go()
+
+    async def test_a_client_whose_query_has_ended_may_use_the_last_place(self) -> None:
+        budget = budget_of(Clock(0.0), places=4)
+        admitted = list[str]()
+        await self.spend(budget, self.A, admitted, "a")
+        async with AsyncExitStack() as others:
+            for _ in range(3):
+                await others.enter_async_context(budget.admit(PERSON, ENOUGH, Waiters(self.B)))
+            await self.spend(budget, self.A, admitted, "a again", patience=0.01)
+        assert admitted == ["a", "a again"]

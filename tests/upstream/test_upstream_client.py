@@ -24,7 +24,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.handle.answer import Answer, ResponseCode
-from app.upstream.client import MOST_AGENCY_NAMES, HandleApi
+from app.upstream.client import MOST_AGENCY_NAMES, HandleClient
 from app.upstream.source import Question
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
@@ -64,7 +64,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 
 
 @asynccontextmanager
-async def api_of(base_url: str, **options: Any) -> AsyncIterator[HandleApi]:
+async def api_of(base_url: str, **options: Any) -> AsyncIterator[HandleClient]:
     api = usual_api(base_url, clock=lambda: NOW, **ENGINE, **options)
     try:
         yield api

@@ -24,6 +24,7 @@ from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
 from app.upstream.guarded import CONTROL_NAME, NOT_ASKED, OUTCOMES, GuardedAgencies, GuardedSource
 from app.upstream.source import Priority, Question
+from app.upstream.upstream_log import OUTAGE_SECONDS
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
@@ -65,7 +66,7 @@ class Parts:
             most_of_client=100,
             clock=self.clock,
         )
-        self.api = usual_api(upstream.url, total_timeout=total_timeout, may_ask_again=self.budget.one_more)
+        self.api = usual_api(upstream.url, total_timeout=total_timeout, may_ask_again=self.budget.admit_retry)
         self.guard = open_guard(
             self.api, self.budget, self.clock, breaker=self.breaker, observer=self.heard, patience=PATIENCE
         )
@@ -381,6 +382,23 @@ async def test_registration_agencies_go_through_the_same_guard(parts: Parts) -> 
     with pytest.raises(BreakerOpen):
         await agencies.registration_agencies(["10.5240"])
     assert parts.heard.outcomes == ["agencies", "upstream-unreachable", "upstream-unreachable", "breaker-open"]
+
+
+async def test_an_upstream_that_fails_for_one_name_for_long_is_failing_and_the_breaker_stays_close(
+    parts: Parts,
+) -> None:
+    parts.upstream.fault(EVERY_NAME, "reset")
+    await parts.fail("10.1234/a")
+    assert parts.state() == "ok"
+    parts.clock.advance(OUTAGE_SECONDS)
+    await parts.fail("10.1234/a")
+    assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "failing")
+
+
+async def test_an_upstream_is_failing_while_the_breaker_is_open_even_if_no_outage_was_logged(parts: Parts) -> None:
+    await parts.ask("10.1234/known")
+    parts.breaker.open(parts.clock())
+    assert (parts.guard.log.is_down, parts.state()) == (False, "failing")
 
 
 async def test_an_outage_is_two_lines_of_the_log_however_many_questions_and_probes_it_meets(

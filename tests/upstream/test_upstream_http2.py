@@ -17,7 +17,7 @@ import pytest
 from app.doi.name import HandleName
 from app.errors import UpstreamUnreachable
 from app.handle.answer import ResponseCode
-from app.upstream.client import HandleApi
+from app.upstream.client import HandleClient
 from app.upstream.source import Question
 from tests.parts import usual_api
 
@@ -65,7 +65,7 @@ class GoodbyeServer:
 
 
 @asynccontextmanager
-async def asking(server: GoodbyeServer) -> AsyncIterator[HandleApi]:
+async def asking(server: GoodbyeServer) -> AsyncIterator[HandleClient]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     # Without TLS there is no ALPN, so client and server must agree on HTTP/2 beforehand.

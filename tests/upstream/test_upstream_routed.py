@@ -10,7 +10,7 @@ import pytest
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, CouldNotVerify, InvalidAnswer, NotInBundle, UpstreamRefused, UpstreamUnreachable
 from app.handle.answer import Answer, ResponseCode
-from app.upstream.client import HandleApi
+from app.upstream.client import HandleClient
 from app.upstream.local import SealedSource
 from app.upstream.routed import RoutedSource
 from app.upstream.source import Question, Source
@@ -31,7 +31,7 @@ class Refusing:
 
 
 class Three:
-    def __init__(self, fakes: list[FakeUpstream], sources: list[HandleApi]) -> None:
+    def __init__(self, fakes: list[FakeUpstream], sources: list[HandleClient]) -> None:
         self.one, self.two, self.three = fakes
         self.sources: list[Source] = [*sources]
 

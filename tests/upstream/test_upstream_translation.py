@@ -14,7 +14,7 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, UpstreamTimeout
-from app.upstream.client import translated
+from app.upstream.client import translate_error
 from app.upstream.source import Question
 from tests.parts import usual_api
 
@@ -83,4 +83,4 @@ async def test_an_error_of_a_library_is_could_not_verify(kind: type[Exception]) 
 
 @pytest.mark.parametrize("kind", [kind for kind in FOREIGN if issubclass(kind, (httpx.TimeoutException, TimeoutError))])
 def test_a_timeout_is_told_as_one(kind: type[Exception]) -> None:
-    assert type(translated(made(kind))) is UpstreamTimeout
+    assert type(translate_error(made(kind))) is UpstreamTimeout
