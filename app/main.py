@@ -20,11 +20,11 @@ from app.metrics.connections import ConnectionMetrics
 from app.metrics.instruments import (
     AnswerMetrics,
     ClientMetrics,
-    HttpMetrics,
     StateMetrics,
     StoreMetrics,
     UpstreamMetrics,
 )
+from app.metrics.requests import HttpMetrics
 from app.metrics.workers import FOLDER_VARIABLE, Exposition
 from app.program_log import set_log_level
 from app.resolver.prefix_chain import PrefixChain

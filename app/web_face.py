@@ -12,7 +12,8 @@ from app.assembly import Parts
 from app.gauges import expose
 from app.lifecycle import Lifecycle
 from app.lifespan import run_lifespan
-from app.metrics.instruments import HttpMetrics, StateMetrics
+from app.metrics.instruments import StateMetrics
+from app.metrics.requests import HttpMetrics
 from app.metrics.workers import Exposition
 from app.readiness import describe_readiness
 from app.resolver.destination import Destinations

@@ -1,4 +1,4 @@
-"""The metrics: requests, answers, upstream questions, the store, and the state of the process. See docs/metrics.md.
+"""The metrics of answers, clients, upstream questions, the store, and the state of the process. See docs/metrics.md.
 
 Labels have values from closed sets only. A name or an address is never a label.
 
@@ -8,8 +8,7 @@ Numbers that every request increments are plain integers, which cost a tenth of 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -18,11 +17,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import ShareSpent, failure_tokens
 from app.resolver.resolution import Origin, Resolution
 
-#: Methods with a label of their own. All others share one label, because a client can invent any number of methods.
-METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
-OTHER_METHOD: Final = "other"
-#: Histogram bounds for requests, in seconds. An answer from memory takes well under a millisecond.
-REQUEST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 #: Histogram bounds for upstream questions, in seconds. They cross the Internet and end at a deadline.
 UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
 #: The label of an answer by its origin. A fresh "not found" has the label NEGATIVE.
@@ -43,70 +37,6 @@ REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass")
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "scan", "changes", "lease", "release", "take", "back_off", "stats", "flush", "close",
 )  # fmt: skip
-
-
-class HttpMetrics:
-    """Requests by route. `timer` is monotonic, in seconds."""
-
-    def __init__(self, registry: CollectorRegistry, timer: Callable[[], float], routes: Iterable[str]) -> None:
-        self.timer = timer
-        self._requests = Counter(
-            "doi_proxy_http_requests",
-            "Requests answered, by route, method and status.",
-            ["route", "method", "status"],
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "doi_proxy_http_request_duration_seconds",
-            "Time to answer a request, by route; without the express lane.",
-            ["route"],
-            buckets=REQUEST_SECONDS,
-            registry=registry,
-        )
-        self._answers: dict[tuple[str, str, int], int] = {}
-        self._durations = {route: _Durations(self._seconds.labels(route)) for route in routes}
-
-    def count(self, route: str, method: str, status: int) -> None:
-        """Count an answer."""
-        key = (route, method, status)
-        if key not in self._answers:
-            key = (route, method if method in METHODS else OTHER_METHOD, status)
-            self._answers.setdefault(key, 0)
-        self._answers[key] += 1
-
-    def record_answer(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count an answer and its duration."""
-        self.count(route, method, status)
-        durations = self._durations[route]
-        durations.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
-        durations.sum += seconds
-
-    def flush(self) -> None:
-        """Add the numbers since the last flush to the counters."""
-        for key, number in self._answers.items():
-            if number:
-                self._requests.labels(*key).inc(number)
-                self._answers[key] = 0
-        for durations in self._durations.values():
-            durations.flush()
-
-
-class _Durations:
-    """The observations of one histogram since the last flush: their number by bucket, and their sum."""
-
-    def __init__(self, histogram: Histogram) -> None:
-        self._histogram = histogram
-        self.counts = [0] * (len(REQUEST_SECONDS) + 1)
-        self.sum = 0.0
-
-    def flush(self) -> None:
-        # prometheus-client's public API takes one observation at a time. Its `observe` adds to these two.
-        for bucket, number in zip(self._histogram._buckets, self.counts, strict=True):
-            if number:
-                bucket.inc(number)
-        self._histogram._sum.inc(self.sum)
-        self.counts = [0] * len(self.counts)
-        self.sum = 0.0
 
 
 class ClientMetrics:

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry, disable_created_metrics, values
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from app.errors import ConfigurationError
+from app.metrics.durations import assemble_histograms
 
 #: The environment variable with the folder. prometheus-client reads it in each worker.
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
@@ -73,14 +75,19 @@ class Exposition:
     def write(self, accept: str | None) -> MetricsText:
         """The metrics of all workers, in OpenMetrics if `accept` lists it, else in Prometheus' text format."""
         self.flush()
-        registry = self.registry
-        if self._slots is not None:
-            self._slots.drop_ended_workers()
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry, path=str(self._slots.folder))  # type: ignore[no-untyped-call]
+        registry = CollectorRegistry()
+        registry.register(self)
         if _OPENMETRICS in (accept or "").lower():
             return MetricsText(openmetrics.CONTENT_TYPE_LATEST, openmetrics.generate_latest(registry))  # type: ignore[no-untyped-call]
         return MetricsText(CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of all workers (prometheus-client's Collector)."""
+        if self._slots is None:
+            return assemble_histograms(self.registry.collect())
+        self._slots.drop_ended_workers()
+        workers = MultiProcessCollector(None, path=str(self._slots.folder))  # type: ignore[no-untyped-call]
+        return assemble_histograms(workers.collect())  # type: ignore[no-untyped-call]
 
 
 class WorkerSlots:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI, TooManyRequests
-from app.metrics.instruments import HttpMetrics
+from app.metrics.requests import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.web import which_ra
 from app.web.access_log import AccessLog

@@ -34,7 +34,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from app import __version__
 from app.cache.coordination import Coordination
 from app.cache.store import Store
-from app.metrics.instruments import STORE_OPERATIONS, HttpMetrics, UpstreamMetrics
+from app.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
+from app.metrics.requests import HttpMetrics
 from app.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
 from app.upstream.guarded import NOT_ASKED, OUTCOMES
 from tests.web.proxy import Got, Proxy, running
