@@ -1,4 +1,4 @@
-"""Writes records of the cache as a bundle: all of them, or those under a prefix."""
+"""Writes records of the cache to a bundle: all records, or those under a prefix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, Self, cast
 
 from app.bulk.lists import MAX_REMEMBERED
 from app.bulk.progress import Bar
-from app.bulk.visit import ask_what_it_needs
+from app.bulk.visit import resolve_dependencies
 from app.cache.bundle import BundleWriter
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
@@ -25,14 +25,14 @@ from app.resolver.resolver import Resolver
 
 #: Standard output in place of a file.
 STANDARD_OUTPUT: Final = "-"
-#: Level 9 of gzip takes three times as long and gains under two percent.
+#: Level of gzip. Level 9 takes three times as long, and its output is less than 2 % smaller.
 _COMPRESSION: Final = 6
-#: Records between two moves of the bar.
+#: Records between two updates of the progress bar.
 _STEP: Final = 200
 
 
 class RecordWriter(NoResolutionObserver):
-    """Writes the records that a resolver answers with, each name once."""
+    """Writes the records of a resolver's answers, each name once."""
 
     def __init__(self, writer: BundleWriter) -> None:
         self._writer = writer
@@ -57,70 +57,70 @@ class RecordWriter(NoResolutionObserver):
 async def export_prefix(
     cache: TieredStore, resolver: Resolver, prefix: HandleName, records: RecordWriter, bar: Bar
 ) -> None:
-    """Write the records under a prefix, with those that their redirects need; `records` observes the resolver."""
+    """Write the records under a prefix, and those that their redirects need. `records` observes the resolver."""
     destinations = Destinations(resolver, PrefixChain(), resolves="any")
-    steps = _Steps(bar)
+    steps = _BarSteps(bar)
     async for entry in cache.scan(f"{prefix.key}/"):
         resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)
         records.record_resolution(resolution)
         if resolution.found:
-            await ask_what_it_needs(destinations, resolution)
+            await resolve_dependencies(destinations, resolution)
         records.write()
         steps.one()
 
 
 async def export_all(cache: TieredStore, writer: BundleWriter, bar: Bar) -> None:
     """Write every record."""
-    steps = _Steps(bar)
+    steps = _BarSteps(bar)
     async for entry in cache.scan():
         writer.add(entry)
         steps.one()
 
 
-class _Steps:
-    """Moves a bar now and then: a move takes longer than a record."""
+class _BarSteps:
+    """Advances a bar in steps, because one update takes longer than one record."""
 
     def __init__(self, bar: Bar) -> None:
         self._bar = bar
         self._done = 0
 
     def one(self) -> None:
-        """One more record is done."""
+        """Count one record."""
         self._done += 1
         if self._done % _STEP == 0:
             self._bar.advance(_STEP)
 
 
 class Output:
-    """A file that appears under its name when it is whole; `-` is standard output, `.gz` at the end compresses."""
+    """A file that gets its name when it is complete. `-` is standard output. A name with `.gz` is compressed."""
 
     def __init__(self, path: str) -> None:
-        """Raises ConfigurationError where it cannot be written."""
+        """Open the file. Raises ConfigurationError if it cannot be written."""
         self._path = Path(path)
         self._is_regular_file = path != STANDARD_OUTPUT and (not self._path.exists() or self._path.is_file())
         self._partial = self._path.with_name(self._path.name + ".partial") if self._is_regular_file else self._path
-        self._kept = False
-        self._open = ExitStack()
+        self._is_complete = False
+        self._files = ExitStack()
         self.file: BinaryIO = sys.stdout.buffer
         try:
             if path != STANDARD_OUTPUT:
-                self.file = self._open.enter_context(self._create())
+                self.file = self._files.enter_context(self._create())
         except OSError as error:
             raise ConfigurationError(f"--output {path}: cannot be written: {error.strerror or error}") from error
         if path.endswith(".gz"):
             packed = gzip.GzipFile("", "wb", _COMPRESSION, self.file, mtime=0)
-            self.file = cast(BinaryIO, self._open.enter_context(packed))
+            self.file = cast(BinaryIO, self._files.enter_context(packed))
 
     def _create(self) -> BinaryIO:
         if not self._is_regular_file:
             return self._path.open("wb")
-        # For its owner alone, and through no link that another user left.
+        # Only the owner can read it. A link that another user left is not followed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.fdopen(os.open(self._partial, flags, 0o600), "wb")
 
     def keep(self) -> None:
-        """The content is whole."""
-        self._kept = True
+        """Keep the file at the end, because its content is complete."""
+        self._is_complete = True
 
     def __enter__(self) -> Self:
         return self
@@ -128,7 +128,7 @@ class Output:
     def __exit__(self, *_: object) -> None:
         try:
             self._close()
-            if self._kept and self._is_regular_file:
+            if self._is_complete and self._is_regular_file:
                 self._partial.replace(self._path)
         finally:
             if self._is_regular_file:
@@ -138,8 +138,8 @@ class Output:
         try:
             self.file.flush()
         except BrokenPipeError:
-            # What is still buffered has nowhere to go, also when the interpreter flushes it at its end.
+            # The reader is gone. The interpreter flushes the rest of the buffer at its end, which must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise
         finally:
-            self._open.close()
+            self._files.close()

@@ -23,21 +23,21 @@ from app.cache.wire import FOREVER
 from app.errors import ConfigurationError
 from app.handle.answer import ResponseCode
 
-#: Records, and bytes of values, that wait to be written at most.
+#: Limits of the records, and of the bytes of their values, that wait to be written.
 MAX_WAITING: Final = 4_000
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
-#: Refused lines of which the reason is kept; the others are counted.
+#: Limit of the refused lines whose reasons are reported. Further lines are only counted.
 MAX_NAMED: Final = 100
-#: Records between two looks at how far the file is read.
-_LOOK_EVERY: Final = 200
+#: Records between two updates of the progress bar.
+_STEP: Final = 200
 
-#: What becomes of a record, in the order of the report.
+#: The results for a record, in the order of the report.
 OUTCOMES: Final = ("new", "kept", "expired", "refused")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportBounds:
-    """How long imported records may be used, in seconds. A sealed proxy has no upstream and keeps them for ever."""
+    """Limits of the lifetime of imported records, in seconds. A sealed proxy has no upstream, so it keeps them."""
 
     negative_ttl: float
     ttl_ceiling: float
@@ -55,9 +55,9 @@ class ImportReport:
 
 
 def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:
-    """A record of a bundle within the bounds of this proxy; `now` in seconds since the epoch.
+    """Limit the lifetime of a record by the settings of this proxy. `now` is in seconds since the epoch.
 
-    A negative answer has no grace, also in a sealed proxy.
+    A negative answer has no grace, not even in a sealed proxy.
     """
     if entry.answer.code is not ResponseCode.SUCCESS:
         ends = min(entry.stale_until, now + bounds.negative_ttl)
@@ -72,27 +72,27 @@ def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:
 async def import_bundle(
     cache: TieredStore, path: str, file: BinaryIO, bounds: ImportBounds, *, clock: Callable[[], float], bar: Bar
 ) -> ImportReport:
-    """Import a bundle from an open file; the end `.gz` of its path says that it is compressed. The bar counts bytes.
+    """Import a bundle from an open file. A file whose path ends in `.gz` is compressed. The bar counts bytes.
 
     Raises StoreError if the store fails.
     """
     work, position = _Import(cache, bounds, clock), 0
     size = size_of(path)
-    for item in _read(_unpacked(path, file)):
-        await work.take(item)
-        if size and work.report.counts.total() % _LOOK_EVERY == 0:
+    for item in _read_to_the_end(_decompress(path, file)):
+        await work.add(item)
+        if size and work.report.counts.total() % _STEP == 0:
             before, position = position, file.tell()
             bar.advance(position - before)
     return work.report
 
 
 def size_of(path: str) -> int | None:
-    """The length of a file in bytes; None for standard input and devices."""
+    """The length of a file in bytes. None for standard input and devices."""
     return Path(path).stat().st_size if path != STANDARD_INPUT and Path(path).is_file() else None
 
 
 def open_bundle(path: str) -> AbstractContextManager[BinaryIO]:
-    """The file of a bundle, or standard input. Raises ConfigurationError if it cannot be read."""
+    """Open the file of a bundle, or standard input. Raises ConfigurationError if it cannot be read."""
     if path == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
     try:
@@ -101,12 +101,12 @@ def open_bundle(path: str) -> AbstractContextManager[BinaryIO]:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _unpacked(path: str, file: BinaryIO) -> BinaryIO:
+def _decompress(path: str, file: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
 
 
-def _read(file: BinaryIO) -> Iterator[Entry | Refused | BundleEnd]:
-    """The bundle, and as its last item how it ended, also where the file is damaged below its lines."""
+def _read_to_the_end(file: BinaryIO) -> Iterator[Entry | Refused | BundleEnd]:
+    """Read the items of a bundle. The last item is always a BundleEnd, even if the file is damaged."""
     entries = refused = number = 0
     try:
         for item in read_bundle(file):
@@ -115,7 +115,7 @@ def _read(file: BinaryIO) -> Iterator[Entry | Refused | BundleEnd]:
             number = item.number if isinstance(item, Refused) else number + 1
             yield item
     except (OSError, EOFError, zlib.error) as error:
-        yield Refused(number + 1, f"the file cannot be read on from here: {error}")
+        yield Refused(number + 1, f"the rest of the file cannot be read: {error}")
         yield BundleEnd(entries + refused + 1, refused + 1, Checksum.ABSENT)
 
 
@@ -127,8 +127,8 @@ class _Import:
         self.report = ImportReport()
         self._waiting = self._waiting_bytes = 0
 
-    async def take(self, item: Entry | Refused | BundleEnd) -> None:
-        """Put a record into the store, or note what else there is."""
+    async def add(self, item: Entry | Refused | BundleEnd) -> None:
+        """Put a record into the store. Add any other item to the report."""
         if isinstance(item, Entry):
             self.report.counts[await self._put(item)] += 1
         elif isinstance(item, Refused):
@@ -138,12 +138,12 @@ class _Import:
         else:
             self.report.checksum = item.checksum
 
-    async def _put(self, given: Entry) -> str:
+    async def _put(self, original: Entry) -> str:
         now = self._clock()
-        entry = bound_entry(given, self._bounds, now)
+        entry = bound_entry(original, self._bounds, now)
         if not entry.is_usable(now):
             return "expired"
-        if entry.answer.code is not ResponseCode.SUCCESS and await self._knows_record(entry.key, now):
+        if entry.answer.code is not ResponseCode.SUCCESS and await self._has_record(entry.key, now):
             return "kept"
         if not await self._cache.put_newer(entry):
             return "kept"
@@ -155,7 +155,7 @@ class _Import:
             self._waiting = self._waiting_bytes = 0
         return "new"
 
-    async def _knows_record(self, key: str, now: float) -> bool:
-        """Whether there is a usable record: only an answer of the upstream itself may turn it into "not found"."""
+    async def _has_record(self, key: str, now: float) -> bool:
+        """Whether the store has a usable record. Only an answer of the upstream may replace it by "not found"."""
         known = await self._cache.reread(key)
         return known is not None and known.is_usable(now) and known.answer.code is ResponseCode.SUCCESS

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on standard error, where that is a terminal, and nothing elsewhere."""
+"""Progress bars for long commands, on standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-#: Seconds over which the speed is measured that the remaining time is told from.
+#: Seconds over which the speed is measured, to estimate the remaining time.
 _SPEED_PERIOD: Final = 30.0
 
 
 class Bar(Protocol):
-    """Told how far the work is."""
+    """A progress bar."""
 
     def advance(self, done: float) -> None:
-        """So many items (or bytes) more are done."""
+        """Advance by this number of items or bytes."""
 
 
 class NoBar:
-    """Shows nothing."""
+    """A progress bar that is not shown."""
 
     def advance(self, done: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
-class _Shown:
-    """A bar of rich."""
+class _RichBar:
+    """A progress bar of the library rich."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
         self._advance = advance
@@ -37,17 +37,17 @@ class _Shown:
 
 
 def shows_progress() -> bool:
-    """Whether a bar would be seen."""
+    """Whether standard error is a terminal."""
     return sys.stderr.isatty()
 
 
 @contextmanager
 def progress(label: str, total: float | None, *, in_bytes: bool = False, shown: bool = True) -> Iterator[Bar]:
-    """A bar while the body runs; without a total it shows the count and the time that went by."""
+    """Show a bar while the body runs. Without a total, it shows the count and the elapsed time."""
     if not (shown and shows_progress()):
         yield NoBar()
         return
-    # Imported where it is wanted: rich takes 100 ms.
+    # Imported only if it is shown: rich takes 100 ms to import.
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -67,8 +67,8 @@ def progress(label: str, total: float | None, *, in_bytes: bool = False, shown: 
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    # Standard output may be carrying a bundle.
+    # Standard output may be a bundle.
     bar = Progress(*columns, console=Console(stderr=True), redirect_stdout=False, speed_estimate_period=_SPEED_PERIOD)
     with bar:
         task = bar.add_task(label, total=total)
-        yield _Shown(lambda done: bar.advance(task, done))
+        yield _RichBar(lambda done: bar.advance(task, done))

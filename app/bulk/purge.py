@@ -10,7 +10,7 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.handle.answer import ResponseCode
 
-#: Entries that are deleted at the same time.
+#: Entries that are deleted concurrently.
 _CONCURRENCY: Final = 64
 
 
@@ -20,7 +20,7 @@ async def purge_names(cache: TieredStore, names: Sequence[HandleName]) -> list[H
 
 
 async def purge_entries(cache: TieredStore, *, negative_only: bool) -> int:
-    """Delete all entries, or only those without a record. Returns how many there were."""
+    """Delete all entries, or only those without a record. Returns their number."""
     count, keys = 0, list[str]()
     async for entry in cache.scan():
         if not negative_only or entry.answer.code is not ResponseCode.SUCCESS:
@@ -32,5 +32,5 @@ async def purge_entries(cache: TieredStore, *, negative_only: bool) -> int:
 
 
 async def _delete(cache: TieredStore, keys: Sequence[str]) -> int:
-    # Together, since each waits until it is durable.
+    # Concurrently, because each deletion waits until it is durable.
     return sum(await asyncio.gather(*(cache.delete(key) for key in keys)))

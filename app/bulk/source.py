@@ -1,4 +1,4 @@
-"""The upstream as bulk work sees it: every question waits until those of people are answered."""
+"""The upstream for bulk work. Its questions wait until those of people are answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.upstream.source import Priority, Question, Source
 
 
 class BulkSource:
-    """A source whose every question has the priority of bulk work."""
+    """A source that gives every question the priority of bulk work."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

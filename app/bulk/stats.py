@@ -1,4 +1,4 @@
-"""Counts what the cache holds."""
+"""Counts the entries of the cache."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from app.bulk.progress import Bar
 from app.cache.tiered import TieredStore
 from app.handle.answer import ResponseCode
 
-#: Entries between two moves of the bar.
+#: Entries between two updates of the progress bar.
 _STEP: Final = 1_000
 
 
 async def count_entries(cache: TieredStore, now: float, bar: Bar) -> dict[str, int]:
-    """How many entries are fresh, stale and negative at `now`, in seconds since the epoch.
+    """Count the entries that are fresh, stale and negative at `now`, in seconds since the epoch.
 
-    Entries past their hard expiry are not counted, although the file may still hold them.
+    Entries past their hard expiry are not counted, even if the store still has them.
     """
     counts = {"fresh": 0, "stale": 0, "negative": 0}
     number = 0

@@ -1,4 +1,4 @@
-"""Names of a list through the resolver, with all that their redirects need, a bounded number at a time."""
+"""Resolves the names of a list, and the other records that their redirects need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from app.bulk.lists import Item, NotRead
+from app.bulk.lists import Item, UnreadableItem
 from app.bulk.progress import Bar
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
@@ -22,26 +22,25 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Resolver
 from app.upstream.source import Priority
 
-#: Tries of one question that this side did not let through, because of the budget or the breaker.
-TRIES: Final = 3
-#: The longest wait before such a try, in seconds.
-LONGEST_PAUSE: Final = 60.0
-#: Names in a row that could not be verified after which the rest is left for another time.
+#: Limit of the tries of a question that was not sent because of the budget or the circuit breaker.
+MAX_TRIES: Final = 3
+#: Limit of the pause before another try, in seconds.
+MAX_PAUSE: Final = 60.0
+#: Consecutive names that could not be verified, after which the visit stops.
 MAX_FAILURES: Final = 20
-#: Names told of each verdict; the others are counted.
+#: Limit of the messages for one verdict. Further names are only counted.
 MAX_NAMED: Final = 20
 
 _BULK: Final = Demand(priority=Priority.BULK)
-#: As a program asks that wants metadata: then the locations of the prefix count too.
+#: A request for metadata. It makes the locations of the prefix count too.
 _METADATA: Final = Negotiation(conneg=True)
 
-
-#: Failures after which a name is tried again: no question left.
-_HELD_BACK: Final = (BudgetSpent, BreakerOpen, UpstreamPaused)
+#: Failures without a question to the upstream. The name is tried again.
+_NOT_SENT: Final = (BudgetSpent, BreakerOpen, UpstreamPaused)
 
 
 class Verdict(Enum):
-    """What became of a name of a list."""
+    """The result for a name of a list."""
 
     RESOLVED = "resolved"
     NOT_FOUND = "not_found"
@@ -49,7 +48,7 @@ class Verdict(Enum):
     INVALID = "invalid"
     COULD_NOT_VERIFY = "could_not_verify"
     STALE = "stale"
-    SKIPPED = "skipped"  # fresh in the store, so that nobody was asked
+    SKIPPED = "skipped"  # fresh in the store, without a question to the upstream
 
 
 _ANSWERS: Final = {
@@ -62,26 +61,26 @@ _FAILED: Final = (Verdict.COULD_NOT_VERIFY, Verdict.STALE)
 
 @dataclass(slots=True)
 class Tally:
-    """How many names got which verdict, and the first of those that somebody should look at."""
+    """The number of names by verdict, and messages about those that need attention."""
 
     counts: Counter[Verdict] = field(default_factory=Counter)
-    named: list[str] = field(default_factory=list)
-    _of: Counter[Verdict] = field(default_factory=Counter)
+    messages: list[str] = field(default_factory=list)
+    _reported: Counter[Verdict] = field(default_factory=Counter)
 
     def add(self, verdict: Verdict, about: str = "") -> None:
-        """Count a name; with `about`, tell of it if not too many were told of."""
+        """Count a name, and add the message `about`, up to MAX_NAMED messages for each verdict."""
         self.counts[verdict] += 1
-        if about and self._of[verdict] < MAX_NAMED:
-            self._of[verdict] += 1
-            self.named.append(f"{verdict.value}: {about}")
+        if about and self._reported[verdict] < MAX_NAMED:
+            self._reported[verdict] += 1
+            self.messages.append(f"{verdict.value}: {about}")
 
-    def failed(self) -> bool:
+    def has_failures(self) -> bool:
         """Whether any name could not be verified."""
         return any(self.counts[verdict] for verdict in _FAILED)
 
 
 class Visit:
-    """Goes through a list. Every name's own record is asked for, then its aliases and the records of its prefix."""
+    """Resolves the names of a list: the record of each name, then its aliases and the records of its prefix."""
 
     def __init__(
         self,
@@ -89,40 +88,40 @@ class Visit:
         resolver: Resolver,
         *,
         clock: Callable[[], float],
-        at_once: int,
+        concurrency: int,
         limit: int | None = None,
-        asks: bool = True,
-        visited: Callable[[], None] = lambda: None,
+        queries_upstream: bool = True,
+        after_each: Callable[[], None] = lambda: None,
     ) -> None:
-        """`limit` bounds the names that are asked upstream; MAX_FAILURES in a row end the visit.
+        """`limit` is the highest number of names that are queried upstream. MAX_FAILURES in a row stop the visit.
 
-        Without `asks`, the resolver is a sealed one: a name is skipped where the store has it, and else counts as not
-        verified. `visited` is called behind each name and may raise, which ends the visit.
+        Without `queries_upstream`, the resolver is sealed: a name in the store is skipped, and any other could not be
+        verified. `after_each` is called after each name. An exception that it raises ends the visit.
         """
         self._cache = cache
         self._resolver = resolver
         self._destinations = Destinations(resolver, PrefixChain(), resolves="any")
         self._clock = clock
-        self._at_once = at_once
+        self._concurrency = concurrency
         self._left = limit
-        self._asks = asks
-        self._visited = visited
-        self._in_a_row = 0
+        self._queries_upstream = queries_upstream
+        self._after_each = after_each
+        self._failures_in_a_row = 0
         self._stop = asyncio.Event()
         self.tally = Tally()
-        #: Why the visit ended before the list did, "" if it did not.
-        self.stopped = ""
-        #: What reading the list raised, for whoever has told what became of the names before.
+        #: Why the visit stopped before the end of the list, else "".
+        self.stop_reason = ""
+        #: The error in reading the list. The caller raises it after its report.
         self.list_failure: DoiProxyError | None = None
 
     def stop(self, why: str) -> None:
-        """Begin no other name; those under way are finished."""
-        self.stopped = self.stopped or why
+        """Start no more names. The names under way are finished."""
+        self.stop_reason = self.stop_reason or why
         self._stop.set()
 
     async def run(self, items: Iterator[Item], bar: Bar) -> None:
-        """Visit the names until the list ends, or the visit is stopped."""
-        workers = [asyncio.create_task(self._work(items, bar)) for _ in range(self._at_once)]
+        """Visit the names until the end of the list, or until the visit is stopped."""
+        workers = [asyncio.create_task(self._work(items, bar)) for _ in range(self._concurrency)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -132,13 +131,14 @@ class Visit:
 
     async def _work(self, items: Iterator[Item], bar: Bar) -> None:
         while not self._stop.is_set() and (item := self._next(items)) is not None:
-            if isinstance(item, NotRead):
+            if isinstance(item, UnreadableItem):
                 self.tally.add(Verdict.INVALID, f"{item.place}: {item.text!r}: {item.reason}")
             else:
                 await self._visit(item)
-            self._visited()
+            self._after_each()
             bar.advance(1)
-            await asyncio.sleep(0)  # signals are handled between the names, also where nobody has to be waited for
+            # Let the event loop handle signals, even if no name has to wait.
+            await asyncio.sleep(0)
 
     def _next(self, items: Iterator[Item]) -> Item | None:
         try:
@@ -155,13 +155,13 @@ class Visit:
                 self.stop("the limit is reached")
                 return
             self._left = None if self._left is None else self._left - 1
-        resolution, failure = await self._asked(name)
-        if isinstance(failure, _HELD_BACK) and self._stop.is_set():
-            return  # neither asked nor given up: it is left for another time
+        resolution, failure = await self._resolve(name)
+        if isinstance(failure, _NOT_SENT) and self._stop.is_set():
+            return  # not sent, and not tried to the end: the next run takes this name
         missing = None
         if resolution is not None and resolution.found:
-            missing = await ask_what_it_needs(self._destinations, resolution)
-        if self._asks:
+            missing = await resolve_dependencies(self._destinations, resolution)
+        if self._queries_upstream:
             self._judge(name, resolution, missing or failure)
         elif resolution is None:
             self.tally.add(Verdict.COULD_NOT_VERIFY, f"{name.text}: not in the store")
@@ -173,42 +173,42 @@ class Visit:
         if failure is not None and verdict is not Verdict.STALE:
             verdict = Verdict.COULD_NOT_VERIFY
         self.tally.add(verdict, f"{name.text}: {failure.message}" if failure else "")
-        if verdict is not Verdict.SKIPPED:  # which says nothing about the upstream
-            self._in_a_row = self._in_a_row + 1 if verdict in _FAILED else 0
-        if self._in_a_row >= MAX_FAILURES:
-            self.stop(f"{self._in_a_row} names in a row could not be verified")
+        if verdict is not Verdict.SKIPPED:  # without a question, it says nothing about the upstream
+            self._failures_in_a_row = self._failures_in_a_row + 1 if verdict in _FAILED else 0
+        if self._failures_in_a_row >= MAX_FAILURES:
+            self.stop(f"{self._failures_in_a_row} names in a row could not be verified")
 
-    async def _asked(self, name: HandleName) -> tuple[Resolution | None, CouldNotVerify | None]:
-        """The answer and what went wrong; what was not let through is tried again later."""
+    async def _resolve(self, name: HandleName) -> tuple[Resolution | None, CouldNotVerify | None]:
+        """Resolve a name. A question that was not sent is tried again. Returns the answer and the failure."""
         resolution: Resolution | None = None
         failure: CouldNotVerify | None = None
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(MAX_TRIES)):
             try:
                 resolution = await self._resolver.resolve(name, _BULK)
                 failure = resolution.failure
             except CouldNotVerify as error:
                 resolution, failure = None, error
-            if not isinstance(failure, _HELD_BACK) or not tries_left or self._stop.is_set():
+            if not isinstance(failure, _NOT_SENT) or not tries_left or self._stop.is_set():
                 break
             await self._pause(failure.retry_after or 1.0)
         return resolution, failure
 
     async def _pause(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(min(seconds, LONGEST_PAUSE)):
+            async with asyncio.timeout(min(seconds, MAX_PAUSE)):
                 await self._stop.wait()
         except TimeoutError:
             pass
 
 
-async def ask_what_it_needs(destinations: Destinations, resolution: Resolution) -> CouldNotVerify | None:
-    """Look up what a redirect of a name depends on: aliases, included locations, its prefix. Returns what failed."""
+async def resolve_dependencies(destinations: Destinations, resolution: Resolution) -> CouldNotVerify | None:
+    """Resolve what the redirect of a name needs: aliases, included locations, its prefix. Returns the failure."""
     try:
         await destinations.complete(resolution, Query(resolution.name, negotiation=_METADATA), _BULK)
     except CouldNotVerify as error:
         return error
     except DoiProxyError:
-        # A loop of aliases, or a prefix that is out of use, is an answer as well.
+        # A loop of aliases, or an inactive prefix, is an answer too.
         return None
     return None
 

@@ -1,6 +1,6 @@
-"""`doi-proxy cache export|import|warm|stats|purge`: their flags, and the way to what they do.
+"""The command line of `doi-proxy cache export|import|warm|stats|purge`.
 
-Nothing heavy is imported here: every call of the program passes through to build its parser.
+Every call of the program builds this parser, so this module imports only what is fast to import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.errors import ConfigurationError, InvalidName
 if TYPE_CHECKING:
     from app.settings import Settings
 
-#: The flags of each command, without those of the settings, of which there are too many to be read in a row.
+#: The flags of each command, without the many flags of the settings.
 USAGE: Final = {
     "export": "[--output FILE] [--from LIST [--ask] [--column NAME] | --prefix PREFIX]",
     "import": "[--no-checksum] FILE",
@@ -24,12 +24,12 @@ USAGE: Final = {
     "stats": "[--json] [--every-entry]",
     "purge": "NAME [NAME ...] | --prefix PREFIX | --negative | --all",
 }
-#: What main.py gives: adds the flags of the settings to a command.
+#: Adds the flags of the settings to a command.
 AddSettings = Callable[[argparse.ArgumentParser], None]
 
 
 def add_cache_commands(cache: argparse.ArgumentParser, add_settings: AddSettings) -> None:
-    """Add the commands below `doi-proxy cache`; `cache_command` is the one chosen."""
+    """Add the commands of `doi-proxy cache`. The selected one becomes `cache_command`."""
     commands = cache.add_subparsers(title="commands", metavar="COMMAND", dest="cache_command", required=True)
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
@@ -38,90 +38,97 @@ def add_cache_commands(cache: argparse.ArgumentParser, add_settings: AddSettings
         add_settings(command)
         return command
 
-    _add_export(add("export", "write a bundle of records: of all, of the names of a list, or of those under a prefix"))
-    _add_import(add("import", "read a bundle of records into the store; never an older record over a newer one"))
-    _add_warm(add("warm", "ask for the names of lists that are not fresh in the store, as a bulk job"))
-    _add_stats(add("stats", "print what the store holds and how it is"))
-    _add_purge(add("purge", "forget entries, also in every running proxy on the same store"))
+    _add_export(add("export", "write records to a bundle: all, the names of a list, or the names under a prefix"))
+    _add_import(add("import", "read a bundle into the store; an older record does not replace a newer one"))
+    _add_warm(add("warm", "fetch the names of lists that are not fresh in the store, as a bulk job"))
+    _add_stats(add("stats", "print the number and size of the entries, and whether the store works"))
+    _add_purge(add("purge", "delete entries, also in every running proxy on the same store"))
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--output", default="-", metavar="FILE", help="file, .gz compresses; - is standard output")
-    command.add_argument("--from", dest="names_from", metavar="LIST", help="only the names of a list (as for warm)")
-    command.add_argument("--prefix", metavar="PREFIX", help="only the names under a prefix, such as 10.1000")
-    command.add_argument("--ask", action="store_true", help="ask the upstream for names of the list that are not fresh")
-    command.add_argument("--column", metavar="NAME", help="column of a CSV list; without it the one called doi")
+    command.add_argument(
+        "--output", default="-", metavar="FILE", help="output file, compressed if it ends in .gz; - is standard output"
+    )
+    command.add_argument("--from", dest="names_from", metavar="LIST", help="only the names of this list (as for warm)")
+    command.add_argument("--prefix", metavar="PREFIX", help="only the names under this prefix, such as 10.1000")
+    command.add_argument(
+        "--ask", action="store_true", help="fetch the names of the list that are not fresh from the upstream"
+    )
+    command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
 
 
 def _add_import(command: argparse.ArgumentParser) -> None:
-    command.add_argument("bundle", metavar="FILE", help="bundle, .gz is unpacked; - is standard input")
+    command.add_argument("bundle", metavar="FILE", help="bundle, compressed if it ends in .gz; - is standard input")
     command.add_argument("--no-checksum", action="store_true", help="accept a bundle without a checksum line")
 
 
 def _add_warm(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "lists", nargs="+", metavar="LIST", help="text with a name a line, .bib or .csv; - is text from standard input"
+        "lists",
+        nargs="+",
+        metavar="LIST",
+        help="text file with one name per line, .bib or .csv; - is text from standard input",
     )
-    command.add_argument("--column", metavar="NAME", help="column of a CSV list; without it the one called doi")
-    command.add_argument("--limit", type=_count, metavar="N", help="ask the upstream for at most N names")
+    command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
+    command.add_argument("--limit", type=_whole_number, metavar="N", help="query the upstream for at most N names")
 
 
 def _add_stats(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
     command.add_argument(
-        "--every-entry", action="store_true", help="count fresh, stale and negative ones in a large store too"
+        "--every-entry", action="store_true", help="count fresh, stale and negative entries even in a large store"
     )
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:
     command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
-    command.add_argument("--prefix", metavar="PREFIX", help="all names under a prefix, such as 10.1000")
-    command.add_argument("--negative", action="store_true", help="all names that were not found or have no values")
-    command.add_argument("--all", dest="everything", action="store_true", help="everything")
+    command.add_argument("--prefix", metavar="PREFIX", help="all names under this prefix, such as 10.1000")
+    command.add_argument("--negative", action="store_true", help="all names that were not found, or have no values")
+    command.add_argument("--all", dest="everything", action="store_true", help="all entries")
 
 
-def run_cache(chosen: argparse.Namespace, settings: Settings) -> int:
-    """Run the chosen command; returns its exit status."""
+def run_cache(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Run the selected command. Returns its exit status."""
     commands = {"export": _export, "import": _import, "warm": _warm, "stats": _stats, "purge": _purge}
-    return commands[chosen.cache_command](chosen, settings)
+    return commands[namespace.cache_command](namespace, settings)
 
 
-def _export(chosen: argparse.Namespace, settings: Settings) -> int:
+def _export(namespace: argparse.Namespace, settings: Settings) -> int:
     from app.cli.cache_commands import ExportChoice, export
 
-    if chosen.names_from and chosen.prefix:
-        raise ConfigurationError("--from and --prefix: give one of them")
-    if chosen.ask and not chosen.names_from:
-        raise ConfigurationError("--ask: which names to ask for is told by --from")
-    choice = ExportChoice(chosen.names_from, _prefix(chosen.prefix), chosen.ask, chosen.column)
-    return asyncio.run(export(settings, choice, chosen.output))
+    if namespace.names_from and namespace.prefix:
+        raise ConfigurationError("--from and --prefix cannot be used together; give one of them")
+    if namespace.ask and not namespace.names_from:
+        raise ConfigurationError("--ask needs --from LIST to say which names to look up")
+    choice = ExportChoice(namespace.names_from, _prefix(namespace.prefix), namespace.ask, namespace.column)
+    return asyncio.run(export(settings, choice, namespace.output))
 
 
-def _import(chosen: argparse.Namespace, settings: Settings) -> int:
+def _import(namespace: argparse.Namespace, settings: Settings) -> int:
     from app.cli.cache_commands import import_file
 
-    return asyncio.run(import_file(settings, chosen.bundle, accept_no_checksum=chosen.no_checksum))
+    return asyncio.run(import_file(settings, namespace.bundle, accept_no_checksum=namespace.no_checksum))
 
 
-def _warm(chosen: argparse.Namespace, settings: Settings) -> int:
+def _warm(namespace: argparse.Namespace, settings: Settings) -> int:
     from app.cli.cache_commands import warm
 
-    return asyncio.run(warm(settings, chosen.lists, column=chosen.column, limit=chosen.limit))
+    return asyncio.run(warm(settings, namespace.lists, column=namespace.column, limit=namespace.limit))
 
 
-def _stats(chosen: argparse.Namespace, settings: Settings) -> int:
+def _stats(namespace: argparse.Namespace, settings: Settings) -> int:
     from app.cli.cache_commands import show_stats
 
-    return asyncio.run(show_stats(settings, as_json=chosen.as_json, every_entry=chosen.every_entry))
+    return asyncio.run(show_stats(settings, as_json=namespace.as_json, every_entry=namespace.every_entry))
 
 
-def _purge(chosen: argparse.Namespace, settings: Settings) -> int:
+def _purge(namespace: argparse.Namespace, settings: Settings) -> int:
     from app.cli.cache_commands import PurgeChoice, purge
 
-    given = [bool(chosen.names), bool(chosen.prefix), chosen.negative, chosen.everything]
-    if sum(given) != 1:
-        raise ConfigurationError("purge: give names, or one of --prefix, --negative and --all")
-    choice = PurgeChoice(chosen.names, _prefix(chosen.prefix), chosen.negative, chosen.everything)
+    selections = [bool(namespace.names), bool(namespace.prefix), namespace.negative, namespace.everything]
+    if sum(selections) != 1:
+        raise ConfigurationError("purge needs names, or exactly one of --prefix, --negative and --all")
+    choice = PurgeChoice(namespace.names, _prefix(namespace.prefix), namespace.negative, namespace.everything)
     return asyncio.run(purge(settings, choice))
 
 
@@ -133,11 +140,11 @@ def _prefix(text: str | None) -> HandleName | None:
     except InvalidName as error:
         raise ConfigurationError(f"--prefix {text}: {error.message}") from error
     if not prefix.is_prefix:
-        raise ConfigurationError(f"--prefix {text}: a DOI prefix looks like 10.1000")
+        raise ConfigurationError(f"--prefix {text}: this is not a DOI prefix; a DOI prefix looks like 10.1000")
     return prefix
 
 
-def _count(text: str) -> int:
+def _whole_number(text: str) -> int:
     if not text.isdecimal() or not text.isascii():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of names")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)

@@ -1,4 +1,4 @@
-"""Runs `doi-proxy cache export|import|warm|stats|purge` and prints what came of it."""
+"""Runs `doi-proxy cache export|import|warm|stats|purge` and prints the results."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, Final, TextIO
 from app.assembly import Observers, Parts
 from app.bulk.export import STANDARD_OUTPUT, Output, RecordWriter, export_all, export_prefix
 from app.bulk.import_bundle import OUTCOMES, ImportBounds, ImportReport, import_bundle, open_bundle, size_of
-from app.bulk.lists import STANDARD_INPUT, Distinct, read_lists, read_name
+from app.bulk.lists import STANDARD_INPUT, UniqueNames, read_lists, read_name
 from app.bulk.progress import progress, shows_progress
 from app.bulk.purge import purge_entries, purge_names
 from app.bulk.stats import count_entries
 from app.bulk.visit import Verdict, Visit
 from app.cache.bundle import BundleWriter, Checksum
 from app.cache.store import StoreStats
-from app.cli.cache_store import asking, opened, require_store, sealed
-from app.cli.visit_report import INTERRUPTED, report, stopped_by_signals, was_interrupted
+from app.cli.cache_store import open_online, open_sealed, open_store, require_store
+from app.cli.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, DoiProxyError, InvalidName
 from app.settings import Settings
 
-#: Entries up to which `stats` looks at each without --every-entry: two seconds.
+#: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
 MAX_COUNTED: Final = 200_000
 
 
@@ -34,26 +34,26 @@ MAX_COUNTED: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class ExportChoice:
-    """What is exported: all, the names of a list, or those under a prefix; `asks` for those that are not fresh."""
+    """The records to export: all, the names of a list, or those under a prefix."""
 
     names_from: str | None = None
     prefix: HandleName | None = None
-    asks: bool = False
+    queries_upstream: bool = False
     column: str | None = None
 
 
 async def export(settings: Settings, choice: ExportChoice, output: str) -> int:
     """Write a bundle. Exit status 1 if a name of the list is not in it. Raises ConfigurationError, StoreError."""
-    if not choice.asks:
+    if not choice.queries_upstream:
         require_store(settings)
-    told = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
+    messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
     try:
         with Output(output) as out:
             writer = BundleWriter(out.file)
             visit = await _export(settings, choice, writer)
             if visit is not None:
-                _report_export(visit, told, asked=choice.asks)
-            if visit is not None and visit.stopped:
+                _report_export(visit, messages, asked=choice.queries_upstream)
+            if visit is not None and visit.stop_reason:
                 return INTERRUPTED if was_interrupted(visit) else 1
             writer.finish()
             out.keep()
@@ -61,7 +61,7 @@ async def export(settings: Settings, choice: ExportChoice, output: str) -> int:
         raise
     except OSError as error:
         raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
-    print(f"{writer.lines} records exported", file=told)
+    print(f"{writer.lines} records exported", file=messages)
     return 1 if visit is not None and visit.tally.counts[Verdict.COULD_NOT_VERIFY] else 0
 
 
@@ -70,14 +70,16 @@ async def _export(settings: Settings, choice: ExportChoice, writer: BundleWriter
     records = RecordWriter(writer)
     observers = Observers(resolver=records)
     if choice.names_from is not None:
-        async with asking(settings, observers) if choice.asks else sealed(settings, observers) as parts:
+        async with (
+            open_online(settings, observers) if choice.queries_upstream else open_sealed(settings, observers) as parts
+        ):
             return await _export_list(parts, choice, choice.names_from, records)
     elif choice.prefix is not None:
-        async with sealed(settings, observers) as parts:
+        async with open_sealed(settings, observers) as parts:
             with progress("exporting", None) as bar:
                 await export_prefix(parts.cache, parts.resolver, choice.prefix, records, bar)
     else:
-        async with opened(settings, read_only=True) as cache:
+        async with open_store(settings, read_only=True) as cache:
             stats = await cache.stats()
             with progress("exporting", None if stats.store is None else stats.store.entries) as bar:
                 await export_all(cache, writer, bar)
@@ -86,36 +88,41 @@ async def _export(settings: Settings, choice: ExportChoice, writer: BundleWriter
 
 async def _export_list(parts: Parts, choice: ExportChoice, path: str, records: RecordWriter) -> Visit:
     any_handle = parts.settings.resolve == "any"
-    names = Distinct(read_lists([path], column=choice.column, any_handle=any_handle))
-    at_once = parts.settings.upstream_max_concurrency if choice.asks else 1
+    names = UniqueNames(read_lists([path], column=choice.column, any_handle=any_handle))
+    concurrency = parts.settings.upstream_max_concurrency if choice.queries_upstream else 1
     visit = Visit(
-        parts.cache, parts.resolver, clock=time.time, at_once=at_once, asks=choice.asks, visited=records.write
+        parts.cache,
+        parts.resolver,
+        clock=time.time,
+        concurrency=concurrency,
+        queries_upstream=choice.queries_upstream,
+        after_each=records.write,
     )
     total = count_names([path], choice.column, any_handle)
-    with progress("exporting", total) as bar, stopped_by_signals(visit):
+    with progress("exporting", total) as bar, stop_on_signals(visit):
         await visit.run(iter(names), bar)
     return visit
 
 
-def _report_export(visit: Visit, told: TextIO, *, asked: bool) -> None:
+def _report_export(visit: Visit, messages: TextIO, *, asked: bool) -> None:
     if asked:
-        report(visit.tally, told)
+        print_tally(visit.tally, messages)
     else:
-        for line in visit.tally.named:
+        for line in visit.tally.messages:
             print(line.removeprefix(f"{Verdict.COULD_NOT_VERIFY.value}: "), file=sys.stderr)
         if missing := visit.tally.counts[Verdict.COULD_NOT_VERIFY]:
-            print(f"{missing} names are not in the store (--ask asks the upstream for them)", file=sys.stderr)
+            print(f"{missing} names are not in the store; --ask fetches them from the upstream", file=sys.stderr)
     if visit.list_failure is not None:
         raise visit.list_failure
-    if visit.stopped:
-        print(f"stopped: {visit.stopped}; the bundle is not whole", file=sys.stderr)
+    if visit.stop_reason:
+        print(f"stopped: {visit.stop_reason}; the bundle is incomplete", file=sys.stderr)
 
 
 # --- import -------------------------------------------------------------------------------------------------------
 
 
 async def import_file(settings: Settings, path: str, *, accept_no_checksum: bool) -> int:
-    """Import a bundle, `-` for standard input. Exit status 1 for refused lines and for a checksum that is not right."""
+    """Import a bundle, `-` for standard input. Exit status 1 for refused lines, and a wrong or missing checksum."""
     bounds = ImportBounds(
         negative_ttl=settings.cache_negative_ttl,
         ttl_ceiling=settings.cache_ttl_ceiling,
@@ -123,7 +130,7 @@ async def import_file(settings: Settings, path: str, *, accept_no_checksum: bool
         sealed=settings.mode == "sealed",
     )
     with open_bundle(path) as file:
-        async with opened(settings) as cache:
+        async with open_store(settings) as cache:
             with progress("importing", size_of(path), in_bytes=True) as bar:
                 imported = await import_bundle(cache, path, file, bounds, clock=time.time, bar=bar)
     return _report_import(imported, accept_no_checksum)
@@ -137,9 +144,14 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
         print(f"{counts['refused'] - len(refused)} more lines are refused", file=sys.stderr)
     absent = imported.checksum is Checksum.ABSENT and not accept_no_checksum
     if absent:
-        print("no checksum line ends the bundle: it may be cut off (--no-checksum accepts that)", file=sys.stderr)
+        print(
+            "the bundle has no checksum line at its end: it may be incomplete; --no-checksum accepts it",
+            file=sys.stderr,
+        )
     if imported.checksum is Checksum.WRONG:
-        print("the checksum is wrong: lines were changed, added or lost on the way", file=sys.stderr)
+        print(
+            "the checksum is wrong: lines were changed, added or lost; copy or export the bundle again", file=sys.stderr
+        )
     print(f"{', '.join(f'{outcome} {counts[outcome]}' for outcome in OUTCOMES)}; checksum {imported.checksum.value}")
     return 1 if counts["refused"] or absent or imported.checksum is Checksum.WRONG else 0
 
@@ -148,45 +160,48 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
 
 
 async def warm(settings: Settings, lists: Sequence[str], *, column: str | None, limit: int | None) -> int:
-    """Ask for the names of lists that are not fresh in the store. Exit status 1 if any could not be verified."""
+    """Fetch the names of lists that are not fresh in the store. Exit status 1 if any could not be verified."""
     any_handle = settings.resolve == "any"
-    names = Distinct(read_lists(lists, column=column, any_handle=any_handle))
+    names = UniqueNames(read_lists(lists, column=column, any_handle=any_handle))
     total = count_names(lists, column, any_handle)
-    async with asking(settings) as parts:
+    async with open_online(settings) as parts:
         visit = Visit(
-            parts.cache, parts.resolver, clock=time.time, at_once=settings.upstream_max_concurrency, limit=limit
+            parts.cache, parts.resolver, clock=time.time, concurrency=settings.upstream_max_concurrency, limit=limit
         )
-        with progress("warming", total) as bar, stopped_by_signals(visit):
+        with progress("warming", total) as bar, stop_on_signals(visit):
             await visit.run(iter(names), bar)
-    report(visit.tally, sys.stdout)
+    print_tally(visit.tally, sys.stdout)
     if names.repeated:
-        print(f"{names.repeated} names were given again", file=sys.stderr)
+        print(f"{names.repeated} names were repeated, and counted once", file=sys.stderr)
     if visit.list_failure is not None:
         raise visit.list_failure
-    if visit.stopped:
-        print(f"stopped: {visit.stopped}; the same command goes on: fresh names are skipped", file=sys.stderr)
+    if visit.stop_reason:
+        print(
+            f"stopped: {visit.stop_reason}; run the same command again to continue; it skips fresh names",
+            file=sys.stderr,
+        )
     if was_interrupted(visit):
         return INTERRUPTED
-    return 1 if visit.tally.failed() else 0
+    return 1 if visit.tally.has_failures() else 0
 
 
 def count_names(lists: Sequence[str], column: str | None, any_handle: bool) -> int | None:
-    """How many names lists hold, where somebody sees that and they can be read twice."""
+    """Count the names of lists. None if no bar is shown, or if a list cannot be read twice."""
     if STANDARD_INPUT in lists or not shows_progress():
         return None
-    return sum(1 for _ in Distinct(read_lists(lists, column=column, any_handle=any_handle)))
+    return sum(1 for _ in UniqueNames(read_lists(lists, column=column, any_handle=any_handle)))
 
 
 # --- stats --------------------------------------------------------------------------------------------------------
 
 
 async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) -> int:
-    """Print how many entries and bytes, how many fresh, stale and negative ones, and whether the store works.
+    """Print the entries and bytes of the store, its fresh, stale and negative entries, and whether it works.
 
     Exit status 1 if it does not. Raises ConfigurationError, StoreError.
     """
     require_store(settings)
-    async with opened(settings, read_only=True) as cache:
+    async with open_store(settings, read_only=True) as cache:
         tiers = await cache.stats()
         store = tiers.store or StoreStats(tiers.memory_entries, tiers.memory_bytes, True, "memory")
         facts: dict[str, Any] = {"entries": store.entries, "bytes": store.bytes}
@@ -212,7 +227,7 @@ def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PurgeChoice:
-    """What is purged: names, those under a prefix, negative entries, or all; exactly one of them."""
+    """The entries to purge: names, those under a prefix, negative entries, or all. Exactly one is set."""
 
     names: Sequence[str] = ()
     prefix: HandleName | None = None
@@ -224,7 +239,7 @@ async def purge(settings: Settings, choice: PurgeChoice) -> int:
     """Delete entries. Raises ConfigurationError, StoreError."""
     require_store(settings)
     names = [_read_name(text) for text in choice.names]
-    async with opened(settings) as cache:
+    async with open_store(settings) as cache:
         if choice.prefix is not None:
             count = await cache.clear_prefix(choice.prefix.key)
         elif names:
@@ -240,7 +255,7 @@ async def purge(settings: Settings, choice: PurgeChoice) -> int:
 
 
 def _read_name(text: str) -> HandleName:
-    """A name of the command line. Raises ConfigurationError, before any is purged."""
+    """Read a name of the command line. Raises ConfigurationError."""
     try:
         return read_name(text, any_handle=True)
     except InvalidName as error:

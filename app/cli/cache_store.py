@@ -1,4 +1,4 @@
-"""Opens the parts for a command on the cache: little memory, long timeouts, and failures of the store that end it."""
+"""Opens the store for a command: with little memory and long timeouts. A failure of the store ends the command."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from app.errors import ConfigurationError, StoreError
 from app.redaction import redact
 from app.settings import Settings
 
-#: The memory tier of a command, in bytes: enough for the prefix records that many names share.
+#: Size of the memory tier of a command, in bytes: enough for the prefix records that names share.
 MEMORY_BYTES: Final = 8 * 1024 * 1024
-#: Seconds a server has to answer: nobody waits for a page here, and answers are large.
+#: Timeout of the store, in seconds. It is long because no client waits and answers are large.
 STORE_TIMEOUT: Final = 5.0
-#: For an upstream question of a bulk job, in seconds.
+#: Limit of the wait for an upstream question of a bulk job, in seconds.
 _PATIENCE: Final = 3_600.0
 _SQLITE: Final = "sqlite:///"
 
 
 def for_command(settings: Settings) -> Settings:
-    """The settings of a proxy, for a command on the same store. Raises ConfigurationError for `memory:`."""
+    """Adapt the settings of a proxy to a command on the same store. Raises ConfigurationError for `memory:`."""
     if settings.store_url.startswith("memory:"):
         raise ConfigurationError(
-            "--store-url memory: ends with each process; name the store of the proxy, such as sqlite:///path"
+            "--store-url memory: this store ends with its process; give the store of the proxy, such as sqlite:///path"
         )
     patient = max(settings.store_timeout, STORE_TIMEOUT)
     return settings.model_copy(update={"cache_memory_bytes": MEMORY_BYTES, "store_timeout": patient})
 
 
 def require_store(settings: Settings) -> None:
-    """Raises ConfigurationError if the store is a file that is missing or out of reach. Opening would create one."""
+    """Raise ConfigurationError if the file of the store is missing or out of reach. Opening would create one."""
     if not settings.store_url.startswith(_SQLITE):
         return
     store = f"--store-url {redact(settings.store_url)}"
     try:
         Path(settings.store_url.removeprefix(_SQLITE)).stat()
     except FileNotFoundError as error:
-        raise ConfigurationError(f"{store}: there is no such file (here: {Path.cwd()})") from error
+        raise ConfigurationError(f"{store}: there is no such file; the current folder is {Path.cwd()}") from error
     except OSError as error:
         raise ConfigurationError(
             f"{store}: cannot be opened: {error.strerror}; run the command as the user of the service"
@@ -50,9 +50,9 @@ def require_store(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, *, read_only: bool = False) -> AsyncIterator[TieredStore]:
-    """The cache while the body runs; written out at the end. Raises ConfigurationError, StoreError for what failed."""
-    with _named(settings):
+async def open_store(settings: Settings, *, read_only: bool = False) -> AsyncIterator[TieredStore]:
+    """Open the cache while the body runs, and flush it at the end. Raises ConfigurationError and StoreError."""
+    with _name_store_in_errors(settings):
         cache = open_cache(for_command(settings), read_only=read_only)
     try:
         yield cache
@@ -63,33 +63,35 @@ async def opened(settings: Settings, *, read_only: bool = False) -> AsyncIterato
 
 
 @asynccontextmanager
-async def asking(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
-    """A resolver that asks the upstream as a bulk job, while the body runs. Raises as `opened`, and if sealed."""
+async def open_online(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+    """Open a resolver that queries the upstream as a bulk job. Raises the errors of `open_store`, also if sealed."""
     if settings.mode == "sealed":
-        raise ConfigurationError("--mode sealed: nothing is asked; run this where the upstream can be reached")
-    # A stale record is no reason not to wait for the fresh one.
+        raise ConfigurationError(
+            "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
+        )
+    # Wait for the fresh record even if there is a stale one.
     patience = {"upstream_patience": _PATIENCE, "upstream_recheck": 0.0}
-    with _named(settings):
+    with _name_store_in_errors(settings):
         parts = assemble(
             for_command(settings).model_copy(update=patience), time.time, observers, wrap_source=BulkSource
         )
-    async with _closing(parts):
+    async with _close_at_end(parts):
         yield parts
 
 
 @asynccontextmanager
-async def sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
-    """A resolver that knows what the store knows, while the body runs; nothing is written. Raises as `opened`."""
-    # Nothing is asked, so that there is no failure to remember.
+async def open_sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+    """Open a resolver that only reads the store. Raises the errors of `open_store`."""
+    # Without questions there are no failures to remember.
     quiet = {"mode": "sealed", "upstream_recheck": 0.0}
-    with _named(settings):
+    with _name_store_in_errors(settings):
         parts = assemble(for_command(settings).model_copy(update=quiet), time.time, observers, read_only=True)
-    async with _closing(parts):
+    async with _close_at_end(parts):
         yield parts
 
 
 @asynccontextmanager
-async def _closing(parts: Parts) -> AsyncIterator[None]:
+async def _close_at_end(parts: Parts) -> AsyncIterator[None]:
     try:
         yield
         await parts.cache.flush()
@@ -101,7 +103,7 @@ async def _closing(parts: Parts) -> AsyncIterator[None]:
 
 
 @contextmanager
-def _named(settings: Settings) -> Iterator[None]:
+def _name_store_in_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""The command `doi-proxy`: what is asked for on the command line, and one clear line where it cannot be done."""
+"""The command `doi-proxy`: parses the command line and runs a command. Every error is one line."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
 from app.settings import Settings, load, names_from_files, variable
 
-#: The exit status of a program that was called, or configured, wrongly.
+#: The exit status for wrong arguments or settings.
 WRONG_USE = 2
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage of sixty flags."""
+    """Reports an error in one line, without the usage text of sixty flags."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0 done, 1 failed, 2 called or configured wrongly."""
+    """Run a command. Returns its exit status: 0 success, 1 failure, 2 wrong arguments or settings."""
     parser = _parser()
-    chosen = parser.parse_args(arguments)
-    if not hasattr(chosen, "run"):
+    namespace = parser.parse_args(arguments)
+    if not hasattr(namespace, "run"):
         parser.print_help()
         return WRONG_USE
     skip_httpx_command_line()
     try:
-        return int(chosen.run(chosen))
+        return int(namespace.run(namespace))
     except ConfigurationError as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)
         return WRONG_USE
@@ -46,10 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def settings_of(chosen: argparse.Namespace) -> Settings:
-    """The settings of a command: its flags over environment and file. Raises ConfigurationError."""
-    flags = {name: getattr(chosen, name, None) for name in Settings.model_fields}
-    return load(flags, config=chosen.config)
+def settings_of(namespace: argparse.Namespace) -> Settings:
+    """The settings of a command. Flags win over the environment and the file. Raises ConfigurationError."""
+    flags = {name: getattr(namespace, name, None) for name in Settings.model_fields}
+    return load(flags, config=namespace.config)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,9 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"doi-proxy {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_command(commands, "serve", _serve, "answer requests over HTTP")
-    _add_command(commands, "config", _config, "print the settings in force, secrets masked")
-    _add_command(commands, "healthcheck", _healthcheck, "ask a running proxy whether it is ready; exit status 0 if so")
-    text = "export, import, warm, count or purge what the store holds"
+    _add_command(commands, "config", _config, "print the settings in force, with secrets masked")
+    _add_command(
+        commands, "healthcheck", _healthcheck, "check whether the running proxy is ready; exit status 0 if it is"
+    )
+    text = "export, import, warm, count or purge the records of the store"
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
     add_cache_commands(cache, _add_settings)
@@ -81,23 +83,23 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
         group.add_argument("--" + name.replace("_", "-"), dest=name, metavar="VALUE", help=text.replace("%", "%%"))
 
 
-def _serve(chosen: argparse.Namespace) -> int:
+def _serve(namespace: argparse.Namespace) -> int:
     from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
-    return serve(lambda: settings_of(chosen))
+    return serve(lambda: settings_of(namespace))
 
 
-def _config(chosen: argparse.Namespace) -> int:
+def _config(namespace: argparse.Namespace) -> int:
     from app.cli.show import show_settings
 
-    return show_settings(settings_of(chosen), names_from_files(os.environ))
+    return show_settings(settings_of(namespace), names_from_files(os.environ))
 
 
-def _healthcheck(chosen: argparse.Namespace) -> int:
+def _healthcheck(namespace: argparse.Namespace) -> int:
     from app.cli.healthcheck import healthcheck
 
-    return healthcheck(settings_of(chosen))
+    return healthcheck(settings_of(namespace))
 
 
-def _cache(chosen: argparse.Namespace) -> int:
-    return run_cache(chosen, settings_of(chosen))
+def _cache(namespace: argparse.Namespace) -> int:
+    return run_cache(namespace, settings_of(namespace))

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def serve(load: Callable[[], Settings]) -> int:
-    """Serve until a signal ends it; `load` reads the settings, again at each reload.
+    """Serve until a signal ends the process. `load` reads the settings at the start and at each reload.
 
     Returns the exit status. Raises ConfigurationError for a setting, port, certificate or store that cannot be used.
     """
@@ -96,7 +96,7 @@ def _supervise(settings: Settings, load: Callable[[], Settings], listening: sock
 
 
 def work(settings: Settings, listening: socket.socket, pipe: Connection) -> None:
-    """Serve as one of several workers, until the supervisor at the other end of the pipe says END."""
+    """Serve as one of several workers, until the supervisor sends END through the pipe."""
     ignore_hangup()
     begin_logging(settings)
     lifecycle = Lifecycle(settings)
@@ -107,7 +107,7 @@ def work(settings: Settings, listening: socket.socket, pipe: Connection) -> None
 
 
 def register(server: HttpServer, lifecycle: Lifecycle) -> None:
-    """Let the server follow a reload."""
+    """Apply a reload to the server."""
     lifecycle.on_reload(lambda new: server.load_certificate(new.tls_cert, new.tls_key), "tls_cert", "tls_key")
     lifecycle.on_reload(lambda new: server.set_trusted_proxies(new.trusted_proxies), "trusted_proxies")
     lifecycle.on_reload(
@@ -116,7 +116,7 @@ def register(server: HttpServer, lifecycle: Lifecycle) -> None:
 
 
 def server_options(settings: Settings) -> ServerOptions:
-    """What the server reads of the settings."""
+    """The settings of the server."""
     return ServerOptions(
         trusted_proxies=settings.trusted_proxies,
         tls_cert=settings.tls_cert,
@@ -127,13 +127,13 @@ def server_options(settings: Settings) -> ServerOptions:
 
 
 def _report_ready(notifier: Notifier, status: str) -> None:
-    """Report that requests are answered now: to systemd, and as the last line of the start."""
+    """Report that the service answers: to systemd, and as the last log line of the start."""
     log.info("%s (Ctrl-C stops it)", status)
     notifier.ready(status)
 
 
 def _announce(settings: Settings, listening: socket.socket) -> str:
-    """Log where the service will answer; returns that as the status that systemd shows."""
+    """Log the address of the service. Returns the status text for systemd."""
     scheme = "https" if settings.tls_cert else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"{scheme}://{host}:{listening.getsockname()[1]}"

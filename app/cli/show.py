@@ -9,9 +9,9 @@ from app.settings import Settings, variable
 
 
 def show_settings(settings: Settings, secrets: Collection[str] = ()) -> int:
-    """Print each setting as an environment variable. `secrets` are the settings that came from files of secrets.
+    """Print each setting as an environment variable. `secrets` are the settings that were read from secret files.
 
-    A setting without a value is a comment, since most of them cannot be set to nothing.
+    A setting without a value is printed as a comment, because most settings cannot be empty.
     """
     for name, value in settings.model_dump(mode="json").items():
         if value is None:

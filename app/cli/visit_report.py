@@ -1,4 +1,4 @@
-"""What the commands that go through a list of names print, and how a signal ends them."""
+"""The report of a command on a list of names, and its end by a signal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ INTERRUPTED: Final = 130
 
 
 @contextmanager
-def stopped_by_signals(visit: Visit) -> Iterator[None]:
-    """The first SIGINT or SIGTERM lets the names under way be finished; the second one ends the program at once."""
+def stop_on_signals(visit: Visit) -> Iterator[None]:
+    """Stop the visit after the names under way on SIGINT or SIGTERM. A second signal ends the program immediately."""
     loop = asyncio.get_running_loop()
 
     def stop(number: signal.Signals) -> None:
-        print("finishing what is under way; once more ends at once", file=sys.stderr, flush=True)
-        visit.stop(_by(number))
+        print("finishing the names under way; a second signal stops immediately", file=sys.stderr, flush=True)
+        visit.stop(_reason(number))
         loop.remove_signal_handler(number)
 
     for number in _SIGNALS:
@@ -36,16 +36,16 @@ def stopped_by_signals(visit: Visit) -> Iterator[None]:
 
 
 def was_interrupted(visit: Visit) -> bool:
-    """Whether a signal ended the visit."""
-    return visit.stopped in map(_by, _SIGNALS)
+    """Whether a signal stopped the visit."""
+    return visit.stop_reason in map(_reason, _SIGNALS)
 
 
-def _by(number: signal.Signals) -> str:
+def _reason(number: signal.Signals) -> str:
     return f"by {number.name}"
 
 
-def report(tally: Tally, file: TextIO) -> None:
-    """The counts to `file`, the names to look at to standard error."""
-    for line in tally.named:
+def print_tally(tally: Tally, file: TextIO) -> None:
+    """Print the counts to `file`, and the messages to standard error."""
+    for line in tally.messages:
         print(line, file=sys.stderr)
     print(", ".join(f"{verdict.value} {tally.counts[verdict]}" for verdict in Verdict), file=file)

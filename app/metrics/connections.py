@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ConnectionMetrics:
-    """The connections of clients: how many are open, and why the rest was closed."""
+    """Open client connections, and closed ones by reason."""
 
     def __init__(self, registry: CollectorRegistry, reasons: Collection[str]) -> None:
         """`reasons` are all keys that `report` accepts."""
@@ -22,7 +22,7 @@ class ConnectionMetrics:
         self._last = dict.fromkeys(reasons, 0)
 
     def report(self, number_open: int, closed: Mapping[str, int]) -> None:
-        """Set how many connections are open, and how many have ended since the process started, by reason."""
+        """Set the number of open connections, and of connections closed since the process started, by reason."""
         self._open.set(number_open)
         for reason, number in closed.items():
             self._closed[reason].inc(number - self._last[reason])

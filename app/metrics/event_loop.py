@@ -1,4 +1,4 @@
-"""The delay of the event loop: how long one piece of work kept all other requests of the process waiting."""
+"""The delay of the event loop: how long one task made all other requests of the process wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 
 def delay_histogram(registry: CollectorRegistry) -> Callable[[float], None]:
-    """The function that records a sample, in seconds."""
+    """Create the histogram. Returns the function that records a sample, in seconds."""
     return Histogram(
         "doi_proxy_event_loop_delay_seconds",
         "How much later than planned the event loop woke a task, sampled ten times a second.",
@@ -25,7 +25,7 @@ def delay_histogram(registry: CollectorRegistry) -> Callable[[float], None]:
 async def sample_delay(
     observe: Callable[[float], None], timer: Callable[[], float], pause: Callable[[float], Awaitable[None]]
 ) -> None:
-    """Pause for SAMPLE_INTERVAL and observe how late the pause ended, again and again until cancelled."""
+    """Record how late a pause of SAMPLE_INTERVAL ends, until the task is cancelled."""
     while True:
         due = timer() + SAMPLE_INTERVAL
         await pause(SAMPLE_INTERVAL)

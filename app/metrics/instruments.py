@@ -60,7 +60,7 @@ class AnswerMetrics:
     """The answers of a resolver. Implements app.resolver.observer.ResolutionObserver."""
 
     def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
-        """`refused` counts names that were not answered because their client had reached its share of the upstream."""
+        """`refused` counts names without an answer because their client had used its share of the upstream."""
         self._refused = refused
         answers = Counter(
             "doi_proxy_cache_answers",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.lists import LONGEST_LINE, Distinct, Item, NotRead, read_lists, read_name
+from app.bulk.lists import MAX_LINE_BYTES, Item, UniqueNames, UnreadableItem, read_lists, read_name
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, InvalidName, NotADOI
 
@@ -25,7 +25,7 @@ def names(items: list[Item]) -> list[str]:
 
 def refused(items: list[Item]) -> list[str]:
     """The places of what was no name, without the file."""
-    return [item.place.rpartition(", ")[2] for item in items if isinstance(item, NotRead)]
+    return [item.place.rpartition(", ")[2] for item in items if isinstance(item, UnreadableItem)]
 
 
 # --- Text ---------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_a_line_that_is_no_doi_name_is_told_with_its_number_and_the_rest_goes_on
     items = read(tmp_path / "list.txt", b"10.1000/1\n" + line + b"\n10.1000/2\n")
     assert (names(items), refused(items)) == (["10.1000/1", "10.1000/2"], ["line 2"])
     failure = items[1]
-    assert isinstance(failure, NotRead)
+    assert isinstance(failure, UnreadableItem)
     assert failure.reason.endswith(".")
     assert len(failure.text) <= 80
 
@@ -87,7 +87,7 @@ def test_a_short_doi_is_a_name_and_any_handle_is_one_where_that_is_wanted(tmp_pa
 
 
 def test_a_line_longer_than_allowed_is_left_out_without_being_held(tmp_path: Path) -> None:
-    items = read(tmp_path / "list.txt", 3 * LONGEST_LINE * b"x" + b"\n10.1000/1\n")
+    items = read(tmp_path / "list.txt", 3 * MAX_LINE_BYTES * b"x" + b"\n10.1000/1\n")
     assert (names(items), refused(items)) == (["10.1000/1"], ["line 1"])
 
 
@@ -121,14 +121,14 @@ def test_names_that_differ_in_the_case_of_ascii_letters_are_one() -> None:
         HandleName("10.1000/\u00e4"),
         HandleName("10.1000/\u00c4"),
     ]
-    distinct = Distinct(given)
+    distinct = UniqueNames(given)
     assert names(list(distinct)) == ["10.1000/a", "10.1000/\u00e4", "10.1000/\u00c4"]
     assert distinct.repeated == 1
 
 
 def test_so_many_names_are_remembered_and_no_more() -> None:
     given = [HandleName(f"10.1000/{number}") for number in (1, 2, 1, 3, 1)]
-    assert names(list(Distinct(given, most=2))) == ["10.1000/1", "10.1000/2", "10.1000/3", "10.1000/1"]
+    assert names(list(UniqueNames(given, most=2))) == ["10.1000/1", "10.1000/2", "10.1000/3", "10.1000/1"]
 
 
 # --- CSV ----------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_quote_that_is_never_closed_is_told(tmp_path: Path) -> None:
 
 
 def test_a_table_without_the_column_ends_with_the_names_of_those_it_has(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"'doi'; there are: title, identifier"):
+    with pytest.raises(ConfigurationError, match=r"'doi'; its columns are: title, identifier"):
         read(tmp_path / "list.csv", "title;identifier\na;10.1000/1\n")
 
 

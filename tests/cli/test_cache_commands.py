@@ -268,7 +268,7 @@ def test_a_compressed_bundle_that_was_cut_off_gives_what_can_be_read(
     assert run("import", store, tmp_path / "b.ndjson.gz") == 1
     output = capsys.readouterr()
     assert re.search(r"refused 1; checksum absent", output.out)
-    assert "cannot be read on from here" in output.err
+    assert "the rest of the file cannot be read" in output.err
     assert 0 < len(held(store)) < 2_000
 
 
@@ -462,7 +462,7 @@ async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_q
             "resolved 3, not_found 1, values_not_found 1, invalid 1, could_not_verify 1, stale 0, skipped 0\n"
         )
         assert "could_not_verify: 10.1000/bad: " in output.err
-        assert "2 names were given again" in output.err
+        assert "2 names were repeated" in output.err
         assert upstream.asked("10.1000/1") == upstream.asked("10.1000") == upstream.asked(SERVICE) == 1
         upstream.reset()
         upstream.put("10.1000/late", url=HANDBOOK)
@@ -513,7 +513,7 @@ async def test_an_upstream_that_is_down_is_left_alone_after_some_names(
     assert counts is not None
     # Twenty in a row, and those that were under way.
     assert 20 <= int(counts[1]) < 40
-    assert re.search(r"stopped: [0-9]+ names in a row could not be verified; the same command goes on", output.err)
+    assert re.search(r"stopped: [0-9]+ names in a row could not be verified; run the same command again", output.err)
 
 
 @pytest.mark.anyio
@@ -564,12 +564,12 @@ async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_
         await upstream.arrived("10.1000/2")
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None and process.stderr is not None
-        assert b"finishing what is under way" in await process.stderr.readline()
+        assert b"finishing the names under way" in await process.stderr.readline()
         upstream.release("10.1000/2")
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
         assert process.returncode == 130
         assert out.startswith(b"resolved 2, not_found 0, ")
-        assert b"stopped: by SIGINT; the same command goes on" in err
+        assert b"stopped: by SIGINT; run the same command again" in err
         assert sorted(await asyncio.to_thread(held, store)) == ["10.1000", "10.1000/1", "10.1000/2"]
         assert upstream.asked("10.1000/3") == 0
 
@@ -587,7 +587,7 @@ async def test_an_export_may_ask_for_what_is_missing(
         settings = settings_for(upstream, store)
         assert await warm(settings, [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 0
         path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
-        assert await export(settings, ExportChoice(names_from=path, asks=True), str(tmp_path / "b")) == 1
+        assert await export(settings, ExportChoice(names_from=path, queries_upstream=True), str(tmp_path / "b")) == 1
         assert upstream.asked("10.1000/1") == upstream.asked("10.1000/2") == 1
     assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
     assert "resolved 1, not_found 0, values_not_found 0, invalid 0, could_not_verify 1, stale 0, skipped 1" in (
@@ -731,7 +731,9 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
     async with before_upstream(store) as (upstream, proxy):
         register(upstream)
         settings = settings_for(upstream, store)
-        assert await export(settings, ExportChoice(names_from=str(tmp_path / "list.txt"), asks=True), out) == 0
+        assert (
+            await export(settings, ExportChoice(names_from=str(tmp_path / "list.txt"), queries_upstream=True), out) == 0
+        )
         expected = await answers(proxy)
         assert [status for status, _, _ in expected] == [302, 200, 301, 302, 302] + [200] * 6 + [302]
         assert expected[-1][1] == "https://data.example/"
@@ -778,13 +780,13 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
         (["export", "--from", "x", "--prefix", "10.1000"], "give one of them"),
         (["export", "--ask"], "--from"),
         (["export", "--prefix", "1000"], "a DOI prefix looks like 10.1000"),
-        (["purge"], "give names, or one of"),
-        (["purge", "10.1000/1", "--all"], "give names, or one of"),
+        (["purge"], "purge needs names, or exactly one of"),
+        (["purge", "10.1000/1", "--all"], "purge needs names, or exactly one of"),
         (["purge", "--prefix", "10.1000/1"], "a DOI prefix looks like 10.1000"),
         (["import", "nowhere.ndjson"], "nowhere.ndjson: cannot be read"),
         (["warm", "nowhere.txt"], "nowhere.txt: there is no such file"),
         (["warm", "--mode", "sealed", "pyproject.toml"], "--mode sealed"),
-        (["warm", "--column", "doi", "pyproject.toml"], "no column is called 'doi'"),
+        (["warm", "--column", "doi", "pyproject.toml"], "the list has no column 'doi'"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line_with_exit_status_2(
@@ -808,7 +810,7 @@ async def test_a_sealed_proxy_does_not_ask_for_an_export(tmp_path: Path, store: 
     with pytest.raises(ConfigurationError, match="--mode sealed"):
         await export(
             Settings(mode="sealed", store_url=store),
-            ExportChoice(names_from=listed(tmp_path, "10.1000/1"), asks=True),
+            ExportChoice(names_from=listed(tmp_path, "10.1000/1"), queries_upstream=True),
             str(tmp_path / "b"),
         )
     assert not (tmp_path / "b").exists() and not (tmp_path / "b.partial").exists()
