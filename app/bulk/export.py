@@ -63,7 +63,7 @@ async def export_prefix(
     async for entry in cache.scan(f"{prefix.key}/"):
         resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)
         records.record_resolution(resolution)
-        if resolution.found:
+        if resolution.is_registered:
             await resolve_dependencies(destinations, resolution)
         records.write()
         steps.one()

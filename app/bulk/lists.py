@@ -102,12 +102,12 @@ def _read_list(path: str, column: str | None, any_handle: bool) -> Iterator[Item
         with _open(path) as file:
             lines = _Lines(path, file)
             if form == ".bib":
-                found = _read_bibtex(lines)
+                texts = _read_bibtex(lines)
             elif form in (".csv", ".tsv") or column is not None:
-                found = _read_table(lines, column)
+                texts = _read_table(lines, column)
             else:
-                found = ((line.number, line.text) for line in lines if not line.text.lstrip().startswith("#"))
-            for number, text in found:
+                texts = ((line.number, line.text) for line in lines if not line.text.lstrip().startswith("#"))
+            for number, text in texts:
                 yield from lines.take_refused()
                 yield from _read_item(f"{path}, line {number}", text, any_handle)
             yield from lines.take_refused()
@@ -227,9 +227,9 @@ def _read_bibtex(lines: _Lines) -> Iterator[tuple[int, str]]:
     for number, entry in _split_entries(lines):
         if _NOT_AN_ENTRY.match(entry):
             continue
-        fields = [(found.start(), _read_value(entry, found.end())) for found in _DOI_FIELD.finditer(entry)]
-        given = [(at, text) for at, text in fields if text]
-        for at, text in given or [(found.start(), _trim_url(found[0])) for found in _DOI_URL.finditer(entry)]:
+        fields = [(match.start(), _read_value(entry, match.end())) for match in _DOI_FIELD.finditer(entry)]
+        doi_fields = [(at, text) for at, text in fields if text]
+        for at, text in doi_fields or [(match.start(), _trim_url(match[0])) for match in _DOI_URL.finditer(entry)]:
             yield number + entry.count("\n", 0, at), _strip_tex(text)
 
 
@@ -274,7 +274,7 @@ def _trim_url(url: str) -> str:
 
 def _strip_tex(text: str) -> str:
     # A line break inside a value is not part of the name.
-    text = _WHITE_SPACE.sub(lambda found: "" if set(found[0]) & {"\r", "\n"} else found[0], text.strip())
+    text = _WHITE_SPACE.sub(lambda match: "" if set(match[0]) & {"\r", "\n"} else match[0], text.strip())
     text = _TEX_URL.sub("{", text)
-    text = _TEX.sub(lambda found: found["escaped"] or found["math"] or _TEX_WORDS[found["word"]], text)
+    text = _TEX.sub(lambda match: match["escaped"] or match["math"] or _TEX_WORDS[match["word"]], text)
     return text.replace("{", "").replace("}", "")

@@ -159,7 +159,7 @@ class Visit:
         if isinstance(failure, _NOT_SENT) and self._stop.is_set():
             return  # not sent, and not tried to the end: the next run takes this name
         missing = None
-        if resolution is not None and resolution.found:
+        if resolution is not None and resolution.is_registered:
             missing = await resolve_dependencies(self._destinations, resolution)
         if self._queries_upstream:
             self._judge(name, resolution, missing or failure)

@@ -140,7 +140,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     log.info("starting on %s", address)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
-            "no contact is set: give --upstream-contact a URL or mailto: address, so that the upstream can write to "
-            "you before it blocks you"
+            "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to a URL "
+            "or a mailto: address"
         )
     return f"serving on {address}"

@@ -81,7 +81,7 @@ class HandleName:
         """Whether it is a shortDOI, such as 10/abcde (shortDOI service of the DOI Foundation)."""
         return _SHORT_DOI.fullmatch(self.text) is not None
 
-    def expanded_short_doi(self) -> HandleName | None:
+    def expand_short_doi(self) -> HandleName | None:
         """The shortDOI 10/abcde if this name is its short form abcde; None if it cannot be one."""
         return HandleName("10/" + self.text) if _BARE_SHORT_DOI.fullmatch(self.text) else None
 

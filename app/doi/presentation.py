@@ -20,8 +20,8 @@ BLANKS: Final = "".join(
     )
     for code in range(first, last + 1)
 )  # fmt: skip
-#: Longer paths are not remembered.
-_MAX_REMEMBERED_BYTES: Final = 256
+#: Longer paths are not cached.
+_MAX_CACHED_BYTES: Final = 256
 #: The most suggestions for one name.
 MAX_SUGGESTIONS: Final = 5
 #: Longer names get no suggestions. They are rare, and applying 14 repairs twice to 8 kB takes 15 ms.
@@ -66,12 +66,12 @@ def read_path(raw: bytes) -> HandleName:
 
     Raises MalformedEscape and NotUTF8 besides the errors of read.
     """
-    return _remembered_path(raw) if len(raw) <= _MAX_REMEMBERED_BYTES else _read_path(raw)
+    return _read_path_cached(raw) if len(raw) <= _MAX_CACHED_BYTES else _read_path(raw)
 
 
 def read_exact(raw: bytes) -> HandleName:
     """The name in percent-encoded bytes: decoded once and otherwise unchanged. Raises as read_path."""
-    return _remembered_exact(raw) if len(raw) <= _MAX_REMEMBERED_BYTES else _read_exact(raw)
+    return _read_exact_cached(raw) if len(raw) <= _MAX_CACHED_BYTES else _read_exact(raw)
 
 
 def _read_exact(raw: bytes) -> HandleName:
@@ -85,8 +85,8 @@ def _read_path(raw: bytes) -> HandleName:
 
 
 #: The names of popular paths. Most requests are for few names.
-_remembered_path = lru_cache(maxsize=512)(_read_path)
-_remembered_exact = lru_cache(maxsize=512)(_read_exact)
+_read_path_cached = lru_cache(maxsize=512)(_read_path)
+_read_exact_cached = lru_cache(maxsize=512)(_read_exact)
 
 
 def read_typed(text: str) -> HandleName:

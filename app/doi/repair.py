@@ -54,7 +54,7 @@ def without_questionable(text: str) -> str:
     return "".join(c for c in text if c not in dropped) if dropped else text
 
 
-def decoded_again(text: str) -> str:
+def decode_again(text: str) -> str:
     """10.1000%2F182 -> 10.1000/182: a name that was encoded twice."""
     try:
         return decode(text)
@@ -116,7 +116,7 @@ REPAIRS: Final[tuple[Callable[[str], str], ...]] = (
     without_page_part,
     with_hyphens,
     without_questionable,
-    decoded_again,
+    decode_again,
     with_lost_zero,
     before_repetition,
     first_word,

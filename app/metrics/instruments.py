@@ -104,7 +104,7 @@ class AnswerMetrics:
         """See ResolutionObserver."""
         if resolution.origin is not Origin.HIT:
             self._answered[resolution.origin]()
-        elif resolution.found:
+        elif resolution.is_registered:
             self._hits += 1
         else:
             self._negative()

@@ -41,7 +41,7 @@ def next_alias_target(chain: Chain, options: ResolveOptions) -> HandleName | Non
     Only the selected values count: `type=URL` hides an alias. Raises AliasChainTooLong for a loop, and for more than
     MAX_ALIASES aliases.
     """
-    if options.ignore_aliases or not chain.last.found:
+    if options.ignore_aliases or not chain.last.is_registered:
         return None
     values = chain.last.record.select(options.types, options.indexes).of_type("HS_ALIAS.")
     if not values:

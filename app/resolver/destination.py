@@ -117,12 +117,12 @@ class Destinations:
             return None
         if len(first.entry.answer.values) > _MAX_BYTES_NOW:
             return None
-        found = self._decide_now(Chain((first,)), query)
-        if found is None or found.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
+        destination = self._decide_now(Chain((first,)), query)
+        if destination is None or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
             return None
-        for resolution in found.chain.resolutions:
+        for resolution in destination.chain.resolutions:
             self._resolver.count_answer(resolution)
-        return found
+        return destination
 
     def _decide_now(self, chain: Chain, query: Query) -> Destination | None:
         while (alias := _next_alias(chain, query.options)) is not None:
@@ -130,9 +130,9 @@ class Destinations:
             if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:
                 return None
             chain = chain.then(resolution)
-        found = decide_before_locations(chain, query, self._resolves_here)
-        if found is not None:
-            return found
+        destination = decide_before_locations(chain, query, self._resolves_here)
+        if destination is not None:
+            return destination
         record = chain.last.record.select(query.options.types, query.options.indexes)
         locations = read_own_locations(record)
         own = locations.own
@@ -149,10 +149,10 @@ class Destinations:
         """
         if self._resolves_here(query.name):
             return await self.complete(await self._resolve(query.name, demand), query, demand)
-        short = query.name.expanded_short_doi()
+        short = query.name.expand_short_doi()
         if short is not None:
             first = await self._resolve(short, demand)
-            if first.found:
+            if first.is_registered:
                 return await self.complete(first, query, demand)
         raise NotADOI(
             f"“{query.name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."
@@ -163,9 +163,9 @@ class Destinations:
         chain = Chain((first,))
         while (alias := _next_alias(chain, query.options)) is not None:
             chain = chain.then(await self._resolver.resolve(alias, demand))
-        found = decide_before_locations(chain, query, self._resolves_here)
-        if found is not None:
-            return found
+        destination = decide_before_locations(chain, query, self._resolves_here)
+        if destination is not None:
+            return destination
         record = chain.last.record.select(query.options.types, query.options.indexes)
         lookup = Lookup(self._resolver, demand.client, demand.priority)
         locations = await self._prefixes.find_locations(
@@ -174,8 +174,8 @@ class Destinations:
         return decide(chain, record, locations, query)
 
     async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
-        found = None if demand.bypasses_cache else self._resolver.peek(name)
-        return found or await self._resolver.resolve(name, demand)
+        fresh = None if demand.bypasses_cache else self._resolver.peek(name)
+        return fresh or await self._resolver.resolve(name, demand)
 
     def _resolves_here(self, name: HandleName) -> bool:
         return self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
@@ -193,7 +193,7 @@ def decide_before_locations(
     options = query.options
     if options.action is Action.API:
         return Destination(Kind.RECORD, chain)
-    if not chain.last.found:
+    if not chain.last.is_registered:
         return Destination(Kind.NOT_FOUND, chain)
     if query.shows_alias and chain.is_alias and options.action is Action.REDIRECT and resolves_here(chain.last.name):
         return Destination(Kind.ALIAS, chain)

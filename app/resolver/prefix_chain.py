@@ -49,9 +49,9 @@ class PrefixRecord:
     namespace: Namespace
 
     @property
-    def found(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether the prefix is registered."""
-        return self.resolution.found
+        return self.resolution.is_registered
 
 
 class _SizeLimit:
@@ -183,7 +183,7 @@ class PrefixChain:
             except InvalidName:
                 continue
             resolution = await lookup.resolve(name)
-            if resolution.found:
+            if resolution.is_registered:
                 found.append(resolution)
         return found
 

@@ -34,7 +34,7 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     failure: CouldNotVerify | None = None
 
     @property
-    def found(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether the name is registered. It may still have no public values."""
         return self.entry.answer.code is not ResponseCode.HANDLE_NOT_FOUND
 

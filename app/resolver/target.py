@@ -76,7 +76,7 @@ class NameLocations:
     malformed: tuple[str, ...] = ()
     #: Entries of the 10320/links values of the prefix's service handles.
     links_of_prefix: tuple[Location, ...] = ()
-    #: When the first of the other records behind these locations expires, in seconds since the epoch.
+    #: When the first of the other records with these locations expires, in seconds since the epoch.
     ends_at: float | None = field(default=None, compare=False)
 
     def setting(self, name: str) -> str | None:

@@ -50,7 +50,7 @@ class WhichRa:
 
     async def _agency(self, name: HandleName, request: _Request) -> dict[str, str]:
         resolution = await request.lookup.resolve(name)
-        if not resolution.found:
+        if not resolution.is_registered:
             return {"status": DOES_NOT_EXIST}
         services = await self._prefixes.services(name.prefix, request.lookup)
         found = agency_name([(one.name, one.record) for one in services])

@@ -30,7 +30,7 @@ def test_a_name_has_at_most_8192_bytes() -> None:
 @pytest.mark.parametrize(("letters", "is_one"), [(2, False), (3, True), (12, True), (13, False)])
 def test_a_short_doi_without_its_prefix_has_3_to_12_letters(letters: int, is_one: bool) -> None:
     expected = HandleName("10/" + "a" * letters) if is_one else None
-    assert HandleName("a" * letters).expanded_short_doi() == expected
+    assert HandleName("a" * letters).expand_short_doi() == expected
 
 
 @pytest.mark.parametrize("length", [254, 255, 256, 257, 2_000])

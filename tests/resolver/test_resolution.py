@@ -105,4 +105,4 @@ def test_not_found_is_doubted_while_a_record_is_known(
 @pytest.mark.parametrize(("answer", "found", "values"), [(FOUND, True, 1), (EMPTY, True, 0), (MISSING, False, 0)])
 def test_a_name_without_values_is_registered_all_the_same(answer: Answer, found: bool, values: int) -> None:
     resolution = Resolution(HandleName("X"), entry(answer), Origin.HIT)
-    assert (resolution.found, len(resolution.record.values)) == (found, values)
+    assert (resolution.is_registered, len(resolution.record.values)) == (found, values)

@@ -155,8 +155,8 @@ class TestCached:
 
     async def test_letters_beyond_ascii_are_not_folded(self, bench: Bench) -> None:
         bench.upstream.put("10.5555/Ä", url=OLD)
-        assert (await bench.ask(HandleName("10.5555/Ä"))).found
-        assert not (await bench.ask(HandleName("10.5555/ä"))).found
+        assert (await bench.ask(HandleName("10.5555/Ä"))).is_registered
+        assert not (await bench.ask(HandleName("10.5555/ä"))).is_registered
 
     async def test_a_record_is_asked_again_at_the_second_its_ttl_ends(self, bench: Bench) -> None:
         await bench.cached(ttl=60)
@@ -175,24 +175,24 @@ class TestCached:
 
     async def test_not_found_is_kept_for_the_negative_ttl(self) -> None:
         async with running(policy=usual_ttl_policy(negative=60)) as bench:
-            assert not (await bench.ask()).found
+            assert not (await bench.ask()).is_registered
             bench.upstream.put(NAME.text, url=NEW)
             bench.clock.advance(59)
-            assert not (await bench.ask()).found
+            assert not (await bench.ask()).is_registered
             bench.clock.advance(1)
-            assert (await bench.ask()).found
+            assert (await bench.ask()).is_registered
             assert bench.asked() == 2
 
     async def test_without_a_negative_ttl_not_found_is_asked_every_time(self) -> None:
         async with running(policy=usual_ttl_policy(negative=0)) as bench:
-            assert [(await bench.ask()).found for _ in range(3)] == [False] * 3
+            assert [(await bench.ask()).is_registered for _ in range(3)] == [False] * 3
             assert bench.asked() == 3
 
     async def test_a_record_without_values_is_kept_like_not_found(self, bench: Bench) -> None:
         bench.upstream.put(NAME.text, [])
         for _ in range(2):
             resolution = await bench.ask()
-            assert (resolution.found, resolution.record.values) == (True, ())
+            assert (resolution.is_registered, resolution.record.values) == (True, ())
         assert bench.asked() == 1
 
     @pytest.mark.parametrize(("floor", "ceiling", "fresh_for"), [(300, 86400, 300), (0, 20, 20)])
@@ -336,22 +336,22 @@ class TestBypass:
         assert (target(await bench.ask()), bench.asked()) == (NEW, 2)
 
     async def test_it_passes_a_negative_entry_too(self, bench: Bench) -> None:
-        assert not (await bench.ask()).found
+        assert not (await bench.ask()).is_registered
         bench.upstream.put(NAME.text, url=NEW)
-        assert (await bench.ask(demand=AUTHORITATIVE)).found
-        assert (await bench.ask()).found
+        assert (await bench.ask(demand=AUTHORITATIVE)).is_registered
+        assert (await bench.ask()).is_registered
 
     async def test_its_not_found_is_authoritative_and_needs_no_second_question(self, bench: Bench) -> None:
         await bench.cached()
         bench.upstream.delete(NAME.text)
-        assert not (await bench.ask(demand=AUTHORITATIVE)).found
+        assert not (await bench.ask(demand=AUTHORITATIVE)).is_registered
         assert bench.asked() == 2
-        assert not (await bench.ask()).found
+        assert not (await bench.ask()).is_registered
 
     async def test_a_certified_not_found_is_doubted(self, bench: Bench) -> None:
         await bench.cached()
         bench.upstream.fault(NAME.text, "unavailable_but_known", count=1)
-        assert (await bench.ask(demand=CERTIFIED)).found
+        assert (await bench.ask(demand=CERTIFIED)).is_registered
         assert bench.seen.confirmations == [False]
 
     async def test_its_failure_leaves_the_cache_alone(self, bench: Bench) -> None:
@@ -404,7 +404,7 @@ class TestStale:
                 await bench.ask()
 
     async def test_a_negative_entry_is_never_answered_stale(self, bench: Bench) -> None:
-        assert not (await bench.ask()).found
+        assert not (await bench.ask()).is_registered
         bench.clock.advance(60)
         bench.upstream.fault(NAME.text, "html")
         with pytest.raises(InvalidAnswer):
@@ -486,7 +486,7 @@ class TestNotFoundIsDoubted:
         await bench.cached(ttl=60)
         bench.clock.advance(age)
         bench.upstream.delete(NAME.text)
-        assert not (await bench.ask()).found
+        assert not (await bench.ask()).is_registered
         assert [one.partition("?")[2] for one in bench.upstream.targets] == ["", "", "auth=true"]
         assert bench.seen.confirmations == [True]
 
@@ -503,7 +503,7 @@ class TestNotFoundIsDoubted:
             await bench.cached(ttl=60)
             bench.clock.advance(161)
             bench.upstream.delete(NAME.text)
-            assert not (await bench.ask()).found
+            assert not (await bench.ask()).is_registered
             assert bench.asked() == 2
 
     async def test_where_it_cannot_be_confirmed_the_record_is_answered_stale_and_kept(self) -> None:
@@ -527,11 +527,11 @@ class TestNotFoundIsDoubted:
             return httpx.Response(status, stream=httpx.ByteStream(json.dumps(body).encode()))
 
         async with running(transport=httpx.MockTransport(answer)) as bench:
-            assert (await bench.ask()).found
+            assert (await bench.ask()).is_registered
             bench.clock.advance(61)
             stale = await bench.ask()
-            assert (stale.origin, stale.found, type(stale.failure)) == (Origin.STALE, True, UpstreamRefused)
-            assert (await bench.ask()).found
+            assert (stale.origin, stale.is_registered, type(stale.failure)) == (Origin.STALE, True, UpstreamRefused)
+            assert (await bench.ask()).is_registered
             assert next(said, None) is None
 
 
@@ -727,7 +727,7 @@ class TestFailuresOfAName:
             assert waits == list(range(seconds, 0, -1))
             assert bench.asked() == 1
             bench.upstream.heal(NAME.text)
-            assert (await bench.ask()).found is False
+            assert (await bench.ask()).is_registered is False
             assert bench.asked() == 2
             assert len(bench.seen.failures) == seconds
 
