@@ -386,9 +386,11 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, _SourcedValue
         secret = _is_file_of_secret(name)
         if secret:
             name = name.removesuffix("_file")
-        if name in found:
-            raise ConfigurationError(f"{variable(name)} and {variable(name)}_FILE are both set: remove one of them")
-        found[name] = _SourcedValue(_read_secret(key, Path(value)) if secret else value, key, secret)
+        if secret:
+            found[name] = _SourcedValue(_read_secret(key, Path(value)), key, secret)
+        else:
+            # NAME_FILE wins over NAME, which may be the default of a container image or a unit.
+            found.setdefault(name, _SourcedValue(value, key, secret))
     return found
 
 

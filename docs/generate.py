@@ -44,7 +44,8 @@ A setting can be set in three places. A flag wins over an environment variable, 
 3. by a flag of `doi-proxy serve`, or of any other command that uses settings
 
 An environment variable can also be read from a file: `DOI_PROXY_STORE_URL_FILE=/run/secrets/store-url` sets `store_url`
-to the content of that file, without the white space around it.
+to the content of that file, without the white space around it. It wins over `DOI_PROXY_STORE_URL`, which may be the
+default of a container image.
 
 An unknown setting, or a value that cannot be used, ends the program with exit status 2. One line says which setting,
 where it was set, and what is wrong with it:
