@@ -36,13 +36,15 @@ from app.upstream.guarded import NOT_ASKED, OUTCOMES
 from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
+from app.web.branding import BRANDING_PREFIX, branding_from
 from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
 from app.web.limits import ClientLimits, Rate
 from app.web.operations import other_paths
+from app.web.pages import Pages
 from app.web.record_headers import read_allowed
 from app.web.route import Route
-from app.web_face import build_express_lane, build_face, build_operations, read_facts, read_sub_path
+from app.web_face import build_express_lane, build_face, build_operations, build_pages, read_facts, read_sub_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,10 @@ def create(
     assembled = assemble(settings, clock, instruments.observers, cache=parts.cache, wrap_source=parts.wrap_source)
     limits = _limits(settings, clock, instruments.clients)
     connections = _connections(settings, instruments.exposition)
-    _follow_reloads(lifecycle, limits, connections)
     log = parts.access_log or _access_log(settings, clock)
     prefixes = PrefixChain(instruments.observers.resolver)
     face = build_face(assembled, limits, read_facts(settings, clock, chance), prefixes)
+    _follow_reloads(lifecycle, limits, connections, face.pages)
     express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log)
     operations = build_operations(
         assembled, face, lifecycle, clock, state=instruments.state, exposition=instruments.exposition
@@ -123,12 +125,14 @@ def _folder_of_counts(settings: Settings) -> Path | None:
     return Path(named) if named and settings.workers > 1 else None
 
 
-def _follow_reloads(lifecycle: Lifecycle, limits: ClientLimits, connections: Connections) -> None:
+def _follow_reloads(lifecycle: Lifecycle, limits: ClientLimits, connections: Connections, pages: Pages) -> None:
     lifecycle.on_reload(set_log_level, "log_level")
     lifecycle.on_reload(lambda _: limits.reload())
     lifecycle.on_reload(
         lambda new: connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies)), "trusted_proxies"
     )
+    names = (name for name in Settings.model_fields if name.startswith(BRANDING_PREFIX))
+    lifecycle.on_reload(lambda new: pages.rebrand(branding_from(new.model_dump())), *names)
 
 
 def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetrics) -> ClientLimits:
@@ -186,6 +190,7 @@ def check(settings: Settings) -> None:
     async def open_and_close() -> None:
         open_countries(settings.country_database)
         read_allowed(settings.record_headers)
+        build_pages(settings)
         parts = assemble(settings)
         await parts.upstream.source.aclose()
         await parts.cache.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import resources
-from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
@@ -23,21 +21,15 @@ from app.settings import Settings
 from app.web.access_log import AccessLog
 from app.web.api import RestApi
 from app.web.application import Face
+from app.web.branding import branding_from
 from app.web.country import open_countries
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.limits import ClientLimits
-from app.web.operations import Operations, create_operations
+from app.web.operations import OperationPages, Operations, create_operations
 from app.web.pages import Link, Pages
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
-
-#: Static files by path: media type and file in app/web/static.
-STATIC_FILES: Final = {
-    "/static/style.css": ("text/css;charset=utf-8", "style.css"),
-    "/static/favicon.svg": ("image/svg+xml", "favicon.svg"),
-    "/favicon.ico": ("image/svg+xml", "favicon.svg"),
-}
 
 
 def read_sub_path(settings: Settings) -> str:
@@ -55,10 +47,20 @@ def read_facts(settings: Settings, clock: Callable[[], float], chance: Callable[
     )
 
 
+def build_pages(settings: Settings) -> Pages:
+    """The pages, with the texts and templates of the institution. Raises ConfigurationError."""
+    return Pages(
+        branding=branding_from(settings.model_dump()),
+        base_url_hint=settings.public_url or "",
+        product_version=__version__,
+        contact=settings.web_contact,
+    )
+
+
 def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: PrefixChain) -> Face:
     """The answers to names, and the pages."""
     settings, resolver = parts.settings, parts.resolver
-    pages = Pages(base_url_hint=settings.public_url or "", product_version=__version__, contact=settings.web_contact)
+    pages = build_pages(settings)
     link = Link(base=read_sub_path(settings))
     api = RestApi(resolver=resolver, limits=limits, clock=facts.clock, max_age=settings.web_max_age)
     redirects = Redirects(
@@ -114,12 +116,6 @@ def build_operations(
         lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
         readiness=lambda: describe_readiness(parts, lifecycle),
         exposed=lambda accept: expose(parts, state, exposition, accept),
-        docs_page=lambda schema: face.pages.docs(face.link, schema),
-        files=_read_static_files(),
+        face=OperationPages(face.pages, face.link),
         server_url=parts.settings.public_url or "/",
     )
-
-
-def _read_static_files() -> dict[str, tuple[str, bytes]]:
-    folder = resources.files("app.web").joinpath("static")
-    return {path: (kind, folder.joinpath(file).read_bytes()) for path, (kind, file) in STATIC_FILES.items()}

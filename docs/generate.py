@@ -28,6 +28,7 @@ HEADINGS: Final = {
     "cache": "Cache",
     "store": "Store",
     "web": "Answers to browsers",
+    "branding": "The institution's own face",
 }
 #: The unit of a number is the first of these words in its description.
 UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)

@@ -26,8 +26,7 @@ import pytest
 import app.errors
 from app.errors import CouldNotVerify, DoiProxyError
 from app.settings import ENV_PREFIX, Settings, load, variable
-from app.web.route import OPENURL_PATH, WHICH_RA_PATHS
-from app.web_face import STATIC_FILES
+from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = sorted(
@@ -281,7 +280,7 @@ def test_every_path_is_documented(proxy: Proxy) -> None:
     routes = set(re.findall(r'@app\.\w+\(\s*"(/[^"]*)"', text_of("app/web/operations.py")))
     # /doiRA/ is written with capitals as the handbook has it; any case is answered.
     own = {OPENURL_PATH.decode(), *(path.decode().replace("/doira/", "/doiRA/") for path in WHICH_RA_PATHS)}
-    paths = routes | own | set(STATIC_FILES) | set(openapi(proxy)["paths"])
+    paths = routes | own | {STATIC_PATH.decode() + "{file}", "/favicon.ico"} | set(openapi(proxy)["paths"])
     assert {path for path in paths if f"`{path}" not in page} == set()
 
 

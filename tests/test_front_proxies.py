@@ -205,7 +205,7 @@ async def test_an_alias_leads_to_the_public_host_by_the_public_scheme(site: Site
 async def test_a_page_and_its_files_are_below_the_sub_path(site: Site) -> None:
     page = await site.front.ask(f"{site.base}/")
     assert page.status == 200
-    assert f'href="{site.base}/static/style.css"'.encode() in page.body
+    assert f'href="{site.base}/static/style.css?v='.encode() in page.body
     style = await site.front.ask(f"{site.base}/static/style.css")
     assert (style.status, style.headers["content-type"].partition(";")[0]) == (200, "text/css")
 

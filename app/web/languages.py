@@ -1,6 +1,7 @@
-"""The language of a page: which one a browser asks for, and the texts of each.
+"""The language of a page: which one a browser prefers, and the texts of each.
 
-A language is one TOML file of `messages/`, named by its tag; its texts are plain text with `{placeholders}`.
+A language is one TOML file of `messages/`, named by its tag. Its texts are plain text with `{placeholders}`. An
+institution can put files of its own over ours.
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
+from string import Formatter
 from typing import Any, Final
 
 from markupsafe import Markup, escape
 
 from app.errors import ConfigurationError
 
-#: The language of a page where nothing that is asked for is there.
-DEFAULT_LANGUAGE: Final = "en"
+#: The language whose keys and placeholders every other language must have.
+REFERENCE_LANGUAGE: Final = "en"
+#: The German articles of "DOI", in the order of the forms in `[eine|ein|ein]`.
+ARTICLES: Final = ("die", "der", "das")
+#: Larger language files are refused; ours have 15 kB.
+MAX_FILE_BYTES: Final = 262_144
 #: Longer Accept-Language headers are read up to here; browsers send fewer than 100 characters.
 MAX_HEADER_CHARACTERS: Final = 500
 #: Language ranges after this many are not looked at.
@@ -26,6 +33,9 @@ MAX_RANGES: Final = 30
 _ELEMENT: Final = re.compile(
     r"(\*|[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,7})(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?", re.IGNORECASE
 )
+_FORMS: Final = re.compile(r"\[([^\[\]|]*)\|([^\[\]|]*)\|([^\[\]|]*)\]")
+_COMPLETE: Final = f"app/web/messages/{REFERENCE_LANGUAGE}.toml has all of them"
+_TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +90,103 @@ def _shortened(wanted: str) -> Iterator[str]:
             subtags.pop()
 
 
-def load_catalogues() -> dict[str, Catalogue]:
-    """Read every catalogue of the package, the default language first. Raises ConfigurationError."""
-    files = [file for file in resources.files("app.web").joinpath("messages").iterdir() if file.name.endswith(".toml")]
-    found = {file.name.removesuffix(".toml"): file.read_text("utf-8") for file in files}
-    if DEFAULT_LANGUAGE not in found:
-        raise ConfigurationError(f"The texts of the pages are missing: no messages/{DEFAULT_LANGUAGE}.toml.")
-    order = sorted(found, key=lambda tag: (tag != DEFAULT_LANGUAGE, tag))
-    return {tag: Catalogue(tag, read_texts(tag, found[tag])) for tag in order}
+def read_tags(languages: str) -> tuple[str, ...]:
+    """The tags in a list such as "en, de", the default first. Raises ConfigurationError."""
+    tags = tuple(dict.fromkeys(tag.strip() for tag in languages.split(",")))
+    wrong = next((tag for tag in tags if not _TAG.fullmatch(tag)), None)
+    if wrong is not None:
+        raise ConfigurationError(f"branding_languages: {wrong[:40]!r} is not a language tag; write tags such as en, de")
+    return tags
 
 
-def read_texts(tag: str, toml: str) -> dict[str, str]:
-    """Read a catalogue: tables of texts, whose keys are joined by a dot. Raises ConfigurationError."""
+def load_catalogues(
+    tags: Sequence[str], folder: Path | None = None, article: str = ARTICLES[0]
+) -> dict[str, Catalogue]:
+    """Read the catalogue of each tag, in the order of `tags`. Raises ConfigurationError.
+
+    A file TAG.toml of `folder` replaces texts of ours, or is a language that we do not have. `article` is the one that
+    German has for "DOI".
+    """
+    reference = _read_packaged(REFERENCE_LANGUAGE)
+    catalogues = {}
+    for tag in tags:
+        texts = _read_packaged(tag) | _read_replacements(tag, folder, reference)
+        missing = next((key for key in reference if key not in texts), None)
+        if missing is not None:
+            where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
+            raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
+        catalogues[tag] = Catalogue(tag, {key: _choose_form(text, article) for key, text in texts.items()})
+    return catalogues
+
+
+def _read_packaged(tag: str) -> dict[str, str]:
+    file = resources.files("app.web").joinpath("messages", f"{tag}.toml")
+    return read_texts(f"messages/{tag}.toml", file.read_text("utf-8")) if file.is_file() else {}
+
+
+def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, str]) -> dict[str, str]:
+    path = None if folder is None else folder / f"{tag}.toml"
+    if path is None or not path.is_file():
+        return {}
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: the language file is larger than {MAX_FILE_BYTES} bytes")
+        toml = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: the language file cannot be read: {error}") from error
+    texts = read_texts(str(path), toml)
+    for key, text in texts.items():
+        wrong = _find_fault(text, reference.get(key))
+        if wrong is not None:
+            raise ConfigurationError(f"{path}, line {_find_line(toml, key)}: {key}: {wrong}")
+    return texts
+
+
+def _find_fault(text: str, reference: str | None) -> str | None:
+    """What is wrong with a text that is to replace `reference`, None if nothing is."""
+    if reference is None:
+        return f"there is no such text; {_COMPLETE}"
+    try:
+        unknown = placeholders(text) - placeholders(reference)
+    except ValueError as error:
+        return f"the braces are wrong: {error}"
+    return f"there is no placeholder {{{min(unknown)}}} in this text" if unknown else None
+
+
+def placeholders(text: str) -> set[str]:
+    """The names in braces. Raises ValueError if the braces are not balanced."""
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+def _find_line(toml: str, key: str) -> int:
+    """The line of a key such as "home.title", 1 if it is written in a way that is not found."""
+    table, _, name = key.partition(".")
+    inside = False
+    for number, line in enumerate(toml.splitlines(), 1):
+        if line.lstrip().startswith("["):
+            inside = line.strip().startswith(f"[{table}]")
+        elif inside and re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line):
+            return number
+    return 1
+
+
+def _choose_form(text: str, article: str) -> str:
+    """The text with the form of each `[feminine|masculine|neuter]` that agrees with the article of "DOI"."""
+    return _FORMS.sub(lambda found: found[1 + ARTICLES.index(article)], text)
+
+
+def read_texts(where: str, toml: str) -> dict[str, str]:
+    """Read a catalogue: tables of texts, whose keys are joined by a dot. Raises ConfigurationError, naming `where`."""
     try:
         tables = tomllib.loads(toml)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"The texts of messages/{tag}.toml cannot be read: {error}.") from error
-    return dict(_flattened(tag, tables))
+        raise ConfigurationError(f"{where}: the language file cannot be read: {error}") from error
+    return dict(_flattened(where, tables))
 
 
-def _flattened(tag: str, tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _flattened(where: str, tables: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for table, texts in tables.items():
         for key, text in texts.items() if isinstance(texts, dict) else [("", texts)]:
             if not key or not isinstance(text, str):
-                raise ConfigurationError(f"messages/{tag}.toml: {table}.{key} must be a text in a table.")
+                raise ConfigurationError(f"{where}: {table}.{key} must be a text in a table")
             yield f"{table}.{key}", text

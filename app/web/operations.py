@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
@@ -12,14 +13,20 @@ from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
 from app.metrics.workers import MetricsText
-from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT
+from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT, VARY_LANGUAGE
 from app.web.header import Header
 from app.web.health import Health, Readiness
+from app.web.languages import choose
 from app.web.openapi import name_routes
+from app.web.pages import Link, Pages
 from app.web.responses import HTML, PAGE_POLICY
+from app.web.route import STATIC_PATH
 
 #: Crawlers are asked to stay away: each name they fetch is a question upstream.
 ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
+
+#: A logo can be an SVG document, which a browser also opens as a page: it loads nothing and runs nothing.
+_FILE_POLICY: Final[Header] = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -28,20 +35,28 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 Operations = FastAPI
 
 
+@dataclass(frozen=True, slots=True)
+class OperationPages:
+    """The pages and static files that are not about a name."""
+
+    pages: Pages
+    link: Link
+
+    def language(self, request: Request) -> str:
+        """The language of a page for a request."""
+        return choose(request.headers.get("accept-language"), self.pages.languages)
+
+
 def create_operations(
     *,
     version: str,
     lifespan: Lifespan,
     readiness: Callable[[], Awaitable[Readiness]],
     exposed: Callable[[str | None], Awaitable[MetricsText]],
-    docs_page: Callable[[dict[str, Any]], bytes],
-    files: Mapping[str, tuple[str, bytes]],
+    face: OperationPages,
     server_url: str,
 ) -> FastAPI:
-    """The FastAPI application; `exposed` writes the metrics for an `Accept` header.
-
-    `files` are the static files by path, as media type and content.
-    """
+    """The FastAPI application. `exposed` writes the metrics for an `Accept` header."""
     app = FastAPI(
         title="doi-proxy",
         version=version,
@@ -60,9 +75,8 @@ def create_operations(
     app.openapi = openapi  # type: ignore[method-assign]
     _add_health(app, readiness)
     _add_metrics(app, exposed)
-    _add_pages(app, lambda: docs_page(openapi()))
-    for path, (media_type, content) in files.items():
-        _add_file(app, path, media_type, content)
+    _add_pages(app, face, openapi)
+    _add_files(app, face)
     return app
 
 
@@ -117,10 +131,10 @@ def _add_metrics(app: FastAPI, exposed: Callable[[str | None], Awaitable[Metrics
         return Response(found.body, headers=headers)
 
 
-def _add_pages(app: FastAPI, docs_page: Callable[[], bytes]) -> None:
+def _add_pages(app: FastAPI, face: OperationPages, openapi: Callable[[], dict[str, Any]]) -> None:
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
-    async def docs() -> Response:
-        return Response(docs_page(), headers=_text_headers(HTML, *PAGE_POLICY, OWN_PAGE))
+    async def docs(request: Request) -> Response:
+        return _page(face.pages.docs(face.link, face.language(request), openapi()), OWN_PAGE)
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
     async def robots() -> PlainTextResponse:
@@ -131,7 +145,20 @@ def _text_headers(*headers: Header) -> dict[str, str]:
     return {name.decode("ascii"): value.decode("ascii") for name, value in headers}
 
 
-def _add_file(app: FastAPI, path: str, media_type: str, content: bytes) -> None:
-    @app.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)
-    async def static() -> Response:
-        return Response(content, media_type=media_type, headers=_text_headers(STATIC_FILE))
+def _page(body: bytes, freshness: Header, status: int = 200) -> Response:
+    headers = _text_headers(HTML, *PAGE_POLICY, VARY_LANGUAGE, freshness)
+    return Response(body, headers=headers, status_code=status)
+
+
+def _add_files(app: FastAPI, face: OperationPages) -> None:
+    """The static files. Which ones there are can change at a reload."""
+
+    @app.api_route("/favicon.ico", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.api_route(STATIC_PATH.decode() + "{file:path}", methods=["GET", "HEAD"], include_in_schema=False)
+    async def static(request: Request) -> Response:
+        found = face.pages.files.get(request.scope["path"])
+        if found is None:
+            language = face.language(request)
+            return _page(face.pages.error(face.link, language, title_key="error_no_file", reason=""), NO_STORE, 404)
+        headers = _text_headers(STATIC_FILE, _FILE_POLICY)
+        return Response(found.content, media_type=found.media_type, headers=headers)

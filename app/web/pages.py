@@ -1,107 +1,86 @@
-"""The pages a person sees, each a whole HTML document in UTF-8; their words are in `messages/`."""
+"""The pages for people, each a whole HTML document in UTF-8. Their words are in `messages/`."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from app.doi.code_point import CodePoint
 from app.doi.name import HandleName
-from app.doi.uri import to_uri, to_url, url_path
 from app.handle.value import HandleValue
-from app.web.languages import DEFAULT_LANGUAGE, load_catalogues
-from app.web.outline import Outline, rows
+from app.web.branding import Branding, StaticFile
+from app.web.look import open_look
+from app.web.outline import Outline, Row, rows
+from app.web.shown_name import MAX_ITEMS_SHOWN, show_name, show_names, title_text
 from app.web.shown_values import (
-    HANDLE_RESOLVER,
     MAX_CHARACTERS_SHOWN,
     contact_link,
-    data_href,
-    granted,
     handle_url,
-    hexadecimal,
-    linked,
-    name_href,
-    shape,
-    shown_time,
-    visible,
+    is_administrative,
+    web_address,
 )
 
-#: What `Pages.error` takes as its title.
+#: The values of `title_key` that `Pages.error` accepts.
 ERROR_TITLES: Final = (
-    "error_not_here", "error_method", "error_too_large", "error_too_long", "error_request", "error_internal",
+    "error_not_here", "error_no_file", "error_method", "error_too_large", "error_too_long", "error_request",
+    "error_internal",
 )  # fmt: skip
-#: Why the values page came instead of a redirect.
+#: The texts of errors that need no further reason, by their title.
+_ERROR_TEXTS: Final = {"error_no_file": "error.no_file"}
+#: Why the values page was sent instead of a redirect.
 NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
-#: Suggestions, and questionable code points, on one page.
-MAX_ITEMS_SHOWN: Final = 10
-#: A name in a page's title, in characters.
-MAX_TITLE_CHARACTERS: Final = 60
-#: From here on the time to wait is told in minutes.
+#: From here on the time to wait is shown in minutes.
 LONG_WAIT_SECONDS: Final = 120
-
-_DOI_RESOLVER: Final = "https://doi.org"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where a page's links lead: `base` is this resolver's own path or URL without a slash at its end, such as ""."""
+    """Where a page's links lead. `base` is this resolver's own path or URL without a slash at its end, such as ""."""
 
     base: str
 
 
 @dataclass(frozen=True, slots=True)
 class StaleNote:
-    """Why a record past its TTL is shown: `fetched` is a date in UTC for people, "" if unknown; `reason` a sentence."""
+    """Why a record past its TTL is shown. `fetched` and `expired` are times in UTC for people, "" if unknown."""
 
     fetched: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownName:
-    """A name as a page shows and links it; `kind` is "doi", "prefix" or "handle"; `uri` only where it has one."""
-
-    text: str
-    kind: str
-    uri: str | None
-    public_url: str
-    path: str
+    expired: str = ""
 
 
 class Pages:
-    """Every page of this resolver. Methods return UTF-8; a `language` that is none of `languages` is the default.
+    """Every page of this resolver. Methods return UTF-8. A `language` that is not one of `languages` is the default.
 
-    `base_url_hint` is the address that programs are told to use where a link's base is no URL; `contact` is an e-mail
-    address, a URL or words. Raises ConfigurationError where the package's texts cannot be read.
+    `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `contact` is an
+    e-mail address, a URL or words. Raises ConfigurationError if a text or template of `branding` cannot be used.
     """
 
-    def __init__(self, *, base_url_hint: str, product_version: str, contact: str | None) -> None:
+    def __init__(self, *, branding: Branding, base_url_hint: str, product_version: str, contact: str | None) -> None:
         self._address = base_url_hint.rstrip("/")
-        self._catalogues = load_catalogues()
-        loader = PackageLoader("app.web", "templates")
-        environment = Environment(
-            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-        )
-        environment.globals |= {"version": product_version, "operator": contact_link(contact), "link": linked}
-        environment.globals |= {"granted": granted, "most_characters": MAX_CHARACTERS_SHOWN}
-        environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
-        environment.filters |= {"visible": visible, "time": shown_time, "hexadecimal": hexadecimal}
-        pages = [name for name in environment.list_templates() if name not in ("layout.html", "parts.html")]
-        self._templates = {name.removesuffix(".html"): environment.get_template(name) for name in pages}
+        self._version = product_version
+        self._contact = contact
+        self._look = open_look(branding, contact=contact, version=product_version)
+
+    def rebrand(self, branding: Branding) -> None:
+        """Read texts, templates and files again. Raises ConfigurationError, and then changes nothing."""
+        self._look = open_look(branding, contact=self._contact, version=self._version)
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The tags of the languages there are, the default first."""
-        return tuple(self._catalogues)
+        """The tags of the languages, the default first."""
+        return tuple(self._look.catalogues)
+
+    @property
+    def files(self) -> Mapping[str, StaticFile]:
+        """The static files by their paths."""
+        return self._look.files
 
     def failure_reason(self, language: str, token: str) -> str:
-        """The sentence for people about a failure, named by its token in `app.errors`."""
-        texts = (self._catalogues.get(language) or self._catalogues[DEFAULT_LANGUAGE]).texts
+        """The sentence for people about a failure. `token` is the one of its class in `app.errors`."""
+        texts = self._look.texts(language).texts
         return texts.get(f"failure.{token}") or texts["failure.not-asked"]
 
     def home(self, link: Link, language: str) -> bytes:
@@ -119,13 +98,13 @@ class Pages:
         stale: StaleNote | None,
         note: str | None = None,
     ) -> bytes:
-        """A record; `note` is one of NOTES and says why it is shown where a redirect was expected."""
+        """A record. `note` is one of NOTES and says why it is shown instead of a redirect."""
         leads_on = any(value.has_type("URL.") or value.has_type("10320/loc.") for value in values)
         if note == "not_a_web_target" and not leads_on:
             note = "no_target"
         shown = rows(values)
-        facts: dict[str, Any] = {"rows": shown, "hidden": len(values) - len(shown), "outline": Outline()}
-        facts |= {"stale": stale, "note": note, "leads_on": leads_on and note is None}
+        facts: dict[str, Any] = {"tables": _split(shown), "hidden": len(values) - len(shown), "outline": Outline()}
+        facts |= {"stale": stale, "note": note, "leads_on": leads_on and note is None, "leads_to": _find_target(values)}
         return self._page("values", link, language, "values.title_", name, **facts)
 
     def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:
@@ -141,64 +120,73 @@ class Pages:
         suggestions: Sequence[HandleName],
         questionable: Sequence[CodePoint],
         contact: str | None,
+        agency: str = "",
         stale: StaleNote | None = None,
     ) -> bytes:
-        """The upstream said that the name does not exist; `contact` is an e-mail address, a URL or words."""
+        """The upstream answered that the name does not exist. `contact` of `agency` can correct that."""
         shorter = name.text.rstrip("/")
         slashed = shorter != name.text and "/" in shorter
         others = [other for other in suggestions if not (slashed and other.text == shorter)]
-        without_slash = _shown(HandleName(shorter)) if slashed else None
-        facts: dict[str, Any] = {"without_slash": without_slash, "suggestions": _all_shown(others)}
-        facts |= {"questionable": questionable[:MAX_ITEMS_SHOWN], "contact": contact_link(contact), "stale": stale}
+        without_slash = show_name(HandleName(shorter)) if slashed else None
+        searches = [(one.words, one.filled(name.text)) for one in self._look.brand.search_links]
+        facts: dict[str, Any] = {"without_slash": without_slash, "suggestions": show_names(others), "stale": stale}
+        facts |= {"questionable": questionable[:MAX_ITEMS_SHOWN], "searches": searches}
+        facts |= {"agency": agency, "report": contact_link(contact)}
         return self._page("not_found", link, language, "not_found.title_", name, **facts)
 
     def not_a_doi(
         self, link: Link, language: str, *, typed: str, reason: str, suggestions: Sequence[HandleName] = ()
     ) -> bytes:
-        """What was `typed` is no DOI, or no name at all; `reason` is the error's message."""
+        """What was `typed` is not a DOI, or not a name at all. `reason` is the error's message."""
         typed = typed[:MAX_CHARACTERS_SHOWN]
         facts: dict[str, Any] = {"typed": typed, "reason": reason, "handle_url": handle_url(typed)}
-        return self._page("not_a_doi", link, language, "not_a_doi.title", suggestions=_all_shown(suggestions), **facts)
+        return self._page("not_a_doi", link, language, "not_a_doi.title", suggestions=show_names(suggestions), **facts)
+
+    def openurl(self, link: Link, language: str) -> bytes:
+        """The OpenURL does not name a DOI."""
+        return self._page("openurl", link, language, "openurl.title")
 
     def could_not_verify(
         self, link: Link, language: str, *, name: HandleName, reason: str, retry_after: int | None
     ) -> bytes:
-        """Nobody knows whether the name exists; `retry_after` is in seconds."""
+        """It is not known whether the name exists. `retry_after` is in seconds."""
         facts = {"reason": reason, "wait": None if retry_after is None else _wait(retry_after)}
         return self._page("could_not_verify", link, language, "could_not_verify.title_", name, **facts)
 
     def alias_chain_too_long(self, link: Link, language: str, *, name: HandleName, reached: HandleName) -> bytes:
-        """The aliases of `name` form a loop or go on for too long; `reached` is where following them ended."""
-        return self._page("alias_chain_too_long", link, language, "alias.title", name, reached=_shown(reached))
+        """The aliases of `name` form a loop or are too many. `reached` is the last name of the chain."""
+        return self._page("alias_chain_too_long", link, language, "alias.title", name, reached=show_name(reached))
 
     def prefix_inactive(
         self, link: Link, language: str, *, name: HandleName, message: str | None, contact: str | None
     ) -> bytes:
-        """The registry marks the name's prefix as inactive; `message` is what it says about that."""
+        """The registry marks the name's prefix as inactive. `message` is the registry's own."""
         facts = {"message": message, "contact": contact_link(contact)}
         return self._page("prefix_inactive", link, language, "prefix.title", name, **facts)
 
     def error(self, link: Link, language: str, *, title_key: str, reason: str) -> bytes:
-        """Any other failure; `title_key` is one of ERROR_TITLES, `reason` is a sentence or ""."""
-        return self._page("error", link, language, f"title.{title_key}", reason=reason)
+        """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or ""."""
+        text = _ERROR_TEXTS.get(title_key, "error.no_reason")
+        return self._page("error", link, language, f"title.{title_key}", reason=reason, text=text)
 
-    def docs(self, link: Link, schema: dict[str, Any]) -> bytes:
-        """The API, from its OpenAPI description; in the default language, which the description is written in."""
-        return self._page("docs", link, DEFAULT_LANGUAGE, "docs.title", schema=schema)
+    def docs(self, link: Link, language: str, schema: dict[str, Any]) -> bytes:
+        """The API, from its OpenAPI description."""
+        return self._page("docs", link, language, "docs.title", schema=schema)
 
     def _page(
         self, template: str, link: Link, language: str, key: str, name: HandleName | None = None, **facts: Any
     ) -> bytes:
-        """Render a template; a `key` that ends with an underscore is completed by the name's kind."""
-        texts = self._catalogues.get(language) or self._catalogues[DEFAULT_LANGUAGE]
+        """Render a template. A `key` that ends with an underscore is completed by the name's kind."""
+        look = self._look
+        texts = look.texts(language)
         context = {"t": texts, "base": link.base, "indexed": False, **facts}
         if name is None:
             context["title"] = context["heading"] = texts(key)
         else:
-            context["name"] = shown = _shown(name)
+            context["name"] = shown = show_name(name)
             context["heading"] = texts(key + shown.kind if key.endswith("_") else key)
-            context["title"] = f"{context['heading']}: {_title_text(name.text)}"
-        return self._templates[template].render(context).encode("utf-8", "replace")
+            context["title"] = f"{context['heading']}: {title_text(name.text)}"
+        return look.render(template, context).encode("utf-8", "replace")
 
 
 def redirect_stub(target_for_display: str) -> bytes:
@@ -210,20 +198,24 @@ def redirect_stub(target_for_display: str) -> bytes:
     ).encode("utf-8", "replace")
 
 
-def _shown(name: HandleName) -> ShownName:
-    kind = "doi" if name.is_doi or name.is_short_doi else "prefix" if name.is_prefix else "handle"
-    public_url = to_url(name, HANDLE_RESOLVER if kind == "handle" else _DOI_RESOLVER)
-    return ShownName(name.text, kind, to_uri(name) if name.is_doi else None, public_url, url_path(name))
+def _split(shown: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """The values for readers and, folded, those for administrators; those alone are not folded."""
+    groups: dict[str, list[Row]] = {"ordinary": [], "administrative": []}
+    for row in shown:
+        groups["administrative" if is_administrative(row.value) else "ordinary"].append(row)
+    if not groups["ordinary"]:
+        groups = {"ordinary": groups["administrative"]}
+    return [(group, found) for group, found in groups.items() if found]
 
 
-def _all_shown(names: Sequence[HandleName]) -> list[ShownName]:
-    return [_shown(name) for name in names[:MAX_ITEMS_SHOWN]]
-
-
-def _title_text(text: str) -> str:
-    # No markup can isolate an override of the writing direction in a title, so that all formatting characters go.
-    short = text if len(text) <= MAX_TITLE_CHARACTERS else text[: MAX_TITLE_CHARACTERS - 1] + "…"
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cf", "Cc") else c for c in short)
+def _find_target(values: Sequence[HandleValue]) -> str | None:
+    """The address that the record's one URL leads to, None if it has several locations or none."""
+    if any(value.has_type("10320/loc.") for value in values):
+        return None
+    typed = [value for value in values if value.has_type("URL")] or [
+        value for value in values if value.has_type("URL.")
+    ]
+    return web_address(typed[0].text) if typed else None
 
 
 def _wait(seconds: int) -> tuple[str, int]:

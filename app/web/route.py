@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 from typing import Final, Literal
 
 Route = Literal["resolve", "api", "which_ra", "openurl", "home", "operation"]
@@ -15,10 +15,12 @@ API_PATH: Final = b"/api/"
 WHICH_RA_PATHS: Final = (b"/doira/", b"/ra/")
 #: The OpenURL entry (ANSI/NISO Z39.88-2004) to which library software sends names.
 OPENURL_PATH: Final = b"/openurl"
+#: Below it are the stylesheet and the pictures of the pages, and nothing else.
+STATIC_PATH: Final = b"/static/"
 _HOME_PATHS: Final = (b"/", b"")
 
 
-def find_route(method: str, path: bytes, operations: Container[bytes] = ()) -> Route:
+def find_route(method: str, path: bytes, operations: Collection[bytes] = ()) -> Route:
     """The kind of a raw path. `operations` are the paths of operation: health, metrics, documentation, static files.
 
     A path of no other kind is a name, and the answer says so if the name cannot be read. OPTIONS of an operation is
@@ -26,7 +28,7 @@ def find_route(method: str, path: bytes, operations: Container[bytes] = ()) -> R
     """
     if path[:4] == DOI_PATH:
         return "resolve"
-    if path in operations and method != "OPTIONS":
+    if (path in operations or (operations and path.startswith(STATIC_PATH) and path.isascii())) and method != "OPTIONS":
         return "operation"
     lower = path[: len(b"/doira/")].lower()
     if lower.startswith(API_PATH) or lower == API_PATH[:-1]:

@@ -65,6 +65,17 @@ def address_href(text: str) -> str | None:
     return "mailto:" + encode(text, b"@+")
 
 
+def web_address(text: str | None) -> str | None:
+    """The text if it is an address that a browser may open and a page may show, else None."""
+    address = (text or "").strip()
+    return address if len(address) <= MAX_CHARACTERS_SHOWN and _WEB_ADDRESS.fullmatch(address) else None
+
+
+def is_administrative(value: HandleValue) -> bool:
+    """Whether a value is for the handle system itself (RFC 3651, section 3.1), such as HS_ADMIN; an alias is not."""
+    return value.folded_type.startswith("HS_") and not value.has_type("HS_ALIAS.")
+
+
 def handle_url(text: str) -> str | None:
     """The address at the public resolver of what looks like a handle and is no DOI; None for anything else."""
     found = _HANDLE.fullmatch(text.strip())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import resources
-from string import Formatter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,12 +12,23 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from app.errors import ConfigurationError
-from app.web.languages import DEFAULT_LANGUAGE, MAX_HEADER_CHARACTERS, Catalogue, choose, load_catalogues, read_texts
+from app.web.languages import (
+    MAX_FILE_BYTES,
+    MAX_HEADER_CHARACTERS,
+    REFERENCE_LANGUAGE,
+    Catalogue,
+    choose,
+    load_catalogues,
+    placeholders,
+    read_tags,
+    read_texts,
+)
 
-CATALOGUES = load_catalogues()
-ENGLISH = CATALOGUES[DEFAULT_LANGUAGE]
+CATALOGUES = load_catalogues(("en", "de", "fr", "es"))
+ENGLISH = CATALOGUES[REFERENCE_LANGUAGE]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.
 JOINED = (
+    "which_ra.", "locations.", "privacy.", "values.leads_",
     "code_point.", "could_not_verify.retry_", "could_not_verify.title_", "not_found.lead_", "not_found.title_", "note.",
     "failure.", "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp",
     "values.data", "values.cut_",
@@ -73,20 +84,31 @@ def test_any_header_chooses_a_language_there_is(header: str) -> None:
     assert choose(header, ("en", "de")) in ("en", "de")
 
 
-def test_the_default_language_comes_first() -> None:
-    assert next(iter(CATALOGUES)) == DEFAULT_LANGUAGE
-    assert set(CATALOGUES) >= {"en", "de"}
+def test_the_languages_are_in_the_order_of_the_setting() -> None:
+    assert read_tags("fr, en,fr") == ("fr", "en")
+    assert list(load_catalogues(("fr", "en"))) == ["fr", "en"]
 
 
-@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != DEFAULT_LANGUAGE])
-def test_each_language_has_the_keys_of_the_default(language: str) -> None:
+@pytest.mark.parametrize("languages", ["", "en,", "english language", "../en", "EN"])
+def test_a_list_of_languages_that_cannot_be_read_is_refused(languages: str) -> None:
+    with pytest.raises(ConfigurationError, match="branding_languages"):
+        read_tags(languages)
+
+
+def test_a_language_without_texts_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no language 'tlh': the text site.skip is missing"):
+        load_catalogues(("en", "tlh"))
+
+
+@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != REFERENCE_LANGUAGE])
+def test_each_language_has_the_keys_of_the_reference(language: str) -> None:
     assert set(CATALOGUES[language].texts) == set(ENGLISH.texts)
 
 
-@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != DEFAULT_LANGUAGE])
-def test_each_text_has_the_placeholders_of_the_default(language: str) -> None:
+@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != REFERENCE_LANGUAGE])
+def test_each_text_has_the_placeholders_of_the_reference(language: str) -> None:
     theirs, ours = CATALOGUES[language].texts, ENGLISH.texts
-    different = {key for key, text in ours.items() if _placeholders(text) != _placeholders(theirs[key])}
+    different = {key for key, text in ours.items() if placeholders(text) != placeholders(theirs[key])}
     assert not different
 
 
@@ -114,8 +136,47 @@ def test_a_placeholder_in_what_is_filled_in_is_left_alone() -> None:
 @pytest.mark.parametrize("toml", ["no toml", "key = 1", "[table]\nkey = 1", '[table.inner]\nkey = "text"'])
 def test_a_catalogue_that_cannot_be_read_says_which(toml: str) -> None:
     with pytest.raises(ConfigurationError, match=r"messages/xx\.toml"):
-        read_texts("xx", toml)
+        read_texts("messages/xx.toml", toml)
 
 
-def _placeholders(text: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+@pytest.mark.parametrize(("article", "title"), [("die", "Eine DOI"), ("der", "Einen DOI"), ("das", "Ein DOI")])
+def test_german_agrees_with_the_article_of_the_setting(article: str, title: str) -> None:
+    texts = load_catalogues(("de",), article=article)["de"].texts
+    assert texts["home.title"] == f"{title} auflösen"
+    assert not {key for key, text in texts.items() if re.search(r"[\[\]|]", text)}
+
+
+def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "en.toml").write_text('[home]\ntitle = "Find a DOI"\n', "utf-8")
+    texts = load_catalogues(("en",), tmp_path)["en"].texts
+    assert texts["home.title"] == "Find a DOI"
+    assert texts.keys() == ENGLISH.texts.keys()
+
+
+def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None:
+    own = resources.files("app.web").joinpath("messages", "en.toml").read_text("utf-8")
+    (tmp_path / "it.toml").write_text(own.replace("Skip to content", "Vai al contenuto"), "utf-8")
+    assert load_catalogues(("en", "it"), tmp_path)["it"].texts["site.skip"] == "Vai al contenuto"
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ('[home]\ntitle = "x"\nlead = y\n', r"de\.toml: the language file cannot be read: .*line 3"),
+        ('[home]\ntitle = "x"\ntitel = "y"', r"de\.toml, line 3: home\.titel: there is no such text"),
+        ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: there is no placeholder \{v\}"),
+        ('[site]\nversion = "{version"', r"de\.toml, line 2: site\.version: the braces are wrong"),
+        ('[site]\n"version" = "{version.x}"', r"de\.toml, line 2: site\.version: there is no placeholder"),
+        ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file is larger than"),
+    ],
+)
+def test_a_broken_file_of_the_institution_is_named_with_its_line(tmp_path: Path, toml: str, message: str) -> None:
+    (tmp_path / "de.toml").write_text(toml, "utf-8")
+    with pytest.raises(ConfigurationError, match=message):
+        load_catalogues(("en", "de"), tmp_path)
+
+
+def test_a_file_of_the_institution_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "en.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=r"en\.toml: the language file cannot be read"):
+        load_catalogues(("en",), tmp_path)

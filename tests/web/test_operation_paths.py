@@ -47,9 +47,7 @@ async def test_it_answers_without_a_query(proxy: Proxy, path: str, media_type: s
     assert proxy.upstream.asked() == 0
 
 
-@pytest.mark.parametrize(
-    "path", ["/healthz/", "/static/", "/static/../app.py", "/docs/oauth2-redirect", "/redoc", "/metrics/x"]
-)
+@pytest.mark.parametrize("path", ["/healthz/", "/static", "/docs/oauth2-redirect", "/redoc", "/metrics/x"])
 async def test_what_is_no_path_of_these_is_a_name_and_no_doi(proxy: Proxy, path: str) -> None:
     assert (await proxy.get(path)).status == 400
 
@@ -185,3 +183,10 @@ async def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
         proxy.clock.advance(10)
         reply = await proxy.get("/10.1000/182")
         assert (reply.status, reply["cache-status"]) == (302, "doi-proxy; hit; ttl=590")
+
+
+@pytest.mark.parametrize("path", ["/static/", "/static/../app.py", "/static//style.css", "/static/logo-0.svg"])
+async def test_a_file_that_is_not_there_has_a_page_of_its_own(proxy: Proxy, path: str) -> None:
+    got = await proxy.get(path, accept_language="de")
+    assert (got.status, got["cache-control"], got["vary"]) == (404, "no-store", "Accept-Language")
+    assert "Datei nicht gefunden" in got.text

@@ -34,6 +34,10 @@ OPERATIONS = frozenset({b"/healthz", b"/docs"})
         ("POST", b"/healthz", "operation"),
         ("HEAD", b"/docs", "operation"),
         ("OPTIONS", b"/healthz", "resolve"),
+        ("GET", b"/static/style.css", "operation"),
+        ("GET", b"/static/nothing", "operation"),
+        ("GET", b"/static/\xff", "resolve"),
+        ("GET", b"/static", "resolve"),
     ],
 )
 def test_a_path_is_of_one_kind(method: str, path: bytes, route: Route) -> None:
@@ -42,6 +46,7 @@ def test_a_path_is_of_one_kind(method: str, path: bytes, route: Route) -> None:
 
 def test_a_path_that_is_typed_into_the_form_is_not_one_of_operation() -> None:
     assert find_route("POST", b"/healthz") == "resolve"
+    assert find_route("POST", b"/static/style.css") == "resolve"
 
 
 def test_the_parts_of_a_path_stay_raw() -> None:

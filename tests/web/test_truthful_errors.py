@@ -562,10 +562,10 @@ def _failures(kind: type[CouldNotVerify] = CouldNotVerify) -> list[type[CouldNot
     return [kind, *(one for below in kind.__subclasses__() for one in _failures(below))]
 
 
-@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
 @pytest.mark.parametrize("token", sorted({kind.token for kind in _failures()}))
 async def test_every_failure_has_a_sentence_for_people_in_every_language(language: str, token: str) -> None:
-    texts = load_catalogues()[language].texts
+    texts = load_catalogues((language,))[language].texts
     assert texts[f"failure.{token}"].endswith(".")
 
 

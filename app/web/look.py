@@ -1,0 +1,131 @@
+"""How the pages look: templates and texts, ours and those that an institution puts over ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, Final
+
+from jinja2 import (
+    BaseLoader,
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PackageLoader,
+    PrefixLoader,
+    StrictUndefined,
+    Template,
+    TemplateError,
+    TemplateSyntaxError,
+)
+
+from app.errors import ConfigurationError
+from app.web.branding import Brand, Branding, StaticFile, read_brand
+from app.web.languages import Catalogue, load_catalogues, read_tags
+from app.web.page_samples import sample_context, sample_facts
+from app.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
+    contact_link,
+    data_href,
+    granted,
+    hexadecimal,
+    linked,
+    name_href,
+    shape,
+    shown_time,
+    visible,
+)
+
+log = logging.getLogger(__name__)
+
+#: Our own template of the same name, for a custom one to extend: `{% extends "doi-proxy/layout.html" %}`.
+OWN_PREFIX: Final = "doi-proxy"
+#: Templates that are not pages.
+_PARTS: Final = ("layout.html", "parts.html")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Templates, texts and static files. The first catalogue is that of the default language."""
+
+    brand: Brand
+    files: Mapping[str, StaticFile]
+    catalogues: Mapping[str, Catalogue]
+    templates: Mapping[str, Template]
+    #: Our own templates, where the institution has a folder of its own.
+    fallback: Mapping[str, Template] | None
+    folder: Path | None
+    #: The places of faults that are in the log already.
+    logged: set[str] = field(default_factory=set)
+
+    def texts(self, language: str) -> Catalogue:
+        """The texts of a language, those of the default language if there is no such language."""
+        return self.catalogues.get(language) or next(iter(self.catalogues.values()))
+
+    def render(self, template: str, context: Mapping[str, Any]) -> str:
+        """Render a page. If a custom template fails, log where, and render our own."""
+        context = {"brand": self.brand, **context}
+        if self.fallback is None:
+            return self.templates[template].render(context)
+        try:
+            return self.templates[template].render(context)
+        except Exception as error:
+            place = self.find_place(error)
+            if place not in self.logged:
+                self.logged.add(place)
+                log.error("%s: the template failed (%s); the template of doi-proxy is used instead", place, error)
+            return self.fallback[template].render(context)
+
+    def check(self, template: str, context: Mapping[str, Any]) -> None:
+        """Render a page for its errors alone. Raises ConfigurationError, which names file and line."""
+        try:
+            self.templates[template].render({"brand": self.brand, **context})
+        except Exception as error:
+            raise ConfigurationError(f"{self.find_place(error)}: the template failed: {error}") from error
+
+    def find_place(self, error: Exception) -> str:
+        """The file of the custom templates, and the line, in which rendering failed."""
+        frames = [one for one in extract_tb(error.__traceback__) if str(self.folder) in one.filename]
+        return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else f"{self.folder}"
+
+
+def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
+    """Read templates, texts and files. Raises ConfigurationError, which names the file and what is wrong."""
+    brand, files = read_brand(branding)
+    for setting, folder in (("templates", branding.templates), ("messages", branding.messages)):
+        if folder is not None and not folder.is_dir():
+            raise ConfigurationError(f"branding_{setting}: there is no folder {folder}")
+    catalogues = load_catalogues(read_tags(branding.languages), branding.messages, branding.german_article)
+    names = {"version": version, "operator": contact_link(contact)}
+    ours = PackageLoader("app.web", "templates")
+    fallback = _load(ours, names)
+    if branding.templates is None:
+        return Look(brand, files, catalogues, fallback, None, None)
+    custom = ChoiceLoader([FileSystemLoader(branding.templates), PrefixLoader({OWN_PREFIX: ours}), ours])
+    try:
+        templates = _load(custom, names)
+    except TemplateSyntaxError as error:
+        raise ConfigurationError(
+            f"{error.filename or branding.templates}, line {error.lineno}: {error.message}"
+        ) from error
+    except (TemplateError, OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{branding.templates}: a template cannot be read: {error}") from error
+    look = Look(brand, files, catalogues, templates, fallback, branding.templates)
+    for name, facts in sample_facts().items():
+        look.check(name, {"t": next(iter(catalogues.values())), **sample_context(facts)})
+    return look
+
+
+def _load(loader: BaseLoader, names: Mapping[str, Any]) -> dict[str, Template]:
+    """Compile every template of ours, or what stands in its place."""
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.globals |= {**names, "link": linked, "granted": granted, "most_characters": MAX_CHARACTERS_SHOWN}
+    environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
+    environment.filters |= {"visible": visible, "time": shown_time, "hexadecimal": hexadecimal}
+    compiled = {name: environment.get_template(name) for name in PackageLoader("app.web", "templates").list_templates()}
+    return {name.removesuffix(".html"): template for name, template in compiled.items() if name not in _PARTS}

@@ -1,0 +1,44 @@
+"""One sample of every page, by which the faults of custom templates are found before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.doi.name import HandleName
+from app.handle.record import read_values
+from app.web.outline import Outline, rows
+from app.web.shown_name import show_name
+
+_NAME: Final = show_name(HandleName("10.1000/182"))
+_RECORD: Final = (
+    b'[{"index":1,"type":"URL","data":{"format":"string","value":"https://example.org/"},"ttl":1},'
+    b'{"index":100,"type":"HS_ADMIN","data":{"format":"admin","value":{"handle":"0.NA/10","index":1,'
+    b'"permissions":"111111111111"}},"ttl":1}]'
+)
+
+
+def sample_facts() -> dict[str, Mapping[str, Any]]:
+    """The facts of each page by its template, as `Pages` gives them."""
+    shown = rows(read_values(_RECORD).values)
+    tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
+    values: dict[str, Any] = {"tables": tables, "hidden": 1, "outline": Outline(), "stale": None}
+    not_found: dict[str, Any] = {"without_slash": _NAME, "suggestions": [_NAME], "stale": None, "questionable": ()}
+    could_not_verify: dict[str, Any] = {"reason": "A reason.", "wait": ("retry_soon", 1)}
+    return {
+        "home": {"address": "https://doi.example.org"},
+        "values": {**values, "note": None, "leads_on": True, "leads_to": "https://example.org/"},
+        "not_found": {**not_found, "searches": [("Search", "/")], "agency": "", "report": None},
+        "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "suggestions": [_NAME]},
+        "openurl": {},
+        "could_not_verify": could_not_verify,
+        "alias_chain_too_long": {"reached": _NAME},
+        "prefix_inactive": {"message": "A message.", "contact": None},
+        "error": {"reason": "", "text": "error.no_reason"},
+        "docs": {"schema": {"info": {}, "paths": {}}},
+    }
+
+
+def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a page with those that every page has."""
+    return {"base": "", "indexed": False, "title": "Title", "heading": "Heading", "name": _NAME, **facts}
