@@ -9,6 +9,7 @@
     │   │   ├── NameTooLong
     │   │   ├── EmptyName
     │   │   └── NotADOI                    a handle that is not a DOI name, or other text
+    │   │       └── NoDOIInOpenURL           an OpenURL without id=doi:… and rft_id=info:doi/…
     │   ├── InvalidParameter             a query parameter that the REST API refuses
     │   ├── RequestTooLarge
     │   ├── ClientDenied                 the client's network is on the deny list
@@ -94,6 +95,10 @@ class EmptyName(InvalidName):
 
 class NotADOI(InvalidName):
     """The name is not a DOI name."""
+
+
+class NoDOIInOpenURL(NotADOI):
+    """This OpenURL does not name a DOI; send id=doi:10.1000/182 or rft_id=info:doi/10.1000/182."""
 
 
 class InvalidParameter(InvalidRequest):

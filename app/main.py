@@ -36,7 +36,6 @@ from app.upstream.guarded import NOT_ASKED, OUTCOMES
 from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
-from app.web.branding import BRANDING_PREFIX, branding_from
 from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
 from app.web.limits import ClientLimits, Rate
@@ -44,7 +43,15 @@ from app.web.operations import other_paths
 from app.web.pages import Pages
 from app.web.record_headers import read_allowed
 from app.web.route import Route
-from app.web_face import build_express_lane, build_face, build_operations, build_pages, read_facts, read_sub_path
+from app.web_face import (
+    build_express_lane,
+    build_face,
+    build_operations,
+    build_pages,
+    read_branding,
+    read_facts,
+    read_sub_path,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +138,8 @@ def _follow_reloads(lifecycle: Lifecycle, limits: ClientLimits, connections: Con
     lifecycle.on_reload(
         lambda new: connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies)), "trusted_proxies"
     )
-    names = (name for name in Settings.model_fields if name.startswith(BRANDING_PREFIX))
-    lifecycle.on_reload(lambda new: pages.rebrand(branding_from(new.model_dump())), *names)
+    names = (name for name in Settings.model_fields if name.startswith("branding_"))
+    lifecycle.on_reload(lambda new: pages.rebrand(read_branding(new)), *names)
 
 
 def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetrics) -> ClientLimits:

@@ -21,7 +21,7 @@ from app.settings import Settings
 from app.web.access_log import AccessLog
 from app.web.api import RestApi
 from app.web.application import Face
-from app.web.branding import branding_from
+from app.web.branding import Branding
 from app.web.country import open_countries
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
@@ -47,10 +47,32 @@ def read_facts(settings: Settings, clock: Callable[[], float], chance: Callable[
     )
 
 
+def read_branding(settings: Settings) -> Branding:
+    """What the settings say about the institution's own face."""
+    return Branding(
+        name=settings.branding_name,
+        logo=settings.branding_logo,
+        accent=settings.branding_accent,
+        accent_dark=settings.branding_accent_dark,
+        background=settings.branding_background,
+        background_dark=settings.branding_background_dark,
+        home_text=settings.branding_home_text,
+        help_links=settings.branding_help_links,
+        search_links=settings.branding_search_links,
+        imprint=settings.branding_imprint,
+        privacy=settings.branding_privacy,
+        footer=settings.branding_footer,
+        templates=settings.branding_templates,
+        messages=settings.branding_messages,
+        languages=settings.branding_languages,
+        german_article=settings.branding_german_article,
+    )
+
+
 def build_pages(settings: Settings) -> Pages:
     """The pages, with the texts and templates of the institution. Raises ConfigurationError."""
     return Pages(
-        branding=branding_from(settings.model_dump()),
+        branding=read_branding(settings),
         base_url_hint=settings.public_url or "",
         product_version=__version__,
         contact=settings.web_contact,

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
-from app.errors import DoiProxyError, EmptyName, NameTooLong, NotADOI, TooManyRequests
+from app.errors import DoiProxyError, EmptyName, NameTooLong, NoDOIInOpenURL, TooManyRequests
 from app.metrics.requests import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.web import which_ra
@@ -235,12 +235,12 @@ def _options(request: Request) -> Reply:
 
 
 def openurl_name(parameters: Parameters) -> str:
-    """The name in `id=doi:…` or `rft_id=info:doi/…`, each as the sender wrote it. Raises NotADOI without any."""
+    """The name in `id=doi:…` or `rft_id=info:doi/…`, each as the sender wrote it. Raises NoDOIInOpenURL without any."""
     for key in ("id", "rft_id"):
         for value in parameters.all(key):
             if _OPENURL_DOI.match(value):
                 return value.replace("%", "%25")
-    raise NotADOI("This OpenURL names no DOI: send id=doi:10.1000/182 or rft_id=info:doi/10.1000/182.")
+    raise NoDOIInOpenURL
 
 
 async def _no_body() -> Message:

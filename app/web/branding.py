@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib import resources
@@ -14,8 +13,6 @@ from app.doi.uri import component
 from app.errors import ConfigurationError
 from app.web.colours import brand_stylesheet
 
-#: The names of its settings begin with this.
-BRANDING_PREFIX: Final = "branding_"
 #: Larger logos are refused: every reader loads it once.
 MAX_LOGO_BYTES: Final = 262_144
 #: Links in one setting.
@@ -101,7 +98,12 @@ def read_brand(branding: Branding) -> tuple[Brand, dict[str, StaticFile]]:
     """What the pages show, and the static files by their paths. Raises ConfigurationError."""
     folder = resources.files("app.web").joinpath("static")
     ours = folder.joinpath("style.css").read_text("utf-8")
-    colours = {name: getattr(branding, name) for name in ("accent", "accent_dark", "background", "background_dark")}
+    colours = {
+        "accent": branding.accent,
+        "accent_dark": branding.accent_dark,
+        "background": branding.background,
+        "background_dark": branding.background_dark,
+    }
     stylesheet = (ours + brand_stylesheet(ours, colours)).encode()
     favicon = StaticFile("image/svg+xml", folder.joinpath(_FAVICON).read_bytes())
     files = {
@@ -171,8 +173,3 @@ def _read_logo(path: Path) -> StaticFile:
 
 def _digest(content: bytes) -> str:
     return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def branding_from(values: Mapping[str, object]) -> Branding:
-    """The branding among settings, by their names."""
-    return Branding(**{name: values[BRANDING_PREFIX + name] for name in Branding.__slots__})  # type: ignore[arg-type]

@@ -6,7 +6,15 @@ import logging
 
 from app.doi.name import HandleName
 from app.doi.presentation import suggestions
-from app.errors import AliasChainTooLong, CouldNotVerify, DoiProxyError, InvalidName, PrefixInactive, TooManyRequests
+from app.errors import (
+    AliasChainTooLong,
+    CouldNotVerify,
+    DoiProxyError,
+    InvalidName,
+    NoDOIInOpenURL,
+    PrefixInactive,
+    TooManyRequests,
+)
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.header import Header
 from app.web.pages import Link, Pages
@@ -49,6 +57,8 @@ class ErrorPages:
                 self._link, language, name=name, message=error.status_message, contact=error.contact
             )
             return page(error.status, body)
+        if isinstance(error, NoDOIInOpenURL):
+            return page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
             body = self._pages.not_a_doi(
                 self._link,

@@ -11,8 +11,9 @@ from app.errors import ConfigurationError
 from app.lifecycle import Lifecycle
 from app.main import create
 from app.settings import Settings
-from app.web.branding import MAX_LOGO_BYTES, branding_from, read_brand, read_links
+from app.web.branding import MAX_LOGO_BYTES, read_brand, read_links
 from app.web.pages import Link, Pages
+from app.web_face import read_branding
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +23,8 @@ SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 
 
 
 def branded(**settings: Any) -> Pages:
-    values = Settings(**{f"branding_{name}": value for name, value in settings.items()}).model_dump()
-    return Pages(branding=branding_from(values), base_url_hint="", product_version="1.2.3", contact=None)
+    given = Settings(**{f"branding_{name}": value for name, value in settings.items()})
+    return Pages(branding=read_branding(given), base_url_hint="", product_version="1.2.3", contact=None)
 
 
 def home(pages: Pages, language: str = "en") -> str:
@@ -117,8 +118,8 @@ def test_a_logo_that_cannot_be_shown_is_refused(tmp_path: Path, file: str, conte
 
 
 def test_a_colour_is_in_the_stylesheet_and_changes_its_address() -> None:
-    plain, files = read_brand(branding_from(Settings().model_dump()))
-    changed, own = read_brand(branding_from(Settings(branding_accent="#7A0019").model_dump()))
+    plain, files = read_brand(read_branding(Settings()))
+    changed, own = read_brand(read_branding(Settings(branding_accent="#7A0019")))
     assert changed.stylesheet != plain.stylesheet
     assert b"--accent: #7a0019; --on-accent: #ffffff;" in own["/static/style.css"].content
     assert own["/static/style.css"].content.startswith(files["/static/style.css"].content)

@@ -14,7 +14,6 @@ from app.doi.name import HandleName
 from app.handle.record import read_values
 from app.handle.value import HandleValue
 from app.settings import Settings
-from app.web.branding import branding_from
 from app.web.colours import check_contrast, contrast, read_palettes
 from app.web.languages import load_catalogues
 from app.web.outline import MAX_VALUES_SHOWN
@@ -28,8 +27,9 @@ from app.web.pages import (
     redirect_stub,
 )
 from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
+from app.web_face import read_branding
 
-BRANDING = branding_from(Settings().model_dump())
+BRANDING = read_branding(Settings())
 PAGES = Pages(
     branding=BRANDING,
     base_url_hint="https://doi.example.edu/",
