@@ -16,8 +16,10 @@ from app import __version__
 from app.cache.address import open_store
 from app.cache.tiered import TieredStore, TierObserver
 from app.errors import ConfigurationError, StoreError
+from app.local_files import FileBounds, LocalFiles
 from app.resolver import observer as resolving
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.local_records import LocalRecords
 from app.resolver.resolver import Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
@@ -34,6 +36,8 @@ from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 log = logging.getLogger(__name__)
 
+#: Upstreams of one process, those of earlier local records included.
+MAX_UPSTREAMS: Final = 100
 #: The name under which all processes that share a store count one budget.
 _BUCKET: Final = "upstream"
 #: The highest privacy level at which a log may name what was asked.
@@ -70,6 +74,8 @@ class Parts:
     resolver: Resolver
     #: The budget's tokens where other processes share them.
     bucket: SharedBucket | None = None
+    #: The files of local records, None without them.
+    local_files: LocalFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,13 @@ class Upstream:
     #: The guard of each upstream by its base URL; all of them share one budget.
     guards: dict[str, Guard]
     budget: Budget
+    #: Opens an upstream, or returns the one that is open. None if nothing is queried.
+    open_source: Callable[[str], Source] | None = None
+
+    def use_routes(self, routes: Mapping[str, str]) -> None:
+        """Put the routes of local records in force: an upstream's URL by prefix. Raises ConfigurationError."""
+        if self.open_source is not None and isinstance(self.source, RoutedSource):
+            self.source.use_local_routes({prefix: self.open_source(url) for prefix, url in routes.items()})
 
 
 class SharedBucket:
@@ -167,7 +180,26 @@ def assemble(
         owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
         observer=observers.resolver,
     )
-    return Parts(settings, cache, upstream, resolver, bucket)
+    # A command that only reads the store has its records, not those of the operator.
+    local_files = None if read_only else load_local_files(settings, clock, upstream, resolver)
+    return Parts(settings, cache, upstream, resolver, bucket, local_files)
+
+
+def load_local_files(
+    settings: Settings, clock: Callable[[], float], upstream: Upstream, resolver: Resolver
+) -> LocalFiles | None:
+    """Put the local records in force, if there are any files. Raises ConfigurationError if a file has an error."""
+    if settings.local_records is None:
+        return None
+
+    def use(records: LocalRecords) -> None:
+        upstream.use_routes(records.routes())
+        resolver.local_records = records if len(records) else None
+
+    bounds = FileBounds(settings.local_records_max, settings.local_records_max_bytes)
+    files = LocalFiles(settings.local_records, bounds, clock, use)
+    files.load()
+    return files
 
 
 def read_ttl_policy(settings: Settings) -> TtlPolicy:
@@ -243,8 +275,12 @@ def open_upstream(
         return Upstream(SealedSource(), SealedSource(), {}, budget)
     budget_log = BudgetLog(time.monotonic)
     opened: dict[str, tuple[GuardedSource, AgencySource]] = {}
-    for url in (*settings.upstream_urls, *settings.upstream_route_urls.values()):
+    guards: dict[str, Guard] = {}
+
+    def open_source(url: str) -> Source:
         if url not in opened:
+            if len(opened) >= MAX_UPSTREAMS:
+                raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
             number = len(opened) + 1
             api = _open_api(settings, url, budget)
             guard = _open_guard(
@@ -257,11 +293,14 @@ def open_upstream(
                 observer=observer(number) if observer else None,
             )
             opened[url] = GuardedSource(api, guard), GuardedAgencies(api, guard)
-    guards = {url: source.guard for url, (source, _) in opened.items()}
-    default = [opened[url][0] for url in settings.upstream_urls]
-    routes = {prefix: opened[url][0] for prefix, url in settings.upstream_route_urls.items()}
-    source: Source = default[0] if len(default) == 1 and not routes else RoutedSource(routes, default)
-    return Upstream(source, opened[settings.upstream_urls[0]][1], guards, budget)
+            guards[url] = guard
+        return opened[url][0]
+
+    default = [open_source(url) for url in settings.upstream_urls]
+    routes = {prefix: open_source(url) for prefix, url in settings.upstream_route_urls.items()}
+    is_routed = len(default) > 1 or routes or settings.local_records is not None
+    source: Source = RoutedSource(routes, default) if is_routed else default[0]
+    return Upstream(source, opened[settings.upstream_urls[0]][1], guards, budget, open_source)
 
 
 def _open_api(settings: Settings, url: str, budget: Budget) -> HandleClient:

@@ -28,7 +28,8 @@
     │   ├── UpstreamPaused               429 or 503 with Retry-After, a moment ago
     │   ├── BudgetSpent
     │   │   └── ShareSpent               one client has its share of waiting questions
-    │   └── NotInBundle                  sealed mode: upstreams are never queried
+    │   ├── NotInBundle                  sealed mode: upstreams are never queried
+    │   └── PrefixDenied                 a local record refuses the prefix
     ├── StoreError                     the store failed; the caller treats it as a miss
     │   └── DamagedEntry                 one entry is damaged; the store works
     └── ConfigurationError             the settings cannot be used; exit status 2
@@ -300,6 +301,15 @@ class NotInBundle(CouldNotVerify):
     status = 504
     proxy_error = "destination_unavailable"
     token = "sealed"
+
+
+class PrefixDenied(CouldNotVerify):
+    """This resolver does not answer names of this prefix."""
+
+    status = 403
+    # RFC 9209, section 2.3.17: refused by the configuration, and not forwarded.
+    proxy_error = "http_request_denied"
+    token = "prefix-denied"
 
 
 def failure_tokens() -> frozenset[str]:

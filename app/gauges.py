@@ -20,7 +20,7 @@ async def expose(parts: Parts, state: StateMetrics, exposition: Exposition, acce
 
 def read_process(parts: Parts) -> ProcessState:
     """What the gauges of this process show now."""
-    memory, counters = parts.cache.memory, parts.cache.counters
+    memory, counters, local = parts.cache.memory, parts.cache.counters, parts.local_files
     return ProcessState(
         in_flight=parts.upstream.budget.in_flight,
         waiting=parts.upstream.budget.waiting,
@@ -34,4 +34,6 @@ def read_process(parts: Parts) -> ProcessState:
         memory_evictions=memory.evictions,
         lease_fallbacks=counters.lease_fallbacks,
         budget_fallbacks=counters.budget_fallbacks,
+        local_records=0 if local is None else local.records,
+        local_record_problems=0 if local is None else len(local.problems),
     )

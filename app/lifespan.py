@@ -18,6 +18,7 @@ from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.gauges import read_process
 from app.lifecycle import end_tasks
+from app.local_files import WATCH_INTERVAL
 from app.metrics.event_loop import delay_histogram, sample_delay
 from app.metrics.instruments import StateMetrics
 from app.metrics.workers import Exposition
@@ -38,6 +39,8 @@ async def run_lifespan(
     tasks = [asyncio.create_task(parts.cache.watch())]
     delay = sample_delay(delay_histogram(exposition.registry), time.perf_counter, asyncio.sleep)
     tasks.append(asyncio.create_task(delay))
+    if parts.local_files is not None:
+        tasks.append(asyncio.create_task(parts.local_files.watch(WATCH_INTERVAL)))
     if exposition.is_shared:
         tasks.append(asyncio.create_task(_publish_metrics(parts, state, exposition)))
     try:

@@ -85,6 +85,8 @@ def create(
     prefixes = PrefixChain(instruments.observers.resolver)
     face = build_face(assembled, limits, read_facts(settings, clock, chance), prefixes)
     _follow_reloads(lifecycle, limits, connections, face.pages)
+    if assembled.local_files is not None:
+        lifecycle.on_reload(assembled.local_files.request_reload)
     express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log)
     operations = build_operations(
         assembled, face, lifecycle, clock, state=instruments.state, exposition=instruments.exposition

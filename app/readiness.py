@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
+from pathlib import Path
 from typing import Final, Literal
 
 from app.assembly import Parts
 from app.lifecycle import Lifecycle
+from app.local_files import LocalFiles
 from app.upstream.breaker import BreakerState
 from app.upstream.guarded import Guard
-from app.web.health import Readiness, UpstreamReadiness
+from app.web.health import LocalReadiness, ProblemPlace, Readiness, UpstreamReadiness
 
+#: Problems of local records that are shown.
+_MAX_PLACES: Final = 10
 #: The breaker's state as a word for readiness.
 _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
     BreakerState.CLOSED: "closed",
@@ -29,7 +33,20 @@ async def describe_readiness(parts: Parts, lifecycle: Lifecycle) -> Readiness:
     detail = {"mode": parts.settings.mode, "upstream": _worst_state(upstreams), "store": store}
     if lifecycle.draining:
         detail["service"] = "draining"
-    return Readiness(ready=not lifecycle.draining, detail=detail, upstreams=upstreams)
+    local = None if parts.local_files is None else _local_readiness(parts.local_files)
+    return Readiness(ready=not lifecycle.draining, detail=detail, upstreams=upstreams, local_records=local)
+
+
+def _local_readiness(files: LocalFiles) -> LocalReadiness:
+    return LocalReadiness(
+        state="broken" if files.is_broken else "ok",
+        records=files.records,
+        # The message of a problem may contain a host or a path, and is in the log.
+        problems=[
+            ProblemPlace(file=Path(problem.file).name, line=problem.line, column=problem.column)
+            for problem in files.problems[:_MAX_PLACES]
+        ],
+    )
 
 
 def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:

@@ -67,6 +67,15 @@ class Settings(BaseModel):
         json_schema_extra=RELOADED,
     )
     seed: Path | None = Field(None, description="NDJSON file of records to load at start, each as already expired.")
+    local_records: Path | None = Field(
+        None,
+        description="TOML file, or folder of TOML files, with records that win over the cache and the upstream. "
+        "A change takes effect without a reload.",
+    )
+    local_records_max: int = Field(200_000, ge=1, description="Largest number of local records.")
+    local_records_max_bytes: int = Field(
+        64 * 1024 * 1024, ge=1, description="Largest size of all files of local records together, in bytes."
+    )
     mode: Literal["online", "sealed"] = Field(
         "online",
         description="In mode `online` the upstream is queried. In mode `sealed` it is not, and a name outside the "

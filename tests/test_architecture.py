@@ -39,7 +39,9 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
         "main redaction settings server bulk web metrics resolver cache upstream handle doi errors".split()
     ),
 }
-PARTS_OF_MAIN: Final = frozenset("main assembly gauges lifecycle lifespan program_log readiness web_face".split())
+PARTS_OF_MAIN: Final = frozenset(
+    "main assembly gauges lifecycle lifespan local_files program_log readiness web_face".split()
+)
 
 #: The parts a library may be imported in.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
@@ -60,7 +62,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.
 PURE_PACKAGES: Final = ("doi", "handle", "token_bucket")
 DECIDING_MODULES: Final = (
-    "alias", "asked", "location_choice", "registration_agency", "resolution", "target", "target_url", "ttl_policy",
+    "alias", "asked", "local_record_file", "local_records", "location_choice", "registration_agency", "resolution",
+    "target", "target_url", "ttl_policy",
 )  # fmt: skip
 IMPURE_LIBRARIES: Final = frozenset(
     "anyio asyncio concurrent http httpx io logging multiprocessing os pathlib queue random secrets select "

@@ -13,7 +13,7 @@ from app.bulk.lists import Item, UnreadableItem
 from app.bulk.progress import Bar
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, UpstreamPaused
+from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, PrefixDenied, UpstreamPaused
 from app.handle.answer import ResponseCode
 from app.resolver.destination import Destinations, Query
 from app.resolver.options import Negotiation
@@ -150,7 +150,7 @@ class Visit:
 
     async def _visit(self, name: HandleName) -> None:
         known = await self._cache.get(name.key)
-        if known is None or not known.is_fresh(self._clock()):
+        if self._resolver.find_fresh(name) is None and (known is None or not known.is_fresh(self._clock())):
             if self._left == 0:
                 self.stop("the limit is reached")
                 return
@@ -173,7 +173,8 @@ class Visit:
         if failure is not None and verdict is not Verdict.STALE:
             verdict = Verdict.COULD_NOT_VERIFY
         self.tally.add(verdict, f"{name.text}: {failure.message}" if failure else "")
-        if verdict is not Verdict.SKIPPED:  # without a question, it says nothing about the upstream
+        # Without a question, it says nothing about the upstream.
+        if verdict is not Verdict.SKIPPED and not isinstance(failure, PrefixDenied):
             self._failures_in_a_row = self._failures_in_a_row + 1 if verdict in _FAILED else 0
         if self._failures_in_a_row >= MAX_FAILURES:
             self.stop(f"{self._failures_in_a_row} names in a row could not be verified")
@@ -219,4 +220,5 @@ def _verdict(resolution: Resolution | None) -> Verdict:
     if resolution.origin is Origin.STALE:
         return Verdict.STALE
     answered = _ANSWERS[resolution.entry.answer.code]
-    return Verdict.SKIPPED if resolution.origin is Origin.HIT and answered is Verdict.RESOLVED else answered
+    at_hand = resolution.origin in (Origin.HIT, Origin.LOCAL)
+    return Verdict.SKIPPED if at_hand and answered is Verdict.RESOLVED else answered

@@ -27,6 +27,7 @@ KINDS: Final = {
     Origin.RENEWED: "renewed",
     Origin.JOINED: "joined",
     Origin.BYPASSED: "bypassed",
+    Origin.LOCAL: "local",
 }
 NEGATIVE: Final = "negative"
 #: The limits that can refuse a client: its share of upstream questions, its request rate, the deny list, and `auth` or
@@ -94,6 +95,7 @@ class AnswerMetrics:
         self._negative = answers.labels(NEGATIVE).inc
         #: Fresh answers since the last flush. Nearly all answers are fresh.
         self._hits = 0
+        self._local = 0
         self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
         self.record_refresh = refreshes.inc
         self.record_malformed_locations = malformed.inc
@@ -102,7 +104,9 @@ class AnswerMetrics:
 
     def record_resolution(self, resolution: Resolution) -> None:
         """See ResolutionObserver."""
-        if resolution.origin is not Origin.HIT:
+        if resolution.origin is Origin.LOCAL:
+            self._local += 1
+        elif resolution.origin is not Origin.HIT:
             self._answered[resolution.origin]()
         elif resolution.is_registered:
             self._hits += 1
@@ -122,7 +126,8 @@ class AnswerMetrics:
     def flush(self) -> None:
         """Add the numbers since the last flush to the counters."""
         self._answered[Origin.HIT](self._hits)
-        self._hits = 0
+        self._answered[Origin.LOCAL](self._local)
+        self._hits = self._local = 0
 
 
 class UpstreamMetrics:
@@ -207,6 +212,8 @@ class ProcessState:
     memory_evictions: int
     lease_fallbacks: int
     budget_fallbacks: int
+    local_records: int
+    local_record_problems: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +265,10 @@ class StateMetrics:
         )
         self._lease_fallbacks = _ExternalCounter(fallbacks.labels("lease"))
         self._budget_fallbacks = _ExternalCounter(fallbacks.labels("budget"))
+        self._local_records = gauge("local_records", "Local records in force.", newest=True)
+        self._local_problems = gauge(
+            "local_record_problems", "Problems found in the files of local records by the last reading.", newest=True
+        )
         self._tokens = gauge("upstream_budget_tokens", "Upstream questions that the budget allows now.", newest=True)
         self._store_entries = gauge("store_entries", "Entries in the store.", newest=True)
         self._store_bytes = gauge("store_bytes", "Bytes of the store.", newest=True)
@@ -279,6 +290,8 @@ class StateMetrics:
         self._evictions.set_total(state.memory_evictions)
         self._lease_fallbacks.set_total(state.lease_fallbacks)
         self._budget_fallbacks.set_total(state.budget_fallbacks)
+        self._local_records.set(state.local_records)
+        self._local_problems.set(state.local_record_problems)
 
     def set_shared_state(self, state: SharedState) -> None:
         """Set the gauges of the state that all processes share."""

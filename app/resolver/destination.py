@@ -138,7 +138,7 @@ class Destinations:
         own = locations.own
         if locations.malformed or own.includes or own.namespaces:
             return None
-        if needs_prefix(record, locations, query.options, query.negotiation):
+        if _has_prefix(chain) and needs_prefix(record, locations, query.options, query.negotiation):
             return None
         return decide(chain, record, locations, query)
 
@@ -169,7 +169,12 @@ class Destinations:
         record = chain.last.record.select(query.options.types, query.options.indexes)
         lookup = Lookup(self._resolver, demand.client, demand.priority)
         locations = await self._prefixes.find_locations(
-            chain.last.name, record, query.options, query.negotiation, lookup
+            chain.last.name,
+            record,
+            query.options,
+            query.negotiation,
+            lookup,
+            has_prefix=_has_prefix(chain),
         )
         return decide(chain, record, locations, query)
 
@@ -184,6 +189,11 @@ class Destinations:
 def _next_alias(chain: Chain, options: ResolveOptions) -> HandleName | None:
     """The name that the end of the chain stands for. An alias that is requested as data is not followed."""
     return None if options.action is Action.API else next_alias_target(chain, options)
+
+
+def _has_prefix(chain: Chain) -> bool:
+    """Whether locations of its prefix hold for a name. A local record is whole and needs no upstream."""
+    return chain.last.origin is not Origin.LOCAL
 
 
 def decide_before_locations(
@@ -221,7 +231,8 @@ def decide(chain: Chain, record: Record, locations: NameLocations, query: Query)
         choice.target,
         choice.facts,
         tuple(links(record, locations, name)),
-        chain.last.origin is Origin.HIT and not (chain.is_alias or locations.any or query.negotiation.conneg),
+        chain.last.origin in (Origin.HIT, Origin.LOCAL)
+        and not (chain.is_alias or locations.any or query.negotiation.conneg),
     )
 
 

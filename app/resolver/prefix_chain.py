@@ -86,16 +86,27 @@ class PrefixChain:
         return PrefixRecord(resolution, read_namespace(resolution.record))
 
     async def find_locations(
-        self, name: HandleName, record: Record, options: ResolveOptions, negotiation: Negotiation, lookup: Lookup
+        self,
+        name: HandleName,
+        record: Record,
+        options: ResolveOptions,
+        negotiation: Negotiation,
+        lookup: Lookup,
+        *,
+        has_prefix: bool = True,
     ) -> NameLocations:
         """Find the locations of a name: its own, those that it includes and, if they matter, those of its prefix.
+
+        Without `has_prefix`, those of the prefix do not hold for the name.
 
         Raises CouldNotVerify if locations are needed that cannot be fetched. Without them, a program that requests
         metadata would be redirected to a page for people.
         """
         locations = read_own_locations(record)
         if options.action is not Action.SHOW_VALUES:
-            locations = await self._add_other_locations(locations, name, record, options, negotiation, lookup)
+            locations = await self._add_other_locations(
+                locations, name, record, options, negotiation, lookup, has_prefix
+            )
         if locations.malformed:
             self._observer.record_malformed_locations(len(locations.malformed))
         return locations
@@ -108,12 +119,13 @@ class PrefixChain:
         options: ResolveOptions,
         negotiation: Negotiation,
         lookup: Lookup,
+        has_prefix: bool,
     ) -> NameLocations:
         room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
         try:
             if locations.own.includes or locations.own.namespaces:
                 locations = await self._add_includes(locations, name, room, lookup)
-            if needs_prefix(record, locations, options, negotiation):
+            if has_prefix and needs_prefix(record, locations, options, negotiation):
                 locations = await self._add_prefix(locations, name, room, lookup)
         except CouldNotVerify:
             if not is_sufficient(record, locations, options, negotiation):

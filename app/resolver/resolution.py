@@ -23,6 +23,14 @@ class Origin(Enum):
     RENEWED = "renewed"  # from the upstream, in place of an answer past its TTL
     JOINED = "joined"  # from the upstream, by the question of another request
     BYPASSED = "bypassed"  # from the upstream, because the request bypasses the cache
+    LOCAL = "local"  # from the operator's local records
+
+
+class Tombstone(msgspec.Struct, frozen=True, gc=False):
+    """Why the operator says that a name is gone, and since when: a date in ISO 8601."""
+
+    reason: str
+    date: str
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
@@ -32,6 +40,8 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     entry: Entry
     origin: Origin
     failure: CouldNotVerify | None = None
+    #: Why there is no record, if a local record says so.
+    tombstone: Tombstone | None = None
 
     @property
     def is_registered(self) -> bool:

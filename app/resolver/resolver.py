@@ -13,8 +13,9 @@ from typing import Final
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, ShareSpent, UpstreamTimeout
+from app.errors import CouldNotVerify, PrefixDenied, ShareSpent, UpstreamTimeout
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.local_records import LocalRecords
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step, refresh_from
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
@@ -89,9 +90,18 @@ class Resolver:
         self._flights: SingleFlight[Entry] = SingleFlight()
         self._failures = failures
         self._hits: OrderedDict[str, int] = OrderedDict()
+        #: The operator's records, which win over the cache and the upstream. None if there are none.
+        self.local_records: LocalRecords | None = None
 
     def find_fresh(self, name: HandleName) -> Resolution | None:
         """The answer if it is in memory, fresh and not due for a refresh. `count_answer` counts it if it is used."""
+        if self.local_records is not None:
+            try:
+                local = self.local_records.resolve(name, self._clock())
+            except PrefixDenied:
+                return None  # `resolve` raises it
+            if local is not None:
+                return local
         entry = self._peek(name.key)
         if entry is None or self._clock() >= refresh_from(entry):
             return None
@@ -110,6 +120,10 @@ class Resolver:
     async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
         try:
+            if self.local_records is not None:
+                local = self.local_records.resolve(name, self._clock())
+                if local is not None:
+                    return self.count_answer(local)
             if demand.bypasses_cache:
                 return self.count_answer(await self._resolve_past_cache(name, demand))
             try:

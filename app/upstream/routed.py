@@ -26,6 +26,14 @@ class RoutedSource:
     def __init__(self, routes: Mapping[str, Source], default: Sequence[Source]) -> None:
         self._routes = {fold(prefix).rstrip("/"): source for prefix, source in routes.items()}
         self._default = tuple(default)
+        self._local_routes: Mapping[str, Source] = {}
+        #: Every source that questions went to, because a route can end before them.
+        self._sources = dict.fromkeys((*self._routes.values(), *self._default))
+
+    def use_local_routes(self, routes: Mapping[str, Source]) -> None:
+        """Put the routes of the local records in force, in place of the previous ones. They win over `routes`."""
+        self._local_routes = {fold(prefix): source for prefix, source in routes.items()}
+        self._sources |= dict.fromkeys(routes.values())
 
     async def ask(self, question: Question) -> Answer:
         """The first answer. Raises CouldNotVerify."""
@@ -40,14 +48,15 @@ class RoutedSource:
 
     async def aclose(self) -> None:
         """Close every source, each once."""
-        for source in dict.fromkeys((*self._routes.values(), *self._default)):
+        for source in self._sources:
             await source.aclose()
 
     def _route(self, key: str) -> Source | None:
         prefix = key.removeprefix(_PREFIX_RECORDS).partition("/")[0]
         while prefix:
-            if prefix in self._routes:
-                return self._routes[prefix]
+            source = self._local_routes.get(prefix) or self._routes.get(prefix)
+            if source is not None:
+                return source
             prefix = prefix.rpartition(".")[0]
         return None
 

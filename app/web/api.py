@@ -101,7 +101,7 @@ class RestApi:
             return Reply(404, (kind, tag), body, freshness)
         if _has(request, tag):
             return Reply(304, (kind, tag), b"", freshness)
-        is_hit = resolution.origin is Origin.HIT and code is ResponseCode.SUCCESS
+        is_hit = resolution.origin in (Origin.HIT, Origin.LOCAL) and code is ResponseCode.SUCCESS
         hit = Hit(resolution, self._freshness.of_json) if is_hit else None
         return Reply(200, (kind, tag), body, freshness, hit)
 
@@ -124,6 +124,11 @@ def write_answer(resolution: Resolution, options: ResolveOptions) -> tuple[Respo
     """The response code and the JSON object about a name, spelled as the caller spelled it."""
     answer = resolution.entry.answer
     handle = msgspec.json.encode(resolution.name.text)
+    if resolution.tombstone is not None:
+        stone = resolution.tombstone
+        return answer.code, _object(
+            100, ("handle", resolution.name.text), ("message", f"{stone.reason} ({stone.date})")
+        )
     if answer.code is ResponseCode.HANDLE_NOT_FOUND:
         return answer.code, b'{"responseCode":100,"handle":' + handle + b"}"
     values = answer.values

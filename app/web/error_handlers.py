@@ -12,6 +12,7 @@ from app.errors import (
     DoiProxyError,
     InvalidName,
     NoDOIInOpenURL,
+    PrefixDenied,
     PrefixInactive,
     TooManyRequests,
 )
@@ -43,6 +44,9 @@ class ErrorPages:
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The page about an error that befell the request for `name`, or for what was `typed`."""
         language = request.language(self._pages.languages)
+        if isinstance(error, PrefixDenied) and name is not None:
+            body = self._pages.prefix_denied(self._link, language, name=name, reason=error.message)
+            return page(error.status, body, failure_headers(error))
         if isinstance(error, CouldNotVerify) and name is not None:
             again = None if error.retry_after is None else max(1, round(error.retry_after))
             reason = self._pages.failure_reason(language, error.token)

@@ -28,6 +28,8 @@ _TAG_BYTES: Final = 16
 
 _CACHE_CONTROL: Final = b"cache-control"
 _CACHE_STATUS: Final = b"cache-status"
+#: The answer comes from the operator's local records, which have no TTL.
+_LOCAL_STATUS: Final[Header] = (_CACHE_STATUS, f"{CACHE_NAME}; hit; detail=local".encode())
 NO_STORE: Final[Header] = (_CACHE_CONTROL, b"no-store")
 #: Our own pages change with a release alone. A new release is visible within the hour.
 OWN_PAGE: Final[Header] = (_CACHE_CONTROL, b"public, max-age=3600")
@@ -64,6 +66,8 @@ class Freshness:
 
     def of_redirect_hit(self, hit: Resolution, now: int) -> tuple[Header, ...]:
         """The same of a redirect that depends on one fresh record and not on the client."""
+        if hit.origin is Origin.LOCAL:
+            return self.of_redirect(Chain((hit,)), now)
         return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age)
 
     def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
@@ -77,7 +81,7 @@ class Freshness:
         if resolution.origin is Origin.BYPASSED:
             return (NO_STORE, cache_status(resolution, now))
         until, max_age = _lifetime(resolution, now, self._max_age)
-        if resolution.origin is Origin.STALE:
+        if resolution.origin in (Origin.STALE, Origin.LOCAL):
             return (
                 cache_control(NO_FACTS, max_age),
                 (b"expires", http_date(int(until))),
@@ -96,6 +100,10 @@ def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, 
     """How long an answer may be kept: until when, and for how many seconds."""
     if resolution.origin is Origin.STALE:
         return now + STALE_MAX_AGE, min(STALE_MAX_AGE, max_age)
+    if resolution.origin is Origin.LOCAL:
+        # It has no TTL. A client keeps it as long as any answer, or until its last day ends.
+        until = max(now, min(resolution.entry.fresh_until, now + max_age))
+        return until, until - now
     until = max(now, resolution.entry.fresh_until)
     return until, min(until - now, max_age)
 
@@ -155,6 +163,8 @@ def entity_tag(body: bytes) -> Header:
 
 def cache_status(resolution: Resolution, now: int) -> Header:
     """`Cache-Status`: where the answer came from, and the seconds until the end of its TTL (RFC 9211)."""
+    if resolution.origin is Origin.LOCAL:
+        return _LOCAL_STATUS
     left = floor(resolution.entry.ttl_left(now))
     match resolution.origin:
         case Origin.HIT:

@@ -34,6 +34,8 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "could_not_verify": could_not_verify,
         "alias_chain_too_long": {"reached": _NAME},
         "prefix_inactive": {"message": "A message.", "contact": None},
+        "prefix_denied": {"reason": "A reason."},
+        "gone": {"reason": "A reason.", "date": "2026-03-01"},
         "error": {"reason": "", "text": "error.no_reason"},
         "docs": {"schema": {"info": {}, "paths": {}}},
     }

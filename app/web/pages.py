@@ -164,6 +164,14 @@ class Pages:
         facts = {"message": message, "contact": contact_link(contact)}
         return self._page("prefix_inactive", link, language, "prefix.title", name, **facts)
 
+    def prefix_denied(self, link: Link, language: str, *, name: HandleName, reason: str) -> bytes:
+        """A local record refuses the name's prefix. `reason` is the operator's."""
+        return self._page("prefix_denied", link, language, "denied.title", name, reason=reason)
+
+    def gone(self, link: Link, language: str, *, name: HandleName, reason: str, date: str) -> bytes:
+        """A local record says that the name is gone. `date` is in ISO 8601."""
+        return self._page("gone", link, language, "gone.title_", name, reason=reason, date=date)
+
     def error(self, link: Link, language: str, *, title_key: str, reason: str) -> bytes:
         """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or ""."""
         text = _ERROR_TEXTS.get(title_key, "error.no_reason")

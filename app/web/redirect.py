@@ -176,16 +176,21 @@ class Redirects:
         return int(self._facts.clock())
 
     def _not_found(self, request: Request, resolution: Resolution, contact: str | None) -> Reply:
-        name = resolution.name
+        name, language = resolution.name, request.language(self._pages.languages)
+        freshness = self._freshness.of_page(Chain((resolution,)), self._now())
+        if resolution.tombstone is not None:
+            stone = resolution.tombstone
+            body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
+            return page(410, body, freshness=freshness)
         body = self._pages.not_found(
             self._link,
-            request.language(self._pages.languages),
+            language,
             name=name,
             suggestions=suggestions(name),
             questionable=name.questionable(),
             contact=contact,
         )
-        return page(404, body, freshness=self._freshness.of_page(Chain((resolution,)), self._now()))
+        return page(404, body, freshness=freshness)
 
     async def _contact(self, request: Request, found: Destination) -> str | None:
         """The contact of the prefix of a name that is not registered."""
@@ -193,7 +198,8 @@ class Redirects:
         lookup = Lookup(self._resolver, self._limits.client_of(request))
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
-                return await self._prefixes.contact(name, lookup) if name.is_doi else None
+                is_asked = name.is_doi and found.chain.last.tombstone is None
+                return await self._prefixes.contact(name, lookup) if is_asked else None
         except TimeoutError:
             return None
 
