@@ -21,7 +21,9 @@ from typing import Final, NamedTuple
 import pytest
 
 from app import __version__
+from tests import clean_root
 from tests.cache.valkey_server import free_port
+from tests.test_tutorial import commands, outputs, script, search_path
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DEBIAN: Final = ROOT / "packaging/debian"
@@ -212,3 +214,25 @@ def test_an_upgrade_keeps_the_operator_s_settings_and_a_purge_removes_all_but_ot
 )
 def test_the_scripts_of_the_package_are_clean() -> None:
     run("shellcheck", *(DEBIAN / name for name in SCRIPTS))
+
+
+# --- docs/operations.md -------------------------------------------------------------------------------------------
+
+#: The programs of the commands on the page, besides those of every Debian system.
+ON_THE_PAGE: Final = ("apt-get", "nginx", "promtool", "amtool", "openssl", "curl")
+
+
+def missing_on_the_page() -> str | None:
+    """A program that the page uses and that is not installed, or why there is no clean root."""
+    absent = (program for program in ON_THE_PAGE if shutil.which(program, path=search_path()) is None)
+    return missing() or next(absent, None) or clean_root.missing()
+
+
+def test_the_path_of_the_operations_page_leads_from_nothing_to_https(request: pytest.FixtureRequest) -> None:
+    if absent := missing_on_the_page():
+        pytest.skip(f"the path cannot be followed here: {absent}")
+    package: Path = request.getfixturevalue("package")
+    found = commands(ROOT / "docs/operations.md")
+    printed = clean_root.run(script(found), {f"dist/{package.name}": package})
+    pairs = zip(found, outputs(printed, len(found)), strict=True)
+    assert [(one.text, output) for one, output in pairs if output != one.output] == []

@@ -38,10 +38,10 @@ class Command(NamedTuple):
     output: str
 
 
-def commands() -> list[Command]:
+def commands(page: Path) -> list[Command]:
     """The commands of every console block. A line that begins with `> ` continues the command before it."""
     found = []
-    for block in CONSOLE.findall((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):
+    for block in CONSOLE.findall(page.read_text(encoding="utf-8")):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             first, *lines = part.splitlines()
             size = next((i for i, line in enumerate(lines) if not line.startswith(">")), len(lines))
@@ -112,7 +112,7 @@ def missing_program() -> str | None:
 def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
     (tmp_path / "config").symlink_to(ROOT / "config")
     ports = spare_ports()
-    found = commands()
+    found = commands(ROOT / "docs/tutorial.md")
     text = PORT.sub(lambda match: match[1] + ports[match[2]], script(found))
     printed = run(text, tmp_path, {"DOI_PROXY_PORT": ports["8000"]})
     for shown, port in ports.items():
