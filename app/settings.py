@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -18,10 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from app.errors import ConfigurationError
 from app.redaction import redact
+from app.settings_sources import read_values
 
-ENV_PREFIX: Final = "DOI_PROXY_"
-#: The path of the TOML file. The flag --config wins over it.
-CONFIG_VARIABLE: Final = "DOI_PROXY_CONFIG"
 #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
 TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "branding")
 #: Marks a setting that a running process reloads at SIGHUP.
@@ -410,37 +406,12 @@ def reloadable() -> frozenset[str]:
     return frozenset(name for name, field in fields if field.json_schema_extra == RELOADED)
 
 
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return ENV_PREFIX + name.upper()
-
-
-@dataclass(frozen=True, slots=True)
-class _SourcedValue:
-    """A setting's value, where it comes from, and how an error shows it."""
-
-    value: Any
-    source: str
-    secret: bool = False
-
-    @property
-    def shown(self) -> str:
-        return "" if self.secret else f" (it is {redact(str(self.value))[:200]!r})"
-
-
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:
     """Read the settings from flags, environment and TOML file.
 
     Raises ConfigurationError, which names the setting, its source and the reason.
     """
-    path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
-    values: dict[str, _SourcedValue] = {}
-    if path is not None:
-        values |= {name: _SourcedValue(value, f"{path}: {name}") for name, value in _read_toml(path).items()}
-    values |= _read_environment(environment)
-    values |= {
-        name: _SourcedValue(value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None
-    }
+    values = read_values(flags, environment, config, Settings.model_fields)
     try:
         return Settings(**{name: one.value for name, one in values.items()})
     except ValidationError as error:
@@ -456,52 +427,3 @@ def _reason(error: Any) -> str:
         return "there is no such setting"
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
-
-
-def _read_environment(environment: Mapping[str, str]) -> dict[str, _SourcedValue]:
-    found: dict[str, _SourcedValue] = {}
-    for key, value in environment.items():
-        if not key.startswith(ENV_PREFIX) or key == CONFIG_VARIABLE:
-            continue
-        name = key.removeprefix(ENV_PREFIX).lower()
-        secret = _is_file_of_secret(name)
-        if secret:
-            name = name.removesuffix("_file")
-        if secret:
-            found[name] = _SourcedValue(_read_secret(key, Path(value)), key, secret)
-        else:
-            # NAME_FILE wins over NAME, which may be the default of a container image or a unit.
-            found.setdefault(name, _SourcedValue(value, key, secret))
-    return found
-
-
-def names_from_files(environment: Mapping[str, str]) -> frozenset[str]:
-    """The settings whose values come from NAME_FILE variables. `doi-proxy config` masks them."""
-    names = (key.removeprefix(ENV_PREFIX).lower() for key in environment if key.startswith(ENV_PREFIX))
-    return frozenset(name.removesuffix("_file") for name in names if _is_file_of_secret(name))
-
-
-def _is_file_of_secret(name: str) -> bool:
-    # NAME_FILE is the path of a file with the value, for a secret that must not be in the environment.
-    return name.endswith("_file") and name not in Settings.model_fields
-
-
-def _read_secret(key: str, path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{key}: the file {path} cannot be read: {error}") from error
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path}: the settings file cannot be read: {error}") from error
-    flat: dict[str, Any] = {}
-    for name, value in document.items():
-        if isinstance(value, dict):
-            flat |= {(name + "_" + key if name != "server" else key): inner for key, inner in value.items()}
-        else:
-            flat[name] = value
-    return flat

@@ -16,7 +16,8 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.settings import TABLES, Settings, variable  # noqa: E402 - the script also runs where app is not installed
+from app.settings import TABLES, Settings  # noqa: E402 - the script also runs where app is not installed
+from app.settings_sources import variable  # noqa: E402
 
 #: The table of every setting whose name does not begin with the name of a table.
 FIRST_TABLE: Final = TABLES[0]

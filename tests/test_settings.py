@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.errors import ConfigurationError
-from app.settings import Settings, load, variable
+from app.settings import Settings, load
+from app.settings_sources import variable
 
 #: The names that the black-box checks and the ready-made configurations rely on.
 RELIED_ON = [

@@ -13,7 +13,8 @@ from app import __version__
 from app.cli.cache import add_cache_commands, run_cache
 from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
-from app.settings import Settings, load, names_from_files, variable
+from app.settings import Settings, load
+from app.settings_sources import names_from_files, variable
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
@@ -92,7 +93,7 @@ def _serve(namespace: argparse.Namespace) -> int:
 def _config(namespace: argparse.Namespace) -> int:
     from app.cli.show import show_settings
 
-    return show_settings(settings_of(namespace), names_from_files(os.environ))
+    return show_settings(settings_of(namespace), names_from_files(os.environ, Settings.model_fields))
 
 
 def _healthcheck(namespace: argparse.Namespace) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from app.redaction import MASK, redact
-from app.settings import Settings, variable
+from app.settings import Settings
+from app.settings_sources import variable
 
 
 def show_settings(settings: Settings, secrets: Collection[str] = ()) -> int:

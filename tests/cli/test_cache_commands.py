@@ -27,7 +27,8 @@ from app.cache.entry import Entry
 from app.cli.cache_commands import ExportChoice, export, warm
 from app.cli.main import main
 from app.errors import ConfigurationError
-from app.settings import ENV_PREFIX, Settings
+from app.settings import Settings
+from app.settings_sources import ENV_PREFIX
 from tests.cache.entries import entry, missing
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_cache
