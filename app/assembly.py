@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import time
@@ -23,6 +22,7 @@ from app.resolver.local_records import LocalRecords
 from app.resolver.resolver import Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
+from app.shared_budget import SharedBucket, StorePause
 from app.upstream.breaker import Breaker
 from app.upstream.buckets import AllottedBucket, TokenBucket
 from app.upstream.budget import Budget
@@ -38,14 +38,8 @@ log = logging.getLogger(__name__)
 
 #: Upstreams of one process, those of earlier local records included.
 MAX_UPSTREAMS: Final = 100
-#: The name under which all processes that share a store count one budget.
-_BUCKET: Final = "upstream"
 #: The highest privacy level at which a log may name what was asked.
 _NAMES_IN_LOG: Final = 2
-#: Tokens a second, and at once, of a bucket that never lacks one.
-_UNLIMITED: Final = 1e9
-#: A wait for a token of such a bucket is shorter than this, in seconds.
-_SHORTEST_PAUSE: Final = 0.001
 #: Seconds between two looks for the answer to a question that another process is asking.
 _POLL_INTERVAL: Final = 0.05
 #: Seconds that a question waits for the budget if no person waits for its answer.
@@ -94,54 +88,6 @@ class Upstream:
         """Put the routes of local records in force: an upstream's URL by prefix. Raises ConfigurationError."""
         if self.open_source is not None and isinstance(self.source, RoutedSource):
             self.source.use_local_routes({prefix: self.open_source(url) for prefix, url in routes.items()})
-
-
-class SharedBucket:
-    """The budget's tokens, kept in the store, so that all who share it are one guest upstream."""
-
-    def __init__(self, cache: TieredStore, rate: float, burst: float) -> None:
-        self._cache = cache
-        self._rate = rate
-        self._burst = burst
-        self._wait = 0.0
-
-    async def take(self, leaving: float = 0.0, count: int = 1) -> float:
-        """See SharedTokenBucket. While the store fails, the tokens are of this process only."""
-        self._wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving, count)
-        return self._wait
-
-    async def back_off(self, seconds: float) -> None:
-        """See SharedTokenBucket."""
-        await self._cache.back_off(_BUCKET, seconds)
-
-    @property
-    def tokens(self) -> float:
-        """Whether the last question got a token: the others' questions are not known here."""
-        return 0.0 if self._wait else 1.0
-
-    async def look(self) -> float:
-        """The tokens that all have together. Takes one from a full bucket alone, where nobody misses it."""
-        wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving=self._burst)
-        return max(0.0, self._burst - wait * self._rate)
-
-
-class StorePause:
-    """The pause of one upstream, kept in the store as a bucket that is blocked. All who share the store obey it."""
-
-    def __init__(self, cache: TieredStore, url: str) -> None:
-        self._cache = cache
-        # A URL may hold a password.
-        self._bucket = f"pause {hashlib.sha256(url.encode()).hexdigest()[:16]}"
-
-    async def begin(self, seconds: float) -> None:
-        """See SharedPause."""
-        await self._cache.back_off(self._bucket, seconds)
-
-    async def left(self) -> float:
-        """See SharedPause."""
-        # Only the block counts: the bucket fills so quickly that it is never empty for long.
-        wait = await self._cache.take(self._bucket, _UNLIMITED, _UNLIMITED)
-        return wait if wait > _SHORTEST_PAUSE else 0.0
 
 
 def assemble(

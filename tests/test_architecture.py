@@ -42,7 +42,7 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(
-    "main assembly gauges lifecycle lifespan local_files program_log readiness web_face".split()
+    "main assembly gauges lifecycle lifespan local_files program_log readiness shared_budget web_face".split()
 )
 
 #: The parts a library may be imported in.
