@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
+from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
@@ -28,8 +30,11 @@ from app.web.express_lane import ExpressLane
 from app.web.limits import ClientLimits
 from app.web.operations import OperationPages, Operations, create_operations
 from app.web.pages import Link, Pages
+from app.web.privacy import PrivacyFacts
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
+
+_SECONDS_A_DAY: Final = 86_400
 
 
 def read_sub_path(settings: Settings) -> str:
@@ -76,6 +81,22 @@ def build_pages(settings: Settings) -> Pages:
         base_url_hint=settings.public_url or "",
         product_version=__version__,
         contact=settings.web_contact,
+    )
+
+
+def read_privacy(settings: Settings) -> PrivacyFacts:
+    """The settings that decide what is stored."""
+    scheme = settings.store_url.partition(":")[0]
+    urls = () if settings.mode == "sealed" else (*settings.upstream_urls, *settings.upstream_route_urls.values())
+    return PrivacyFacts(
+        log_level=None if settings.access_log == "off" else settings.privacy_level,
+        store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",
+        grace_days=ceil(settings.cache_grace / _SECONDS_A_DAY),
+        # The hosts alone: a URL may hold a password.
+        hosts=tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in urls)),
+        ipv4_prefix=settings.client_ipv4_prefix,
+        ipv6_prefix=settings.client_ipv6_prefix,
+        has_countries=settings.country_database is not None,
     )
 
 
@@ -138,6 +159,6 @@ def build_operations(
         lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
         readiness=lambda: describe_readiness(parts, lifecycle),
         exposed=lambda accept: expose(parts, state, exposition, accept),
-        face=OperationPages(face.pages, face.link),
+        face=OperationPages(face.pages, face.link, read_privacy(parts.settings)),
         server_url=parts.settings.public_url or "/",
     )

@@ -20,6 +20,7 @@ from app.handle.record import Record
 from app.resolver.lookup import Lookup
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.options import Action, Negotiation, ResolveOptions
+from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import Resolution
 from app.resolver.target import (
     MAX_NAME_XML_BYTES,
@@ -37,6 +38,8 @@ MAX_INCLUDES: Final = 20
 _MAX_PARENTS: Final = 5
 #: Before a larger prefix record is parsed, the event loop serves other requests.
 _USUAL_BYTES: Final = 16_384
+#: The type of the value in which an agency's service handle has the address of its form for missing DOIs.
+_REPORT_FORM: Final = "PROXY_ERROR_URL"
 #: The handle of a prefix is the prefix after this text.
 _NA: Final = "0.NA/"
 
@@ -52,6 +55,19 @@ class PrefixRecord:
     def is_registered(self) -> bool:
         """Whether the prefix is registered."""
         return self.resolution.is_registered
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContact:
+    """Who can correct a name that is not registered."""
+
+    #: The name of the registration agency, "" if it is not known.
+    agency: str
+    #: The address of its form, an e-mail address, or words.
+    contact: str | None
+
+
+NO_REPORT_CONTACT: Final = ReportContact("", None)
 
 
 class _SizeLimit:
@@ -199,13 +215,20 @@ class PrefixChain:
                 found.append(resolution)
         return found
 
-    async def contact(self, name: HandleName, lookup: Lookup) -> str | None:
-        """The contact in the prefix record of a name. None if there is none, or if the record cannot be fetched."""
+    async def report_contact(self, name: HandleName, lookup: Lookup) -> ReportContact:
+        """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
+        contact = None
+        # The contact is optional, so the questions of people go first.
+        background = lookup.in_background()
         try:
-            # The contact is optional, so the questions of people go first.
-            return (await self.prefix_record(name.prefix, lookup.in_background())).namespace.contact
+            namespace = (await self.prefix_record(name.prefix, background)).namespace
+            contact = namespace.contact
+            services = await self._resolve_handles((namespace.locs or namespace.services)[:1], background)
         except (CouldNotVerify, InvalidName):
-            return None
+            return ReportContact("", contact)
+        agency = agency_name([(one.name, one.record) for one in services])
+        forms = [value.text for one in services for value in one.record.of_type(_REPORT_FORM) if value.text]
+        return ReportContact(agency or "", forms[0] if forms else contact)
 
 
 def _own_locations(resolution: Resolution) -> Locations:

@@ -22,6 +22,7 @@ from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
 from app.web.limits import ClientLimits
+from app.web.negotiation import wants_page
 from app.web.pages import Link, Pages
 from app.web.redirect import Redirects
 from app.web.request import Request
@@ -190,7 +191,7 @@ class Application:
         if route == "api":
             return await self._face.api.answer(request, api_part(path), parameters)
         if route == "which_ra":
-            return await which_ra.answer(self._face.which_ra, names_part(path), self._limits.client_of(request))
+            return await self._answer_which_ra(request, names_part(path))
         if route == "home":
             return self._home(request)
         name: HandleName | None = None
@@ -204,6 +205,12 @@ class Application:
             return self._home(request)
         except DoiProxyError as error:
             return self._face.errors.answer(request, error, name=name, typed=typed or _shown(request))
+
+    async def _answer_which_ra(self, request: Request, names: bytes) -> Reply:
+        face, client = self._face, self._limits.client_of(request)
+        if wants_page(request.header(b"accept")):
+            return await which_ra.answer_page(face.which_ra, names, client, request, face.pages, face.link)
+        return await which_ra.answer(face.which_ra, names, client)
 
     def _home(self, request: Request) -> Reply:
         language = request.language(self._face.pages.languages)

@@ -42,6 +42,18 @@ def negotiate(accept: str | None, accept_language: str | None, browser: bool) ->
     return _negotiated(_cut(accept), _cut(accept_language), browser)
 
 
+def wants_page(accept: str | None) -> bool:
+    """Whether an Accept header names `text/html` and likes nothing better, as a browser's does.
+
+    A program that sends `*/*`, or no Accept, gets data.
+    """
+    if accept is None or "text/html" not in accept:
+        return False
+    entries = _entries(_cut(accept) or "")
+    html = max((q for value, q in entries if value == "text/html"), default=0.0)
+    return html > 0 and html >= max(q for _, q in entries)
+
+
 def wants_data(accept: str | None) -> bool:
     """Whether a request is negotiated. Accept alone decides that."""
     return accept is not None and negotiate(accept, None, False).conneg

@@ -19,6 +19,7 @@ from app.web.health import Health, Readiness
 from app.web.languages import choose
 from app.web.openapi import name_routes
 from app.web.pages import Link, Pages
+from app.web.privacy import PrivacyFacts
 from app.web.responses import HTML, PAGE_POLICY
 from app.web.route import STATIC_PATH
 
@@ -41,6 +42,7 @@ class OperationPages:
 
     pages: Pages
     link: Link
+    privacy: PrivacyFacts
 
     def language(self, request: Request) -> str:
         """The language of a page for a request."""
@@ -135,6 +137,10 @@ def _add_pages(app: FastAPI, face: OperationPages, openapi: Callable[[], dict[st
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs(request: Request) -> Response:
         return _page(face.pages.docs(face.link, face.language(request), openapi()), OWN_PAGE)
+
+    @app.api_route("/privacy", methods=["GET", "HEAD"], include_in_schema=False)
+    async def privacy(request: Request) -> Response:
+        return _page(face.pages.privacy(face.link, face.language(request), face.privacy), OWN_PAGE)
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
     async def robots() -> PlainTextResponse:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from app.doi.name import HandleName
 from app.handle.record import read_values
 from app.web.outline import Outline, rows
+from app.web.privacy import PrivacyFacts
 from app.web.shown_name import show_name
 
 _NAME: Final = show_name(HandleName("10.1000/182"))
@@ -31,6 +32,9 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "not_found": {**not_found, "searches": [("Search", "/")], "agency": "", "report": None},
         "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "suggestions": [_NAME]},
         "openurl": {},
+        "locations": {"locations": (), "hidden": 0, "malformed": ()},
+        "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
+        "privacy": {"privacy": PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)},
         "could_not_verify": could_not_verify,
         "alias_chain_too_long": {"reached": _NAME},
         "prefix_inactive": {"message": "A message.", "contact": None},

@@ -9,10 +9,15 @@ from typing import Any, Final
 
 from app.doi.code_point import CodePoint
 from app.doi.name import HandleName
+from app.doi.uri import url_path
+from app.handle.location import Location
 from app.handle.value import HandleValue
+from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile
+from app.web.locations_page import show_locations
 from app.web.look import open_look
 from app.web.outline import Outline, Row, rows
+from app.web.privacy import PrivacyFacts
 from app.web.shown_name import MAX_ITEMS_SHOWN, show_name, show_names, title_text
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
@@ -31,6 +36,13 @@ ERROR_TITLES: Final = (
 _ERROR_TEXTS: Final = {"error_no_file": "error.no_file"}
 #: Why the values page was sent instead of a redirect.
 NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
+#: The texts about a name without an agency, by the status of Which RA.
+_AGENCY_TEXTS: Final = {
+    INVALID: "invalid",
+    DOES_NOT_EXIST: "missing",
+    UNKNOWN: "unknown",
+    COULD_NOT_VERIFY: "unverified",
+}
 #: From here on the time to wait is shown in minutes.
 LONG_WAIT_SECONDS: Final = 120
 
@@ -171,6 +183,44 @@ class Pages:
     def gone(self, link: Link, language: str, *, name: HandleName, reason: str, date: str) -> bytes:
         """A local record says that the name is gone. `date` is in ISO 8601."""
         return self._page("gone", link, language, "gone.title_", name, reason=reason, date=date)
+
+    def locations(
+        self,
+        link: Link,
+        language: str,
+        *,
+        name: HandleName,
+        candidates: Sequence[Location],
+        malformed: Sequence[str],
+    ) -> bytes:
+        """The locations of a name, among which the resolver chooses. `malformed` says which values cannot be read."""
+        shown = show_locations(name, candidates)
+        facts: dict[str, Any] = {"locations": shown, "hidden": len(candidates) - len(shown)}
+        facts |= {"malformed": malformed[:MAX_ITEMS_SHOWN]}
+        return self._page("locations", link, language, "locations.title_", name, **facts)
+
+    def which_ra(
+        self,
+        link: Link,
+        language: str,
+        *,
+        rows: Sequence[tuple[tuple[str, HandleName | None], Mapping[str, str]]],
+        count: int,
+        given: int | None = None,
+    ) -> bytes:
+        """The form for Which RA, and the answer to each name. `given` is the number of names if it is over `count`."""
+        shown = [
+            (text, None if name is None else url_path(name), row.get("RA"), _AGENCY_TEXTS.get(row.get("status", "")))
+            for (text, name), row in rows
+        ]
+        typed = ", ".join(text for (text, _), _ in rows)
+        return self._page(
+            "which_ra", link, language, "which_ra.title", rows=shown, typed=typed, count=count, given=given
+        )
+
+    def privacy(self, link: Link, language: str, facts: PrivacyFacts) -> bytes:
+        """What this instance stores."""
+        return self._page("privacy", link, language, "privacy.title", privacy=facts)
 
     def error(self, link: Link, language: str, *, title_key: str, reason: str) -> bytes:
         """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or ""."""

@@ -16,18 +16,18 @@ from app.doi.uri import url_path
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination, Destinations, Kind, Query
 from app.resolver.lookup import Lookup
-from app.resolver.options import Action, Client, Negotiation, ResolveOptions
-from app.resolver.prefix_chain import PrefixChain
+from app.resolver.options import NO_FACTS, Action, Client, Negotiation, ResolveOptions
+from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.resolver.target import Target
+from app.resolver.target import Target, list_candidates
 from app.web.api import RestApi
 from app.web.freshness import VARY_ACCEPT, Freshness, failure_token, vary
 from app.web.header import Header
 from app.web.limits import ClientLimits
 from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
-from app.web.negotiation import is_browser, negotiate, wants_data
+from app.web.negotiation import is_browser, negotiate, wants_data, wants_page
 from app.web.pages import Link, Pages, StaleNote, redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
@@ -94,7 +94,7 @@ class Redirects:
         query = self._query(request, name, parameters)
         demand = self._limits.demand(request, query.options)
         found = await self._destinations.find(query, demand)
-        contact = await self._contact(request, found) if found.kind is Kind.NOT_FOUND else None
+        contact = await self._contact(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         return self._reply(request, query.options, parameters, found, contact)
 
     def _query(self, request: Request, name: HandleName, parameters: Parameters) -> Query:
@@ -111,7 +111,7 @@ class Redirects:
         options: ResolveOptions,
         parameters: Parameters,
         found: Destination,
-        contact: str | None = None,
+        contact: ReportContact = NO_REPORT_CONTACT,
     ) -> Reply:
         if found.target is not None:
             return self._redirect(request, options, found, found.target)
@@ -121,8 +121,7 @@ class Redirects:
             case Kind.RECORD:
                 return self._api.found(request, found.chain.resolutions[0], options, parameters)
             case Kind.LOCATIONS:
-                body = write_locations(found.chain.last.name, found.record, found.locations)
-                return Reply(200, (XML, VARY_ACCEPT), body, self._freshness.of_page(found.chain, self._now()))
+                return self._locations(request, found)
             case Kind.NO_VALUES:
                 return self._values_not_found(request, found.chain.last)
             case Kind.NOT_FOUND:
@@ -175,7 +174,7 @@ class Redirects:
     def _now(self) -> int:
         return int(self._facts.clock())
 
-    def _not_found(self, request: Request, resolution: Resolution, contact: str | None) -> Reply:
+    def _not_found(self, request: Request, resolution: Resolution, contact: ReportContact) -> Reply:
         name, language = resolution.name, request.language(self._pages.languages)
         freshness = self._freshness.of_page(Chain((resolution,)), self._now())
         if resolution.tombstone is not None:
@@ -188,20 +187,31 @@ class Redirects:
             name=name,
             suggestions=suggestions(name),
             questionable=name.questionable(),
-            contact=contact,
+            contact=contact.contact,
+            agency=contact.agency,
         )
         return page(404, body, freshness=freshness)
 
-    async def _contact(self, request: Request, found: Destination) -> str | None:
-        """The contact of the prefix of a name that is not registered."""
+    async def _contact(self, request: Request, found: Destination) -> ReportContact:
+        """Who can correct a name that is not registered."""
         name = found.chain.last.name
         lookup = Lookup(self._resolver, self._limits.client_of(request))
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
                 is_asked = name.is_doi and found.chain.last.tombstone is None
-                return await self._prefixes.contact(name, lookup) if is_asked else None
+                return await self._prefixes.report_contact(name, lookup) if is_asked else NO_REPORT_CONTACT
         except TimeoutError:
-            return None
+            return NO_REPORT_CONTACT
+
+    def _locations(self, request: Request, found: Destination) -> Reply:
+        """The locations of a name: XML for programs, a page for a browser."""
+        name, freshness = found.chain.last.name, self._freshness.of_page(found.chain, self._now())
+        if not wants_page(request.header(b"accept")):
+            return Reply(200, (XML, VARY_ACCEPT), write_locations(name, found.record, found.locations), freshness)
+        candidates = list_candidates(found.record, found.locations)
+        language, malformed = request.language(self._pages.languages), found.locations.malformed
+        body = self._pages.locations(self._link, language, name=name, candidates=candidates, malformed=malformed)
+        return page(200, body, freshness=freshness, vary=vary(NO_FACTS, is_page=True))
 
     def _values_not_found(self, request: Request, resolution: Resolution) -> Reply:
         language = request.language(self._pages.languages)
@@ -213,11 +223,10 @@ class Redirects:
         """What a page says about a record past its TTL."""
         if resolution.origin is not Origin.STALE:
             return None
-        at = resolution.entry.fetched_at
-        fetched = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if at > 0 else ""
-        return StaleNote(
-            fetched=fetched, reason=self._pages.failure_reason(language, failure_token(resolution.failure))
-        )
+        entry = resolution.entry
+        fetched, expired = _write_minute(entry.fetched_at), _write_minute(entry.fresh_until)
+        reason = self._pages.failure_reason(language, failure_token(resolution.failure))
+        return StaleNote(fetched=fetched, reason=reason, expired="" if expired == fetched else expired)
 
     def _values(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         resolution = found.chain.last
@@ -233,6 +242,11 @@ class Redirects:
         )
         freshness = self._freshness.of_page(Chain((resolution,)), self._now(), found.facts)
         return page(200, body, freshness=freshness, vary=vary(found.facts, is_page=True))
+
+
+def _write_minute(at: float) -> str:
+    """A time for people, "" if it is not known."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if at > 0 else ""
 
 
 def _location_and_stub(target: Target) -> tuple[Header, bytes]:

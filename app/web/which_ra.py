@@ -1,39 +1,81 @@
-"""`/doiRA/<DOI>[,<DOI>…]` and `/ra/<DOI or prefix>[,…]`: which agency registered a name (DOI Handbook, chapter 3)."""
+"""`/doiRA/<DOI>[,<DOI>…]` and `/ra/<DOI or prefix>[,…]`: which agency registered a name (DOI Handbook, chapter 3).
+
+Programs get JSON. A browser, which prefers `text/html`, gets a page with a form.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from app.doi.name import HandleName
 from app.doi.percent import decode
-from app.doi.presentation import read
+from app.doi.presentation import read, read_typed
 from app.errors import InvalidName
+from app.resolver.options import NO_FACTS
+from app.resolver.registration_agency import INVALID
 from app.resolver.which_ra import WhichRa
-from app.web.freshness import AGENCIES, NO_STORE
-from app.web.responses import JSON, Reply
+from app.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, vary
+from app.web.pages import Link, Pages
+from app.web.request import Request
+from app.web.request_path import read_form
+from app.web.responses import JSON, Reply, page
 
 #: Names in one request.
 MAX_NAMES: Final = 100
+#: The parameter of the form.
+FORM_PARAMETER: Final = "names"
+_SEPARATORS: Final = re.compile(r"[\s,]+")
 
 
 async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
-    """A JSON array with a row for each name, always 200; a comma inside a name must be written `%2C`.
+    """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`.
 
     Upstream questions are charged to `client`.
     """
     parts = raw.split(b",")
     if len(parts) > MAX_NAMES:
         message = f"At most {MAX_NAMES} names are answered at once; these are {len(parts)}."
-        return Reply(400, (JSON,), msgspec.json.encode({"message": message}), (NO_STORE,))
-    rows = await which_ra.rows([_named(part) for part in parts], client)
-    verified = all("RA" in row or row["status"] == "Invalid DOI" for row in rows)
+        return Reply(400, (JSON, VARY_ACCEPT), msgspec.json.encode({"message": message}), (NO_STORE,))
+    rows = await which_ra.rows([_read_part(part) for part in parts], client)
     body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
-    return Reply(200, (JSON,), body, (AGENCIES if verified else NO_STORE,))
+    return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
 
 
-def _named(raw: bytes) -> tuple[str, HandleName | None]:
+async def answer_page(which_ra: WhichRa, raw: bytes, client: str, request: Request, pages: Pages, link: Link) -> Reply:
+    """The same as a page. Without names in the path, those of the form, which may be separated by spaces."""
+    language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
+    typed = [] if raw else _read_form(request)
+    names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
+    if len(names) > MAX_NAMES:
+        body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=len(names))
+        return page(400, body, vary=vary_page)
+    rows = await which_ra.rows(names, client) if names else []
+    body = pages.which_ra(link, language, rows=list(zip(names, rows, strict=True)), count=MAX_NAMES)
+    freshness = OWN_PAGE if not names else AGENCIES if _is_verified(rows) else NO_STORE
+    return page(200, body, freshness=(freshness,), vary=vary_page)
+
+
+def _is_verified(rows: Sequence[dict[str, str]]) -> bool:
+    return all("RA" in row or row["status"] == INVALID for row in rows)
+
+
+def _read_form(request: Request) -> list[str]:
+    given = read_form(request.query).first(FORM_PARAMETER) or ""
+    return [text for text in _SEPARATORS.split(given) if text]
+
+
+def _read_typed(text: str) -> tuple[str, HandleName | None]:
+    try:
+        return text, read_typed(text)
+    except InvalidName:
+        return text, None
+
+
+def _read_part(raw: bytes) -> tuple[str, HandleName | None]:
     try:
         text = decode(raw)
     except InvalidName:

@@ -13,7 +13,7 @@ from app.handle.record import Record
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.lookup import Lookup
 from app.resolver.options import DEFAULT_OPTIONS, Action, Negotiation, ResolveOptions
-from app.resolver.prefix_chain import PrefixChain
+from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
 from app.resolver.resolver import Resolver
 from app.resolver.target import NameLocations
 from tests.clock import Clock
@@ -341,11 +341,22 @@ class TestSilence:
 
     async def test_the_contact_of_a_silent_prefix_is_none(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
-        assert await bench.prefixes.contact(HandleName(NAME), bench.lookup) is None
+        assert await bench.prefixes.report_contact(HandleName(NAME), bench.lookup) == NO_REPORT_CONTACT
         bench.upstream.heal("10.5555")
         bench.put("10.5555", ("EMAIL", "doi@example.org"))
         bench.clock.advance(60)
-        assert await bench.prefixes.contact(HandleName(NAME), bench.lookup) == "doi@example.org"
+        contact = await bench.prefixes.report_contact(HandleName(NAME), bench.lookup)
+        assert contact == ReportContact("", "doi@example.org")
+
+    async def test_a_missing_name_is_reported_by_the_form_of_the_agency(self, bench: Bench) -> None:
+        bench.put("10.5555", ("EMAIL", "doi@example.org"), ("HS_SERV", "10.SERV/X"))
+        bench.put("10.SERV/X", ("10320/ra_name", "Example"), ("PROXY_ERROR_URL", "https://agency.example/report"))
+        contact = await bench.prefixes.report_contact(HandleName(NAME), bench.lookup)
+        assert contact == ReportContact("Example", "https://agency.example/report")
+        bench.clock.advance(10**9)
+        bench.upstream.fault("10.SERV/X", "reset")
+        contact = await bench.prefixes.report_contact(HandleName(NAME), bench.lookup)
+        assert contact == ReportContact("", "doi@example.org")
 
 
 class TestServices:

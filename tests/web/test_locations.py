@@ -231,6 +231,14 @@ class TestShowUrls:
         proxy.upstream.put(name, [value(1, "DESC", "x")])
         assert await self.shown(proxy, name.removeprefix("10.5555/")) == []
 
+    async def test_a_browser_gets_a_page(self, proxy: Proxy) -> None:
+        target = "/10.5555/odd?action=showurls"
+        got = await proxy.get(target, accept="text/html,*/*;q=0.8", accept_language="fr")
+        assert (got.status, got["vary"]) == (200, "Accept, Accept-Language")
+        assert "Emplacements d’un DOI" in got.text and "&lt;b&gt;" in got.text and "<b>" not in got.text
+        program = await proxy.get(target, accept="text/xml,text/html;q=0.9")
+        assert (program["content-type"], program["vary"]) == ("text/xml;charset=utf-8", "Accept")
+
     async def test_head_is_get_without_a_body(self, proxy: Proxy) -> None:
         got = await proxy.head("/10.5555/plain?action=showurls")
         assert (got.status, got["content-type"], got.body) == (200, "text/xml;charset=utf-8", b"")

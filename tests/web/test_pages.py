@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib import resources
 
 import pytest
 
 from app.doi.name import HandleName
+from app.handle.location import Location
 from app.handle.record import read_values
 from app.handle.value import HandleValue
 from app.settings import Settings
 from app.web.colours import check_contrast, contrast, read_palettes
 from app.web.languages import load_catalogues
+from app.web.locations_page import MAX_LOCATIONS_SHOWN
 from app.web.outline import MAX_VALUES_SHOWN
 from app.web.page_samples import sample_facts
 from app.web.pages import (
@@ -26,8 +28,9 @@ from app.web.pages import (
     StaleNote,
     redirect_stub,
 )
+from app.web.privacy import PrivacyFacts
 from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
-from app.web_face import read_branding
+from app.web_face import read_branding, read_privacy
 
 BRANDING = read_branding(Settings())
 PAGES = Pages(
@@ -40,6 +43,7 @@ HERE = Link("/doi")
 ORDINARY = "10.1000/182"
 HOSTILE = "10.5555/<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202egpj.exe\u00ad{{ 7*7 }}{name}"
 LONG = "10.5555/" + "a-very-long-suffix." * 400
+PRIVACY = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=True)
 NAMES = {"ordinary": ORDINARY, "hostile": HOSTILE, "long": LONG}
 VOID = {"meta", "link", "input", "img", "br", "hr"}
 
@@ -139,6 +143,18 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             stale=stale,
         ),
         "openurl": PAGES.openurl(link, language),
+        "privacy": PAGES.privacy(link, language, PRIVACY),
+        "which_ra": PAGES.which_ra(link, language, rows=[((text, name), {"DOI": text, "RA": text})], count=100),
+        "locations": PAGES.locations(
+            link,
+            language,
+            name=name,
+            candidates=[
+                Location((("href", text), ("country", text))),
+                Location((("href_template", "http://x/{hdl}"),)),
+            ],
+            malformed=[text],
+        ),
         "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, suggestions=[name]),
         "could_not_verify": PAGES.could_not_verify(link, language, name=name, reason=text, retry_after=30),
         "alias": PAGES.alias_chain_too_long(link, language, name=name, reached=name),
@@ -176,9 +192,12 @@ def test_every_input_has_a_label_and_every_form_posts_to_the_root(rendered: tupl
     for key, page in pages.items():
         labelled = {element.attributes["for"] for element in page.all("label") if element.text.strip()}
         assert {element.attributes["id"] for element in page.all("input")} <= labelled, key
-        for form in page.all("form"):
-            assert (form.attributes["method"], form.attributes["action"]) == ("post", "/doi/"), key
-        assert {element.attributes["name"] for element in page.all("input")} <= {"hdl"}, key
+        forms = [(form.attributes["method"], form.attributes["action"]) for form in page.all("form")]
+        fields = {element.attributes["name"] for element in page.all("input")}
+        if key == "which_ra":
+            assert (forms, fields) == ([("get", "/doi/ra/")], {"names"})
+        else:
+            assert set(forms) <= {("post", "/doi/")} and fields <= {"hdl"}, key
 
 
 def test_no_page_runs_or_loads_anything_foreign(rendered: tuple[str, str, dict[str, Page]]) -> None:
@@ -560,6 +579,75 @@ def test_a_stale_record_says_since_when(fetched: str, said: str) -> None:
     words = Page(html.decode()).words
     assert said in words
     assert "Reason: It is down." in words
+
+
+def test_a_stale_record_says_when_it_expired() -> None:
+    note = StaleNote("2026-11-20 09:00 UTC", "It is down.", "2026-11-21 09:00 UTC")
+    html = PAGES.values(HERE, "en", name=HandleName(ORDINARY), values=record_with("x"), stale=note, note=None)
+    assert "has been out of date since 2026-11-21 09:00 UTC" in Page(html.decode()).words
+
+
+def test_the_record_page_leads_with_the_work_and_folds_administrative_values() -> None:
+    page = values_page(
+        value(1, "URL", string("https://example.org/work")),
+        value(100, "HS_ADMIN", {"format": "admin", "value": {"handle": "10.X/1", "index": 3, "permissions": "1" * 12}}),
+    )
+    assert "This DOI leads to https://example.org/work Go to the work" in page.words
+    assert page.one("summary").text == "Administrative values: 1"
+    assert "HS_ADMIN" in page.one("details").text and "URL" not in page.one("details").text
+
+
+def test_a_record_of_administrative_values_alone_is_not_folded() -> None:
+    page = values_page(value(1, "HS_SERV", string("10.SERV/CROSSREF")), name="10.1000")
+    assert not page.all("details") and "10.SERV/CROSSREF" in page.one("table").text
+
+
+def test_a_record_with_several_locations_does_not_name_one() -> None:
+    page = values_page(value(1, "URL", string("https://example.org/")), value(2, "10320/loc", string("<locations/>")))
+    assert "This DOI leads to one of its locations" in page.words
+
+
+@pytest.mark.parametrize(
+    ("facts", "said", "not_said"),
+    [
+        (replace(PRIVACY, log_level=None), "writes no log of requests", "decide how long"),
+        (replace(PRIVACY, log_level=0), "An address is stored together with a DOI", "writes no log"),
+        (replace(PRIVACY, log_level=1), "not the address itself", "writes no log"),
+        (replace(PRIVACY, log_level=2), "It does not log your address", "writes no log"),
+        (replace(PRIVACY, log_level=3), "neither your address nor the DOI", "writes no log"),
+        (replace(PRIVACY, store="memory"), "in memory until it ends", "in a file"),
+        (replace(PRIVACY, store="server"), "in a database server", "in a file"),
+        (replace(PRIVACY, hosts=()), "sends nothing to the registry", "sends the DOI to"),
+        (replace(PRIVACY, has_countries=False), "first 24 bits", "country of your address"),
+    ],
+)
+def test_the_privacy_page_says_what_the_settings_say(facts: PrivacyFacts, said: str, not_said: str) -> None:
+    words = Page(PAGES.privacy(HERE, "en", facts).decode()).words
+    assert said in words and not_said not in words
+
+
+def test_the_privacy_page_is_made_from_the_settings() -> None:
+    given = Settings(
+        access_log="json",
+        privacy_level=1,
+        store_url="redis://user:secret@store/0",
+        upstream_url="https://user:secret@one.example https://two.example",
+        cache_grace=1.5 * 86_400,
+    )
+    assert read_privacy(given) == PrivacyFacts(
+        1, "server", 2, ("one.example", "two.example"), 24, 64, has_countries=False
+    )
+    assert read_privacy(Settings(mode="sealed")).hosts == ()
+
+
+def test_many_locations_are_cut_and_the_page_says_by_how_many() -> None:
+    many = [Location((("href", f"https://example.org/{number}"),)) for number in range(MAX_LOCATIONS_SHOWN + 3)]
+    page = Page(PAGES.locations(HERE, "en", name=HandleName(ORDINARY), candidates=many, malformed=()).decode())
+    assert len(cells(page)) == MAX_LOCATIONS_SHOWN * 3
+    assert "3 more locations are not shown here." in page.words
+    long = [Location((("href", "x" * 60_000),)), Location((("href", "y" * 60_000),))]
+    page = Page(PAGES.locations(HERE, "en", name=HandleName(ORDINARY), candidates=long, malformed=()).decode())
+    assert len(cells(page)) == 3
 
 
 def test_the_documentation_shows_each_operation_of_the_description() -> None:

@@ -141,3 +141,45 @@ async def test_any_agency_name_is_a_json_string(proxy: Proxy, agency: str) -> No
     proxy.upstream.put("10.SERV/ONE", [value("10320/ra_name", agency)])
     (row,) = (await proxy.get("/doiRA/10.5555/a")).json
     assert row == ({"DOI": "10.5555/a", "RA": agency} if agency.strip() else {"DOI": "10.5555/a", "status": "Unknown"})
+
+
+#: What browsers send.
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+async def test_a_browser_gets_a_page_with_a_row_for_each_name(proxy: Proxy) -> None:
+    got = await proxy.get("/ra/10.5555/a,10.7777/c,10.5555/none,x%3Cb%3E", accept=BROWSER)
+    assert (got.status, got["content-type"], got["vary"]) == (
+        200, "text/html;charset=utf-8", "Accept, Accept-Language"
+    )  # fmt: skip
+    words = " ".join(got.text.split())
+    for shown in ("Agency One", "no record states its agency", "This name is not registered.", "not a DOI or prefix"):
+        assert shown in words
+    assert 'href="/10.5555/a?noredirect"' in words and "<b>" not in words
+
+
+@pytest.mark.parametrize("path", ["/ra/", "/doiRA/"])
+async def test_a_browser_gets_the_form_where_no_name_is_given(proxy: Proxy, path: str) -> None:
+    got = await proxy.get(path, accept=BROWSER)
+    assert got.status == 200 and '<form class="resolve hero" method="get" action="/ra/">' in got.text
+    assert "<table" not in got.text
+
+
+async def test_the_form_takes_names_with_commas_or_spaces_between(proxy: Proxy) -> None:
+    got = await proxy.get("/ra/?names=doi%3A10.5555%2Fa%2C+10.6666+10.8888%2Fd%0A", accept=BROWSER)
+    for shown in ("doi:10.5555/a", "DataCite", "mEDRA"):
+        assert shown in got.text
+    assert got["cache-control"] == "public, max-age=300"
+
+
+async def test_more_names_than_are_answered_are_refused_in_words(proxy: Proxy) -> None:
+    got = await proxy.get("/ra/" + ",".join(["10.5555"] * (MAX_NAMES + 1)), accept=BROWSER, accept_language="es")
+    assert got.status == 400 and "Ha introducido 101." in got.text
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html;q=0.9", "text/html;q=0"])
+async def test_a_program_gets_the_same_bytes_whatever_a_browser_got(proxy: Proxy, accept: str) -> None:
+    plain = await proxy.get("/ra/10.5555/a")
+    got = await proxy.get("/ra/10.5555/a", accept=accept)
+    assert (got.body, got.fields) == (plain.body, plain.fields)
+    assert got["content-type"] == "application/json;charset=utf-8" and got["vary"] == "Accept"

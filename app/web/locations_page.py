@@ -1,0 +1,45 @@
+"""What the page of `action=showurls` shows of a name's locations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.doi.name import HandleName
+from app.doi.uri import component, template_path
+from app.handle.location import Location
+from app.web.shown_values import web_address
+
+#: Locations of one page, and the characters of their attributes.
+MAX_LOCATIONS_SHOWN: Final = 50
+MAX_CHARACTERS_SHOWN: Final = 65_536
+#: Attributes of one location.
+MAX_CONDITIONS_SHOWN: Final = 20
+#: Attributes that have a column of their own.
+_NO_CONDITIONS: Final = frozenset({"href", "href_template", "weight"})
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLocation:
+    """A location of a page. `href` is None if a browser cannot open `address`, which is None without any."""
+
+    address: str | None
+    href: str | None
+    weight: str
+    conditions: tuple[tuple[str, str], ...]
+
+
+def show_locations(name: HandleName, locations: Sequence[Location]) -> list[ShownLocation]:
+    """The first locations, as many as one page shows."""
+    encoded = component(name), template_path(name)
+    shown: list[ShownLocation] = []
+    room = MAX_CHARACTERS_SHOWN
+    for one in locations[:MAX_LOCATIONS_SHOWN]:
+        address = one.href(*encoded)
+        conditions = [pair for pair in one.attributes if pair[0] not in _NO_CONDITIONS][:MAX_CONDITIONS_SHOWN]
+        room -= len(address or "") + sum(len(key) + len(value) for key, value in conditions)
+        if room < 0:
+            break
+        shown.append(ShownLocation(address, web_address(address), f"{one.weight:g}", tuple(conditions)))
+    return shown
