@@ -69,10 +69,12 @@ class TimedCache(TieredStore):
         with self._spans.timed("lookup"):
             return await super().get(key)
 
-    async def put(self, entry: Entry, announce: bool = False) -> None:
+    async def put(
+        self, entry: Entry, announce: bool = False, *, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
         """See TieredStore."""
         with self._spans.timed("store"):
-            await super().put(entry, announce)
+            await super().put(entry, announce, sent_at=sent_at, unless_newer=unless_newer)
 
 
 class TimedSource:

@@ -13,6 +13,7 @@ from app.cache.buckets import Buckets
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
+from app.cache.purges import Purges
 from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
 
@@ -50,6 +51,7 @@ class MemoryStore:
         self._expiring: deque[tuple[float, str]] = deque(maxlen=_MAX_EXPIRING)
         self._announced: deque[str] = deque(maxlen=MAX_ANNOUNCEMENTS)
         self._announcements = 0
+        self._purges = Purges()
 
     @property
     def entries(self) -> int:
@@ -129,14 +131,23 @@ class MemoryStore:
         entry = self.peek(key)
         return entry if entry is not None and entry.is_usable(self._clock()) else None
 
-    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
         """See Store."""
+        now = self._clock()
+        if sent_at is not None and self._purges.refuses(entry.key, sent_at, now):
+            return
+        known = self._find(entry.key)
+        if unless_newer and known is not None and known.is_usable(now) and known.fetched_at > entry.fetched_at:
+            return
         self.keep(entry)
         if announce:
             self._announce(entry.key)
 
     async def delete(self, key: str) -> bool:
         """See Store."""
+        self._purges.record(key, self._clock())
         self._announce(key)
         return self.drop(key)
 

@@ -26,14 +26,23 @@ class Store(Protocol):
     async def get(self, key: str) -> Entry | None:
         """The entry, or None if there is none or its hard expiry has passed."""
 
-    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
         """Store an entry, replacing the previous one. With `announce`, other processes drop their copy from memory.
 
-        The entry is visible to this process immediately, and to other processes at the latest after `flush`.
+        The entry is visible to this process immediately, and to other processes at the latest after `flush`. It is not
+        stored if its key was purged after `sent_at`, the time at which its question was sent. With `unless_newer`, it
+        does not replace a usable entry that was fetched later. Both are decided together with the write.
         """
 
     async def delete(self, key: str) -> bool:
-        """Delete an entry and announce it. Returns whether there was one. The deletion is durable after `flush`."""
+        """Purge an entry and announce it. Returns whether there was one. The deletion is durable after `flush`.
+
+        `put` refuses the answers to earlier questions (see app/cache/purges.py). A key with a slash at its end stands
+        for all keys that begin with it, and "" for all keys: their earlier questions are refused, and the caller
+        deletes the entries.
+        """
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """The entries whose key begins with `prefix`, in key order (in Valkey, unordered). Pages have a limited size.

@@ -8,12 +8,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from app.cache.entry import LONGEST_SKEW, Entry, bound_times
 from app.cache.memory import MemoryStore
 from app.cache.outage import Outage
+from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import SharedStore, StoreStats
 from app.doi.name import fold
 from app.errors import DamagedEntry, StoreError
+from app.handle.answer import ResponseCode
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +85,7 @@ class TieredStore:
         self._latest = clock()
         self._observer = observer
         self._cursor: str | None = None
+        self._purges = Purges()
         self._outage = Outage(clock, QUIET)
         self.counters = TierCounters()
 
@@ -112,11 +117,19 @@ class TieredStore:
         self._memory.keep(stored)
         return stored
 
-    async def put(self, entry: Entry, announce: bool = False) -> None:
-        """Put an entry into both tiers. With `announce`, other processes drop their copy from memory."""
+    async def put(
+        self, entry: Entry, announce: bool = False, *, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
+        """Put an entry into both tiers. With `announce`, other processes drop their copy from memory.
+
+        It is not put if its key was purged after its question was sent at `sent_at`. For `unless_newer`, see Store.
+        """
+        if sent_at is not None and self._purges.refuses(entry.key, sent_at, self._clock()):
+            return
         self._memory.keep(entry)
         if self._store is not None:
-            await self._try("put", self._store.put(entry, announce=announce), None)
+            write = self._store.put(entry, announce=announce, sent_at=sent_at, unless_newer=unless_newer)
+            await self._try("put", write, None)
 
     async def put_newer(self, entry: Entry) -> bool:
         """Put an entry unless the cache has one that is as new. Returns whether it was put.
@@ -126,11 +139,35 @@ class TieredStore:
         newest = await self.reread(entry.key)
         if newest is not None and newest.fetched_at >= entry.fetched_at and newest.is_usable(self._clock()):
             return False
-        await self.put(entry, announce=newest is not None)
+        # Another process may fetch the record until this one is written, so the store compares again.
+        await self.put(entry, announce=newest is not None, unless_newer=True)
         return True
+
+    async def expire(self, entry: Entry) -> None:
+        """Make an entry stale: it is served only while the upstream cannot be queried. A "not found" is deleted."""
+        if entry.answer.code is not ResponseCode.SUCCESS:
+            await self.delete(entry.key)
+            return
+        stale = replace(entry, fresh_until=min(entry.fresh_until, self._clock()))
+        await self.put(stale, announce=True, unless_newer=True)
+
+    async def begin_purge(self, scope: str) -> None:
+        """Refuse the answers to earlier questions, in all processes, and drop the entries of `scope` from memory.
+
+        `scope` is a key, a prefix with a slash at its end, or "" for everything. The caller deletes or expires the
+        entries in the store afterwards. With memory alone, nothing is dropped here.
+        """
+        self._purges.record(scope, self._clock())
+        if self._store is not None:
+            # Entries that still wait to be written are older than the purge.
+            await self.flush()
+            await self._try("delete", self._store.delete(scope), False)
+            await self.flush()
+            self._drop(scope)
 
     async def delete(self, key: str) -> bool:
         """Delete an entry in both tiers and in other processes. Returns whether there was one."""
+        self._purges.record(key, self._clock())
         existed = self._memory.drop(key)
         if self._store is not None:
             existed = await self._try("delete", self._store.delete(key), False) or existed
@@ -140,7 +177,9 @@ class TieredStore:
     async def clear_prefix(self, prefix: str) -> int:
         """Delete all names under a DOI prefix, and return their number. "10.1000" does not match 10.10001."""
         start = fold(prefix).rstrip("/") + "/"
-        gone = {key for key in self._memory.keys(start) if self._memory.drop(key)}
+        gone = set(self._memory.keys(start))
+        await self.begin_purge(start)
+        self._drop(start)
         if self._store is not None:
             try:
                 for key in gone:
@@ -233,10 +272,26 @@ class TieredStore:
         if changes is None:
             return
         self._cursor = changes.cursor
-        if changes.overrun:
+        scopes = (EVERYTHING,) if changes.overrun else changes.keys
+        if not scopes:
+            return
+        for scope in scopes:
+            self._purges.record(scope, self._clock())
+        # Until they are written, this process reads its own waiting entries, which the store may refuse.
+        await self.flush()
+        for scope in scopes:
+            self._drop(scope)
+
+    def _drop(self, scope: str) -> None:
+        """Drop the entries of a scope from memory."""
+        if scope == EVERYTHING:
             self._memory.clear()
-        for key in changes.keys:
-            self._memory.drop(key)
+        elif scope.endswith("/"):
+            for key in self._memory.unsorted_keys():
+                if key.startswith(scope):
+                    self._memory.drop(key)
+        else:
+            self._memory.drop(scope)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""

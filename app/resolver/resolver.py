@@ -7,7 +7,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from app.cache.entry import Entry
@@ -229,9 +228,9 @@ class Resolver:
     async def _fetch_and_store(self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters) -> Entry:
         """Query the upstream and store its answer in place of `known`."""
         try:
-            entry = await self._fetch(name, demand, waiters)
+            entry, sent_at = await self._fetch(name, demand, waiters)
             if must_confirm(known, entry, self._clock()) and not demand.authoritative:
-                entry = await self._fetch(name, replace(demand, authoritative=True, certified=False), waiters)
+                entry, sent_at = await self._fetch(name, replace(demand, authoritative=True, certified=False), waiters)
                 self._observer.record_confirmation(entry.answer.code == 100)
         except ShareSpent:
             # It concerns the client, not the name: another client may query it.
@@ -241,15 +240,22 @@ class Resolver:
             raise
         self._failures.forget(name.key)
         changed = known is not None and known.answer != entry.answer
-        await self._cache.put(entry, announce=changed)
+        await self._cache.put(entry, announce=changed, sent_at=sent_at)
         return entry
 
-    async def _fetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
-        leaves = partial(self._flights.mark_sent, name.key)
+    async def _fetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> tuple[Entry, float]:
+        """Query the upstream. Returns the entry, and the time at which the question was sent."""
+        sent_at = self._clock()
+
+        def leaves() -> None:
+            nonlocal sent_at
+            sent_at = self._clock()
+            self._flights.mark_sent(name.key)
+
         answer = await self._source.ask(
             Question(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
         )
-        return self._policy.entry(name.key, answer, self._clock())
+        return self._policy.entry(name.key, answer, self._clock()), sent_at
 
     def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:
         now = self._clock()

@@ -279,3 +279,58 @@ async def test_a_working_store_is_healthy_and_counts_its_entries(store: SharedSt
     assert (stats.entries, stats.healthy) == (2, True)
     assert stats.bytes > 0
     assert stats.detail
+
+
+@pytest.mark.parametrize("scope", ["10.1000/182", "10.1000/", ""])
+async def test_the_answer_to_a_question_sent_before_a_purge_is_not_stored(
+    open_one: Opener, clock: Clock, scope: str
+) -> None:
+    here, there = await open_one(), await open_one()
+    sent_at = clock()
+    clock.advance(5)
+    await here.delete(scope)
+    await here.flush()
+    clock.advance(1)
+    await there.put(entry(), sent_at=sent_at)
+    await there.put(entry("10.10000/OTHER"), sent_at=sent_at)
+    await there.flush()
+    assert await here.get("10.1000/182") is None
+    assert (await here.get("10.10000/OTHER") is None) == (scope == "")
+    await there.put(entry(), sent_at=clock())
+    await there.flush()
+    assert await here.get("10.1000/182") == entry()
+
+
+async def test_an_entry_that_waits_to_be_written_does_not_survive_a_purge_by_another_process(
+    open_one: Opener, clock: Clock
+) -> None:
+    here, there = await open_one(), await open_one()
+    await there.put(entry(), sent_at=clock())
+    clock.advance(0.1)
+    await here.delete("10.1000/182")
+    await here.flush()
+    await there.flush()
+    assert await here.get("10.1000/182") is None
+
+
+async def test_an_import_does_not_replace_a_record_that_was_fetched_later(open_one: Opener, clock: Clock) -> None:
+    here, there = await open_one(), await open_one()
+    old, new = entry(url="http://old.example/"), entry(url="http://new.example/", fetched_at=clock() + 1)
+    await here.put(old, unless_newer=True)
+    clock.advance(2)
+    await there.put(new)
+    await there.flush()
+    await here.flush()
+    assert await there.get("10.1000/182") == new
+    await here.put(old, unless_newer=True)
+    await here.flush()
+    assert await here.get("10.1000/182") == new
+
+
+async def test_an_import_after_a_purge_is_stored(store: SharedStore, clock: Clock) -> None:
+    await store.put(entry(fetched_at=clock() + 1))
+    await store.flush()
+    await store.delete("10.1000/182")
+    await store.put(entry(), unless_newer=True)
+    await store.flush()
+    assert await store.get("10.1000/182") == entry()

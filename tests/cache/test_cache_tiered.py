@@ -191,7 +191,9 @@ class BrokenStore:
     async def get(self, key: str) -> Entry | None:
         raise StoreError
 
-    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
         raise StoreError
 
     async def delete(self, key: str) -> bool:
@@ -267,3 +269,60 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert [record.message for record in caplog.records] == [
         "The store is down: put failed; this process continues with its memory. The store could not be read or written."
     ]
+
+
+async def test_an_answer_to_a_question_sent_before_a_purge_is_not_cached(shared: MemoryStore, clock: Clock) -> None:
+    cache = tier(shared, clock)
+    sent_at = clock()
+    clock.advance(1)
+    await cache.delete("10.1000/182")
+    await cache.put(entry(), sent_at=sent_at)
+    assert await cache.get("10.1000/182") is None
+    await cache.put(entry(), sent_at=clock())
+    assert await cache.get("10.1000/182") == entry()
+
+
+@pytest.mark.parametrize("arrives", ["before the announcement", "after the announcement"])
+@pytest.mark.parametrize("scope", ["10.1000/182", "10.1000/", ""])
+async def test_a_purge_by_another_process_holds_against_an_answer_under_way(
+    tmp_path: Path, clock: Clock, scope: str, arrives: str
+) -> None:
+    stores = [SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=10_000_000, gather=3_600) for _ in "ab"]
+    here, there = (tier(store, clock) for store in stores)
+    await there.forget_announced()
+    sent_at = clock()
+    clock.advance(1)
+    await here.begin_purge(scope)
+    clock.advance(1)
+    if arrives == "before the announcement":
+        await there.put(entry(), sent_at=sent_at)
+        await there.get("10.1000/182")
+    await there.forget_announced()
+    if arrives == "after the announcement":
+        await there.put(entry(), sent_at=sent_at)
+    for cache in (here, there):
+        await cache.flush()
+        assert await cache.get("10.1000/182") is None
+        await cache.close()
+
+
+async def test_an_expired_entry_is_stale_in_every_process_and_still_usable(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    await there.forget_announced()
+    await there.put(entry())
+    await here.expire(entry())
+    await there.forget_announced()
+    for cache in (here, there):
+        found = await cache.get("10.1000/182")
+        assert found is not None
+        assert not found.is_fresh(clock())
+        assert found.is_usable(clock())
+
+
+async def test_expiring_does_not_replace_a_newer_record(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    newer = entry(fetched_at=clock() + 1)
+    clock.advance(2)
+    await there.put(newer)
+    await here.expire(entry())
+    assert await there.reread("10.1000/182") == newer

@@ -8,10 +8,12 @@ from functools import lru_cache
 from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS
-from app.cache.entry import Entry
+from app.cache.entry import LONGEST_SKEW, Entry
+from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
 from app.cache.sqlite.file import ROW_OVERHEAD, total_bytes
-from app.cache.sqlite.writer import Change
-from app.cache.wire import pack
+from app.cache.sqlite.writer import Change, is_later
+from app.cache.wire import pack, unpack
+from app.errors import DamagedEntry
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.
@@ -29,8 +31,11 @@ def write_batch(
     """Write changes and times of use, and evict entries beyond `max_bytes`. After sqlite3.Error nothing is written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _put(connection, [change.entry for change in changes if change.entry is not None], now)
-        _delete(connection, [change.key for change in changes if change.entry is None])
+        # Read before this batch adds its own: they were recorded after the questions of its entries.
+        purges = _read_purges(connection, now)
+        _delete(connection, [change.key for change in changes if change.entry is None or change.purged_at is not None])
+        _put(connection, [entry for change in changes if (entry := _admit(connection, change, purges, now))], now)
+        _record_purges(connection, changes, now)
         _announce(connection, [change.key for change in changes if change.announce])
         connection.executemany(
             "UPDATE entries SET last_used = ? WHERE key = ?", [(when, key) for key, when in used.items()]
@@ -41,6 +46,49 @@ def write_batch(
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _admit(connection: sqlite3.Connection, change: Change, purges: Purges, now: float) -> Entry | None:
+    """The entry of a change, unless a purge or a newer entry forbids it."""
+    if change.sent_at is not None and purges.refuses(change.key, change.sent_at, now):
+        return None
+    if change.unless_newer and is_later(_find_usable(connection, change.key, now), change.entry):
+        return None
+    return change.entry
+
+
+def _find_usable(connection: sqlite3.Connection, key: str, now: float) -> Entry | None:
+    row = connection.execute("SELECT data FROM entries WHERE key = ?", (key,)).fetchone()
+    try:
+        entry = None if row is None else unpack(key, row[0])
+    except DamagedEntry:
+        return None
+    # An entry from the future was written before the clock was set back.
+    usable = entry is not None and entry.is_usable(now) and entry.fetched_at <= now + LONGEST_SKEW
+    return entry if usable else None
+
+
+def _read_purges(connection: sqlite3.Connection, now: float) -> Purges:
+    purges = Purges()
+    for scope, at in connection.execute(
+        "SELECT scope, at FROM purges WHERE at > ? AND at <= ? LIMIT ?", (now - PURGE_MEMORY, now, MAX_PURGES)
+    ):
+        # A damaged row can have values of any type.
+        if isinstance(scope, str) and isinstance(at, float):
+            purges.record(scope, at)
+    return purges
+
+
+def _record_purges(connection: sqlite3.Connection, changes: list[Change], now: float) -> None:
+    purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
+    if not purged:
+        return
+    connection.execute("DELETE FROM purges WHERE at <= ? OR at > ?", (now - PURGE_MEMORY, now))
+    connection.executemany("INSERT OR REPLACE INTO purges VALUES (?, ?)", purged)
+    (count,) = connection.execute("SELECT count(*) FROM purges").fetchone()
+    if count > MAX_PURGES:
+        connection.execute("DELETE FROM purges")
+        connection.execute("INSERT INTO purges VALUES (?, ?)", (EVERYTHING, now))
 
 
 def _put(connection: sqlite3.Connection, entries: list[Entry], now: float) -> None:

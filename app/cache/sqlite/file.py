@@ -59,6 +59,8 @@ CREATE TRIGGER entry_removed AFTER DELETE ON entries BEGIN
 END;
 CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
 """
+#: Added to a store of an earlier release when it is opened for writing. An earlier release ignores it.
+_PURGES: Final = "CREATE TABLE IF NOT EXISTS purges (scope TEXT PRIMARY KEY, at REAL NOT NULL)"
 
 
 def connect(path: Path, *, timeout: float) -> sqlite3.Connection:
@@ -127,6 +129,7 @@ def prepare(path: Path, now: float) -> None:
             with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
                 if _pragma(connection, "user_version") == 0:
                     _create(connection)
+                connection.execute(_PURGES)
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:

@@ -28,7 +28,9 @@ class ReadOnlySqliteStore:
         self._follow_log()
         return self._rows.find(key)[0]
 
-    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
         """Raises StoreError."""
         raise self._refusal()
 

@@ -70,9 +70,11 @@ class SqliteStore:
             self._writer.record_use(key, now)
         return entry
 
-    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
         """See Store. Raises StoreError if too many writes wait or the last one failed. Never blocks."""
-        self._submit(Change(entry.key, entry, announce))
+        self._submit(Change(entry.key, entry, announce, sent_at, unless_newer))
         if (error := self._writer.last_error) is not None:
             raise StoreError(f"The store {self._path} could not be written: {error}.")
 
@@ -82,12 +84,13 @@ class SqliteStore:
             existed = await self.get(key) is not None
         except DamagedEntry:
             existed = True
+        change = Change(key, None, True, purged_at=self._clock())
         try:
-            self._submit(Change(key, None, True))
+            self._submit(change)
         except StoreError:
             # A purge must not be dropped because the queue is full.
             await self.flush()
-            self._submit(Change(key, None, True))
+            self._submit(change)
         return existed
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:

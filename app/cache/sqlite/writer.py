@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from typing import Final
 
@@ -21,11 +21,29 @@ GATHER: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An entry to put, or None to delete it. With `announce`, other processes drop their copy from memory."""
+    """An entry to put, or None to delete it. With `announce`, other processes drop their copy from memory.
+
+    The other fields are those of Store.put, and the time of a purge. A purge applies before the entry is put.
+    """
 
     key: str
     entry: Entry | None
     announce: bool
+    sent_at: float | None = None
+    unless_newer: bool = False
+    purged_at: float | None = None
+
+    def follow(self, before: Change) -> Change:
+        """This change and the one that still waits, as one."""
+        if self.unless_newer and is_later(before.entry, self.entry):
+            return before
+        purged_at = before.purged_at if self.purged_at is None else self.purged_at
+        return replace(self, announce=self.announce or before.announce, purged_at=purged_at)
+
+
+def is_later(known: Entry | None, entry: Entry | None) -> bool:
+    """Whether `known` was fetched after `entry`."""
+    return known is not None and entry is not None and known.fetched_at > entry.fetched_at
 
 
 @dataclass(slots=True)
@@ -63,9 +81,7 @@ class BatchWriter:
             if self._closing or (before is None and len(pending) >= MAX_PENDING):
                 self.dropped += 1
                 return False
-            if before is not None and before.announce:
-                change = Change(change.key, change.entry, True)
-            pending[change.key] = change
+            pending[change.key] = change if before is None else change.follow(before)
             if len(pending) in (1, BATCH):
                 self._awake.notify()
             return True

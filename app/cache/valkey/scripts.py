@@ -3,6 +3,8 @@
 from typing import Final
 
 from app.cache.buckets import LONGEST_IDLE
+from app.cache.coordination import MAX_ANNOUNCEMENTS
+from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
 from app.token_bucket import LONGEST_BACK_OFF, ROUNDING
 
 #: KEYS[1] is the lease, ARGV[1] the owner. Deletes the lease if the owner still has it.
@@ -13,10 +15,58 @@ end
 return 0
 """
 
-#: The arithmetic of app/token_bucket.py. `held` has the fields of the hash, which may be missing or not numbers.
-_BUCKET: Final = f"""
+_NOW: Final = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+"""
+
+#: KEYS are the entry, the purges and the announcements. ARGV are the data, its milliseconds to live, its key if it is
+#: to be announced, the seconds since its question was sent, the time at which it was fetched, the latest valid time,
+#: and the scopes of its key. A condition that does not apply is "". See Store.put. The seconds are a duration, because
+#: the clocks of hosts differ. The format of an entry is that of app/cache/wire.py: checksum, version, code, fetched,
+#: fresh until, stale until.
+PUT: Final = (
+    _NOW
+    + f"""
+if ARGV[4] ~= '' then
+    local sent_at = now - tonumber(ARGV[4])
+    for _, at in ipairs(redis.call('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9])) do
+        local purged_at = tonumber(at or '')
+        if purged_at and sent_at < purged_at and purged_at <= now then return 0 end
+    end
+end
+if ARGV[5] ~= '' then
+    local data = redis.call('GET', KEYS[1])
+    if data and #data >= 30 then
+        local fetched_at = struct.unpack('<d', data, 7)
+        if fetched_at > tonumber(ARGV[5]) and fetched_at <= tonumber(ARGV[6]) then return 0 end
+    end
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if ARGV[3] ~= '' then redis.call('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[3]) end
+return 1
+"""
+)
+
+#: KEYS are the entry, the purges and the announcements. ARGV[1] is the scope. See Store.delete.
+PURGE: Final = (
+    _NOW
+    + f"""
+local existed = redis.call('DEL', KEYS[1])
+local scope = ARGV[1]
+if redis.call('HLEN', KEYS[2]) >= {MAX_PURGES} then
+    redis.call('DEL', KEYS[2])
+    scope = '{EVERYTHING}'
+end
+redis.call('HSET', KEYS[2], scope, string.format('%.17g', now))
+redis.call('EXPIRE', KEYS[2], {PURGE_MEMORY:.0f})
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[1])
+return existed
+"""
+)
+
+#: The arithmetic of app/token_bucket.py. `held` has the fields of the hash, which may be missing or not numbers.
+_BUCKET: Final = f"""{_NOW}
 local held = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')
 local at, blocked_until = tonumber(held[2]) or now, tonumber(held[3]) or 0
 local blocked_for = math.min(math.max(0, blocked_until - math.max(now, at)), {LONGEST_BACK_OFF})

@@ -16,9 +16,10 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
-from app.cache.entry import Entry
+from app.cache.entry import LONGEST_SKEW, Entry
+from app.cache.purges import scopes_of
 from app.cache.store import StoreStats
-from app.cache.valkey.scripts import BACK_OFF, RELEASE, TAKE
+from app.cache.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, TAKE
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry, StoreError
 
@@ -35,6 +36,7 @@ _ENTRY: Final = f"{KEY_PREFIX}entry:"
 _LEASE: Final = f"{KEY_PREFIX}lease:"
 _BUCKET: Final = f"{KEY_PREFIX}bucket:"
 _STREAM: Final = f"{KEY_PREFIX}announcements"
+_PURGES: Final = f"{KEY_PREFIX}purges"
 
 
 class ValkeyStore:
@@ -71,6 +73,8 @@ class ValkeyStore:
         # This connection only checks the options. Otherwise a wrong option would fail every command.
         pool.connection_class(**pool.connection_kwargs)
         self._server: Redis = Redis.from_pool(pool)
+        self._put = self._server.register_script(PUT)
+        self._purge = self._server.register_script(PURGE)
         self._take = self._server.register_script(TAKE)
         self._back_off = self._server.register_script(BACK_OFF)
         self._release = self._server.register_script(RELEASE)
@@ -80,20 +84,31 @@ class ValkeyStore:
         data = await self._query("GET", _ENTRY + key)
         return None if data is None else self._usable(unpack(key, data))
 
-    async def put(self, entry: Entry, *, announce: bool = False) -> None:
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
         """See Store."""
-        left = int((entry.stale_until - self._clock()) * 1000)
+        now = self._clock()
+        left = int((entry.stale_until - now) * 1000)
         if left <= 0:
             return
-        command = ("SET", _ENTRY + entry.key, pack(entry), "PX", left)
-        if announce:
-            await self._write_and_announce(entry.key, *command)
-        else:
-            await self._query(*command)
+        since_sent = "" if sent_at is None else max(0.0, now - sent_at)
+        # An entry from the future was written before the clock was set back.
+        times = (entry.fetched_at, now + LONGEST_SKEW) if unless_newer else ("", "")
+        announced = entry.key if announce else ""
+        arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key)]
+        async with self._guard(decides=True):
+            keys = [_ENTRY + entry.key, _PURGES, _STREAM]
+            try:
+                await self._put(keys=keys, args=arguments)
+            except RedisTimeoutError:
+                # As in `_query`. Written twice, the entry is the same.
+                await self._put(keys=keys, args=arguments)
 
     async def delete(self, key: str) -> bool:
-        """See Store."""
-        return bool(await self._write_and_announce(key, "DEL", _ENTRY + key))
+        """See Store. The server's clock tells the time of the purge."""
+        async with self._guard():
+            return bool(await self._purge(keys=[_ENTRY + key, _PURGES, _STREAM], args=[key]))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
@@ -174,12 +189,6 @@ class ValkeyStore:
     async def _query_once(self, *command: str | bytes | int) -> Any:
         async with self._guard():
             return await self._server.execute_command(*command)  # type: ignore[no-untyped-call]
-
-    async def _write_and_announce(self, key: str, *command: str | bytes | int) -> Any:
-        async with self._guard(), self._server.pipeline(transaction=True) as pipeline:
-            pipeline.execute_command(*command)
-            pipeline.execute_command("XADD", _STREAM, "MAXLEN", "~", MAX_ANNOUNCEMENTS, "*", "key", key)
-            return (await pipeline.execute())[0]
 
     def _usable(self, entry: Entry | None) -> Entry | None:
         return entry if entry is not None and entry.is_usable(self._clock()) else None

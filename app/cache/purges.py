@@ -1,0 +1,42 @@
+"""The purges of the last hour. The answer to a question that was sent before a purge is not stored."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+#: Seconds for which a purge is remembered. No question takes this long.
+PURGE_MEMORY: Final = 3_600.0
+#: Purges that are remembered one by one. Beyond that, one purge of everything takes their place: it refuses more
+#: answers than necessary, and each of those costs one more query.
+MAX_PURGES: Final = 5_000
+#: The scope of a purge of everything.
+EVERYTHING: Final = ""
+
+
+def scopes_of(key: str) -> tuple[str, str, str]:
+    """The scopes whose purge concerns a key: the key itself, its prefix with a slash at the end, and everything."""
+    return key, key.partition("/")[0] + "/", EVERYTHING
+
+
+class Purges:
+    """The time of the last purge of each scope, in seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}
+
+    def record(self, scope: str, at: float) -> None:
+        """Record a purge."""
+        if len(self._times) >= MAX_PURGES and scope not in self._times:
+            self._times.clear()
+            scope = EVERYTHING
+        self._times[scope] = at
+
+    def refuses(self, key: str, sent_at: float, now: float) -> bool:
+        """Whether a question about `key` that was sent at `sent_at` is older than a purge.
+
+        A purge in the future was recorded before the clock was set back. It does not count.
+        """
+        if not self._times:
+            return False
+        return any(sent_at < self._times.get(scope, -inf) <= now for scope in scopes_of(key))
