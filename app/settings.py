@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -16,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from app.errors import ConfigurationError
 from app.redaction import redact
-from app.settings_sources import read_values
+from app.setting_errors import explain
+from app.settings_sources import SourcedValue, flag_of, read_values, variable
 
 #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
 TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "branding")
@@ -411,19 +413,55 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, 
 
     Raises ConfigurationError, which names the setting, its source and the reason.
     """
-    values = read_values(flags, environment, config, Settings.model_fields)
+    return build(read_values(flags, environment, config, Settings.model_fields))
+
+
+def build(values: Mapping[str, SourcedValue]) -> Settings:
+    """The settings from these values. Raises ConfigurationError for the first one that cannot be used."""
+    settings, problems = validate(values)
+    if settings is None:
+        raise ConfigurationError(str(problems[0]))
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A value that cannot be used. `name` is empty if several settings together are the problem."""
+
+    name: str
+    source: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.message}" if self.source else self.message
+
+
+def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
+    """The settings, or None and what is wrong with each value."""
     try:
-        return Settings(**{name: one.value for name, one in values.items()})
+        return Settings(**{name: one.value for name, one in values.items()}), []
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else ""
-        one = values.get(name)
-        where = f"{one.source}: " if one else ""
-        raise ConfigurationError(f"{where}{_reason(first)}{one.shown if one else ''}") from error
+        return None, [_problem(one, values) for one in error.errors()]
 
 
-def _reason(error: Any) -> str:
-    if error["type"] == "extra_forbidden":
-        return "there is no such setting"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
+def _problem(error: Any, values: Mapping[str, SourcedValue]) -> Problem:
+    name = str(error["loc"][0]) if error["loc"] else ""
+    one = values.get(name)
+    write_name = _NAMES[one.origin] if one else str
+    message = explain(error, Settings.model_fields, write_name)
+    return Problem(name, one.source if one else "", f"{message}{one.shown if one else ''}")
+
+
+def table_and_key(name: str) -> tuple[str, str]:
+    """The table of the TOML file that contains a setting, and its key there."""
+    head, _, key = name.partition("_")
+    return (head, key) if head in TABLES else (TABLES[0], name)
+
+
+def _write_toml_name(name: str) -> str:
+    table, key = table_and_key(name)
+    return f"{key} in [{table}]"
+
+
+#: The name of a setting in each kind of source.
+_NAMES: Final = {"file": _write_toml_name, "environment": variable, "flag": flag_of}

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from app.errors import ConfigurationError
 from app.redaction import redact
@@ -21,12 +21,18 @@ def variable(name: str) -> str:
     return ENV_PREFIX + name.upper()
 
 
+def flag_of(name: str) -> str:
+    """The flag of a setting on the command line."""
+    return "--" + name.replace("_", "-")
+
+
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
     """A setting's value as it was read, where it comes from, and how an error shows it."""
 
     value: Any
     source: str
+    origin: Literal["file", "environment", "flag"]
     secret: bool = False
 
     @property
@@ -46,10 +52,10 @@ def read_values(
     path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     values: dict[str, SourcedValue] = {}
     if path is not None:
-        values |= {name: SourcedValue(value, f"{path}: {name}") for name, value in _read_toml(path).items()}
+        values |= {name: SourcedValue(value, f"{path}: {name}", "file") for name, value in _read_toml(path).items()}
     values |= _read_environment(environment, known)
     return values | {
-        name: SourcedValue(value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None
+        name: SourcedValue(value, flag_of(name), "flag") for name, value in flags.items() if value is not None
     }
 
 
@@ -60,17 +66,11 @@ def _read_environment(environment: Mapping[str, str], known: Collection[str]) ->
             continue
         name = key.removeprefix(ENV_PREFIX).lower()
         if _is_file_of_secret(name, known):
-            values[name.removesuffix("_file")] = SourcedValue(_read_secret(key, Path(value)), key, secret=True)
+            values[name.removesuffix("_file")] = SourcedValue(_read_secret(key, Path(value)), key, "environment", True)
         else:
             # NAME_FILE wins over NAME, which may be the default of a container image or a unit.
-            values.setdefault(name, SourcedValue(value, key))
+            values.setdefault(name, SourcedValue(value, key, "environment"))
     return values
-
-
-def names_from_files(environment: Mapping[str, str], known: Collection[str]) -> frozenset[str]:
-    """The settings whose values come from NAME_FILE variables. `known` are the names of all settings."""
-    names = (key.removeprefix(ENV_PREFIX).lower() for key in environment if key.startswith(ENV_PREFIX))
-    return frozenset(name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
 
 
 def _is_file_of_secret(name: str, known: Collection[str]) -> bool:

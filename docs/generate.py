@@ -16,11 +16,9 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.settings import TABLES, Settings  # noqa: E402 - the script also runs where app is not installed
-from app.settings_sources import variable  # noqa: E402
+from app.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
+from app.settings_sources import flag_of, variable  # noqa: E402
 
-#: The table of every setting whose name does not begin with the name of a table.
-FIRST_TABLE: Final = TABLES[0]
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
     "server": "Server",
@@ -53,12 +51,11 @@ An unknown setting, or a value that cannot be used, ends the program with exit s
 where it was set, and what is wrong with it:
 
 ```
-doi-proxy: DOI_PROXY_CACHE_TTL: there is no such setting (it is '60')
+doi-proxy: DOI_PROXY_CACHE_TTL: there is no such setting; did you mean DOI_PROXY_CACHE_TTL_FLOOR? (it is '60')
 ```
 
-`doi-proxy config` prints the effective settings as environment variables. It masks users, passwords and secret
-parameters of URLs, and every value from a `..._FILE` variable. A setting without a value is printed as a comment. The
-program can read the output again, except for masked values. [config/doi-proxy.toml](../config/doi-proxy.toml) lists
+`doi-proxy config` prints the effective settings, and `doi-proxy check` names every value that cannot be used or has no
+effect: [commands.md](commands.md). [config/doi-proxy.toml](../config/doi-proxy.toml) lists
 every setting with its default, commented out.
 
 Durations are in seconds and may have a fraction. Sizes are in bytes. A boolean flag takes `true` or `false`.
@@ -84,18 +81,17 @@ class Setting:
     @property
     def table(self) -> str:
         """The table of the TOML file that contains the setting."""
-        head = self.name.partition("_")[0]
-        return head if head in TABLES else FIRST_TABLE
+        return table_and_key(self.name)[0]
 
     @property
     def key(self) -> str:
         """The name in that table."""
-        return self.name if self.table == FIRST_TABLE else self.name.removeprefix(self.table + "_")
+        return table_and_key(self.name)[1]
 
     @property
     def flag(self) -> str:
         """The flag on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return flag_of(self.name)
 
     @property
     def sentence(self) -> str:

@@ -1,6 +1,7 @@
 """The rules of the architecture: imports, the home of each library, purity, and no effects at import.
 
-    cli -> main -> server, bulk, web -> metrics -> resolver -> cache, upstream -> handle -> doi -> errors, token_bucket
+    cli -> setup -> main -> server, bulk, web -> metrics -> resolver -> cache, upstream -> handle -> doi
+        -> errors, token_bucket
 
 The rules are data. The rest of this file parses app/ with `ast` and compares. It imports nothing of app/.
 """
@@ -32,12 +33,17 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "host": frozenset(),
     "redaction": frozenset(),
     "settings_sources": frozenset({"errors", "redaction"}),
-    "settings": frozenset({"settings_sources", "errors", "redaction"}),
+    "setting_errors": frozenset(),
+    "settings": frozenset({"settings_sources", "setting_errors", "errors", "redaction"}),
     "main": frozenset(
         "redaction settings server web metrics resolver cache upstream handle doi errors token_bucket".split()
     ),
+    # Set-up: checks of the settings, files for front proxies, and probes through them. It opens parts as `cli` does.
+    "setup": frozenset(
+        "main redaction settings settings_sources server web resolver cache upstream handle doi errors".split()
+    ),
     "cli": frozenset(
-        "main redaction settings settings_sources server bulk web metrics resolver cache upstream handle doi "
+        "main setup redaction settings settings_sources server bulk web metrics resolver cache upstream handle doi "
         "errors".split()
     ),
 }

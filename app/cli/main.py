@@ -13,8 +13,8 @@ from app import __version__
 from app.cli.cache import add_cache_commands, run_cache
 from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
-from app.settings import Settings, load
-from app.settings_sources import names_from_files, variable
+from app.settings import Settings, build, load
+from app.settings_sources import SourcedValue, flag_of, read_values, variable
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
@@ -49,8 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def settings_of(namespace: argparse.Namespace) -> Settings:
     """The settings of a command. Flags win over the environment and the file. Raises ConfigurationError."""
-    flags = {name: getattr(namespace, name, None) for name in Settings.model_fields}
-    return load(flags, config=namespace.config)
+    return load(_flags(namespace), config=namespace.config)
+
+
+def _flags(namespace: argparse.Namespace) -> dict[str, str | None]:
+    return {name: getattr(namespace, name, None) for name in Settings.model_fields}
+
+
+def _values(namespace: argparse.Namespace) -> dict[str, SourcedValue]:
+    return read_values(_flags(namespace), os.environ, namespace.config, Settings.model_fields)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,10 +65,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"doi-proxy {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_command(commands, "serve", _serve, "answer requests over HTTP")
-    _add_command(commands, "config", _config, "print the settings in force, with secrets masked")
+    _add_config(_add_command(commands, "config", _config, "print the settings in force, with secrets masked"))
     _add_command(
         commands, "healthcheck", _healthcheck, "check whether the running proxy is ready; exit status 0 if it is"
     )
+    _add_check(_add_command(commands, "check", _check, "examine settings, files, store and upstream before a start"))
     text = "export, import, warm, count or purge the records of the store"
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
@@ -81,7 +89,19 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("settings", "each is also an environment variable and a line of the TOML file")
     for name, field in Settings.model_fields.items():
         text = f"{field.description} [{variable(name)}, default {field.default}]"
-        group.add_argument("--" + name.replace("_", "-"), dest=name, metavar="VALUE", help=text.replace("%", "%%"))
+        group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=text.replace("%", "%%"))
+
+
+def _add_config(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--sources", action="store_true", help="print where each setting was set, as a comment")
+    command.add_argument(
+        "--format", dest="form", choices=("env", "toml"), default="env", help="environment variables, or a TOML file"
+    )
+
+
+def _add_check(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--offline", action="store_true", help="do not connect to the store and to the upstream")
+    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
 def _serve(namespace: argparse.Namespace) -> int:
@@ -93,7 +113,14 @@ def _serve(namespace: argparse.Namespace) -> int:
 def _config(namespace: argparse.Namespace) -> int:
     from app.cli.show import show_settings
 
-    return show_settings(settings_of(namespace), names_from_files(os.environ, Settings.model_fields))
+    values = _values(namespace)
+    return show_settings(build(values), values, namespace.form, sources=namespace.sources)
+
+
+def _check(namespace: argparse.Namespace) -> int:
+    from app.cli.check import check
+
+    return check(_values(namespace), offline=namespace.offline, as_json=namespace.as_json)
 
 
 def _healthcheck(namespace: argparse.Namespace) -> int:

@@ -1,22 +1,72 @@
-"""`doi-proxy config`: the settings in force."""
+"""`doi-proxy config`: the settings in force, as environment variables or as a TOML file."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
 
 from app.redaction import MASK, redact
-from app.settings import Settings
-from app.settings_sources import variable
+from app.settings import TABLES, Settings, table_and_key
+from app.settings_sources import SourcedValue, variable
+
+Form = Literal["env", "toml"]
+
+_DEFAULT: Final = "default"
 
 
-def show_settings(settings: Settings, secrets: Collection[str] = ()) -> int:
-    """Print each setting as an environment variable. `secrets` are the settings that were read from secret files.
+def show_settings(settings: Settings, values: Mapping[str, SourcedValue], form: Form, *, sources: bool) -> int:
+    """Print each setting with its value, and its source if `sources` is set. The program can read the output again.
 
-    A setting without a value is printed as a comment, because most settings cannot be empty.
+    A setting without a value is a comment, because most settings cannot be empty. So is a setting that cannot be read
+    back: a value with a masked secret in TOML, and a value with a line break as an environment variable.
     """
-    for name, value in settings.model_dump(mode="json").items():
-        if value is None:
-            print(f"#{variable(name)}=")
-        else:
-            print(f"{variable(name)}={MASK if name in secrets else redact(str(value))}")
+    write = _write_environment if form == "env" else _write_toml
+    print("\n".join(write(settings, values, sources)))
     return 0
+
+
+def _source(name: str, values: Mapping[str, SourcedValue]) -> str:
+    one = values.get(name)
+    return one.source if one else _DEFAULT
+
+
+def _write_environment(settings: Settings, values: Mapping[str, SourcedValue], sources: bool) -> Iterator[str]:
+    for name, value in settings.model_dump(mode="json").items():
+        if sources:
+            yield f"# {_source(name, values)}"
+        text, masked = _shown(name, value, values)
+        if value is None:
+            yield f"#{variable(name)}="
+        elif "\n" in text or "\r" in text or (masked and sources):
+            yield f"#{variable(name)}={_toml(text)}"
+        else:
+            yield f"{variable(name)}={text}"
+
+
+def _write_toml(settings: Settings, values: Mapping[str, SourcedValue], sources: bool) -> Iterator[str]:
+    shown = settings.model_dump(mode="json")
+    for table in TABLES:
+        yield f"[{table}]"
+        for name, value in shown.items():
+            if table_and_key(name)[0] != table:
+                continue
+            if sources:
+                yield f"# {_source(name, values)}"
+            text, masked = _shown(name, value, values)
+            mark = "#" if value is None or masked else ""
+            written = '"…"' if value is None else _toml(text if isinstance(value, str) else value)
+            yield f"{mark}{table_and_key(name)[1]} = {written}"
+
+
+def _toml(value: Any) -> str:
+    # TOML has the strings of JSON, but no DEL in them and no surrogate escapes (TOML 1.0.0, "String").
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _shown(name: str, value: Any, values: Mapping[str, SourcedValue]) -> tuple[str, bool]:
+    """A value as text, and whether a part of it is masked."""
+    one = values.get(name)
+    text = str(value)
+    shown = MASK if one is not None and one.secret else redact(text)
+    return shown, shown != text
