@@ -2,7 +2,7 @@
 # Builds the Debian package in the folder OUTPUT: `make deb`. Usage: build.sh UV PYTHON BUILD_PYTHON OUTPUT
 #
 # PYTHON is the python3 of the Debian release that will run the package. BUILD_PYTHON has the build tool hatchling.
-# Times in the package are those of the last commit, so the same commit gives the same package.
+# Times in the package are those of the last commit: two builds of a commit with the same Python are identical.
 set -eu
 
 uv=$1 python=$2 build_python=$3 output=$4
@@ -44,8 +44,10 @@ chmod -R u+rwX,go+rX,go-w "$root"
 version=$("$home/bin/doi-proxy" --version | cut -d' ' -f2)
 architecture=$(dpkg --print-architecture)
 release=$("$python" -c 'import sys; print("%d.%d %d.%d" % (*sys.version_info[:2], sys.version_info[0], sys.version_info[1] + 1))')
+# In KiB. The sizes of folders differ between two builds.
+size=$(find "$root" -type f -printf '%s\n' | awk '{ bytes += $1 } END { print int(bytes / 1024) }')
 mkdir "$root/DEBIAN"
-sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$(du -sk "$root" | cut -f1)/" \
+sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$size/" \
     -e "s/@PYTHON@/${release% *}/" -e "s/@NEXT_PYTHON@/${release#* }/" packaging/debian/control.in >"$root/DEBIAN/control"
 echo /etc/doi-proxy/doi-proxy.toml >"$root/DEBIAN/conffiles"
 install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$root/DEBIAN/"
