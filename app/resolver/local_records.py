@@ -84,6 +84,11 @@ class LocalRecord(msgspec.Struct, frozen=True, gc=False):
         """The name or prefix in the form that is compared."""
         return fold(self.subject)
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is an answer about names, and not a route or a denial."""
+        return isinstance(self.action, LocalAnswer | TargetTemplate)
+
     def problem(self, message: str, severity: Literal["error", "warning"] = "error") -> Problem:
         """A problem of this record as a whole."""
         return Problem(self.file, self.line, 1, message, severity)
@@ -133,16 +138,17 @@ class LocalRecords:
 
     def _find_prefix(self, key: str, now: float) -> LocalRecord | None:
         prefix, slash, suffix = key.partition("/")
-        is_prefix_record = not slash or prefix == _PREFIX_RECORDS
-        elements = (suffix if prefix == _PREFIX_RECORDS else prefix).split(".", self._most_elements)
-        for count in range(min(len(elements), self._most_elements), 0, -1):
-            found = self._prefixes.get(".".join(elements[:count]))
-            if found is None or now >= found.until:
-                continue
-            # The record of the prefix itself is refused and routed with its names. It has no target of theirs.
-            if is_prefix_record and isinstance(found.action, LocalAnswer | TargetTemplate):
-                continue
-            return found
+        is_prefix_record = not slash
+        if prefix == _PREFIX_RECORDS:
+            prefix, is_prefix_record = suffix, True
+        if prefix.count(".") >= self._most_elements:
+            prefix = ".".join(prefix.split(".", self._most_elements)[: self._most_elements])
+        while prefix:
+            found = self._prefixes.get(prefix)
+            # The record of the prefix itself is refused and routed with its names. It does not share their answer.
+            if found is not None and now < found.until and not (is_prefix_record and found.is_answer):
+                return found
+            prefix = prefix.rpartition(".")[0]
         return None
 
 

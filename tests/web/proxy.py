@@ -22,6 +22,7 @@ from itertools import count
 from typing import Any, Final
 from urllib.parse import unquote
 
+from app.lifecycle import Lifecycle
 from app.main import create
 from app.settings import Settings
 from app.web.application import Application
@@ -182,12 +183,12 @@ def _check(method: str, status: int, fields: list[tuple[bytes, bytes]], body: by
 
 
 @asynccontextmanager
-async def running(**settings: Any) -> AsyncIterator[Proxy]:
+async def running(*, lifecycle: Lifecycle | None = None, **settings: Any) -> AsyncIterator[Proxy]:
     """Start an application with these settings, and stop it at the end."""
     async with FakeUpstream() as upstream:
         clock = Clock()
         chosen = {**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings}
-        app = create(Settings(**chosen), clock=clock)
+        app = create(Settings(**chosen), clock=clock, lifecycle=lifecycle)
         async with _lifespan(app):
             yield Proxy(app, upstream, clock)
 

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from app.lifecycle import Lifecycle
+from app.settings import Settings
+from tests.cluster.processes import until
+from tests.fake_upstream import FakeUpstream
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -181,3 +185,112 @@ async def test_a_local_record_is_not_written_to_the_store(proxy: Proxy) -> None:
     await proxy.get("/10.5072/target")
     metrics = (await proxy.get("/metrics")).text
     assert "doi_proxy_memory_entries 0.0" in metrics
+
+
+async def test_the_agency_of_a_local_name_is_that_of_its_prefix(tmp_path: Path) -> None:
+    path = tmp_path / "records.toml"
+    path.write_text('[[record]]\ndoi = "10.1000/only-here"\ntarget = "https://example.org"\n')
+    async with running(local_records=path) as proxy:
+        proxy.upstream.put("10.1000", [{"index": 1, "type": "HS_SERV", "data": "10.SERV/CROSSREF", "ttl": 60}])
+        proxy.upstream.put("10.SERV/CROSSREF", [{"index": 1, "type": "DESC", "data": "x", "ttl": 60}])
+        assert (await proxy.get("/ra/10.1000/only-here")).json == [{"DOI": "10.1000/only-here", "RA": "Crossref"}]
+        assert proxy.upstream.asked("10.1000/only-here") == 0
+
+
+async def test_a_prefix_is_asked_at_its_own_upstream(tmp_path: Path) -> None:
+    path = tmp_path / "records.toml"
+    async with FakeUpstream() as other:
+        other.put("10.5072/a", url=HERE)
+        path.write_text(f'[[record]]\nprefix = "10.5072"\nupstream = "{other.url}"\n')
+        async with running(local_records=path) as proxy:
+            proxy.upstream.put("10.5072/a", url=ELSEWHERE)
+            proxy.upstream.put("10.1000/a", url=ELSEWHERE)
+            assert (await proxy.get("/10.5072/a"))["location"] == HERE
+            assert (await proxy.get("/10.1000/a"))["location"] == ELSEWHERE
+            assert (other.asked(), proxy.upstream.asked()) == (1, 1)
+            numbers = [one["number"] for one in (await proxy.get("/readyz")).json["upstreams"]]
+            assert numbers == [1, 2]
+
+
+def lane(proxy: Proxy, target: str) -> bytes | None:
+    """What the express lane answers."""
+    assert proxy.app.express is not None
+    return proxy.app.express.answer(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode(), b"", lambda _: "")
+
+
+async def test_a_reload_drops_what_the_express_lane_has_prepared(tmp_path: Path) -> None:
+    path = tmp_path / "records.toml"
+    path.write_text("")
+    lifecycle = Lifecycle(Settings())
+    async with running(local_records=path, lifecycle=lifecycle) as proxy:
+
+        async def put_in_force(text: str, records: int) -> None:
+            async def is_in_force() -> bool:
+                return bool((await proxy.get("/readyz")).json["local_records"]["records"] == records)
+
+            path.write_text(text)
+            lifecycle.reload(Settings())
+            await until(is_in_force, 30, "the records are in force")
+
+        proxy.upstream.put("10.5072/a", url=ELSEWHERE)
+        target = f'[[record]]\ndoi = "10.5072/a"\ntarget = "{HERE}"\n'
+        for target_path in ("/10.5072/a", "/api/handles/10.5072/a"):
+            for text, records, is_local in (
+                ("", 0, False),
+                (target, 1, True),
+                ("", 0, False),
+                (target, 1, True),
+                ('[[record]]\nprefix = "10.5072"\ndeny = "No."\n' + target.replace("/a", "/b"), 2, None),
+            ):
+                await put_in_force(text, records)
+                prepared = lane(proxy, target_path)
+                assert prepared is None, "nothing is answered from before the reload"
+                await proxy.get(target_path)
+                await proxy.get(target_path)
+                prepared = lane(proxy, target_path)
+                if is_local is None:
+                    assert prepared is None
+                else:
+                    assert prepared is not None
+                    assert (b"detail=local" in prepared, HERE.encode() in prepared) == (is_local, is_local)
+
+
+async def test_a_purge_has_no_effect_on_a_local_record_and_a_cached_one_does_not_win(tmp_path: Path) -> None:
+    path = tmp_path / "records.toml"
+    path.write_text("")
+    lifecycle = Lifecycle(Settings())
+    async with running(local_records=path, lifecycle=lifecycle) as proxy:
+        proxy.upstream.put("10.5072/a", url=ELSEWHERE)
+        assert (await proxy.get("/10.5072/a"))["location"] == ELSEWHERE
+
+        async def is_local() -> bool:
+            return (await proxy.get("/10.5072/A"))["location"] == HERE
+
+        path.write_text(f'[[record]]\ndoi = "10.5072/a"\ntarget = "{HERE}"\n')
+        lifecycle.reload(Settings())
+        await until(is_local, 30, "the local record is in force")
+        assert (await proxy.get("/10.5072/a?auth"))["location"] == HERE
+        assert proxy.upstream.asked() == 1
+
+
+async def test_readiness_has_the_place_of_a_mistake_and_stays_true(tmp_path: Path) -> None:
+    path = tmp_path / "records.toml"
+    path.write_text('[[record]]\ndoi = "10.5072/a"\ntarget = "https://example.org"\n')
+    lifecycle = Lifecycle(Settings())
+    async with running(local_records=path, lifecycle=lifecycle) as proxy:
+        assert (await proxy.get("/readyz")).json["local_records"] == {"state": "ok", "records": 1, "problems": []}
+        path.write_text('\n[[record]]\ndoi = "10.5072/a"\n  targt = "https://secret.example.org"\n')
+        lifecycle.reload(Settings())
+
+        async def is_broken() -> bool:
+            return bool((await proxy.get("/readyz")).json["local_records"]["state"] == "broken")
+
+        await until(is_broken, 30, "readiness reports the broken file")
+        ready = await proxy.get("/readyz")
+        assert (ready.status, ready.json["ready"]) == (200, True)
+        place = {"file": "records.toml", "line": 4, "column": 3}
+        assert ready.json["local_records"] == {"state": "broken", "records": 1, "problems": [place]}
+        assert (await proxy.get("/10.5072/a"))["location"] == "https://example.org"
+        assert "doi_proxy_local_record_problems 1.0" in (await proxy.get("/metrics")).text
+    async with running() as without:
+        assert (await without.get("/readyz")).json["local_records"] is None
