@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil
 from typing import Final
 from urllib.parse import urlsplit
@@ -84,10 +84,9 @@ def build_pages(settings: Settings) -> Pages:
     )
 
 
-def read_privacy(settings: Settings) -> PrivacyFacts:
-    """The settings that decide what is stored."""
+def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
+    """The settings that decide what is stored. `urls` are those of the upstreams that have been opened."""
     scheme = settings.store_url.partition(":")[0]
-    urls = () if settings.mode == "sealed" else (*settings.upstream_urls, *settings.upstream_route_urls.values())
     return PrivacyFacts(
         log_level=None if settings.access_log == "off" else settings.privacy_level,
         store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",
@@ -159,6 +158,6 @@ def build_operations(
         lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
         readiness=lambda: describe_readiness(parts, lifecycle),
         exposed=lambda accept: expose(parts, state, exposition, accept),
-        face=OperationPages(face.pages, face.link, read_privacy(parts.settings)),
+        face=OperationPages(face.pages, face.link, lambda: read_privacy(parts.settings, parts.upstream.guards)),
         server_url=parts.settings.public_url or "/",
     )

@@ -42,7 +42,8 @@ class OperationPages:
 
     pages: Pages
     link: Link
-    privacy: PrivacyFacts
+    #: What `/privacy` states. The upstreams can change with the local records.
+    read_privacy: Callable[[], PrivacyFacts]
 
     def language(self, request: Request) -> str:
         """The language of a page for a request."""
@@ -140,7 +141,7 @@ def _add_pages(app: FastAPI, face: OperationPages, openapi: Callable[[], dict[st
 
     @app.api_route("/privacy", methods=["GET", "HEAD"], include_in_schema=False)
     async def privacy(request: Request) -> Response:
-        return _page(face.pages.privacy(face.link, face.language(request), face.privacy), OWN_PAGE)
+        return _page(face.pages.privacy(face.link, face.language(request), face.read_privacy()), OWN_PAGE)
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
     async def robots() -> PlainTextResponse:

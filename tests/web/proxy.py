@@ -183,8 +183,15 @@ def _check(method: str, status: int, fields: list[tuple[bytes, bytes]], body: by
 
 
 @asynccontextmanager
-async def running(*, lifecycle: Lifecycle | None = None, **settings: Any) -> AsyncIterator[Proxy]:
+async def running(**settings: Any) -> AsyncIterator[Proxy]:
     """Start an application with these settings, and stop it at the end."""
+    async with running_with(None, **settings) as proxy:
+        yield proxy
+
+
+@asynccontextmanager
+async def running_with(lifecycle: Lifecycle | None, **settings: Any) -> AsyncIterator[Proxy]:
+    """The same with a lifecycle, which can reload it."""
     async with FakeUpstream() as upstream:
         clock = Clock()
         chosen = {**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings}

@@ -11,7 +11,7 @@ from app.lifecycle import Lifecycle
 from app.settings import Settings
 from tests.cluster.processes import until
 from tests.fake_upstream import FakeUpstream
-from tests.web.proxy import Proxy, running
+from tests.web.proxy import Proxy, running, running_with
 
 pytestmark = pytest.mark.anyio
 
@@ -201,7 +201,8 @@ async def test_a_prefix_is_asked_at_its_own_upstream(tmp_path: Path) -> None:
     path = tmp_path / "records.toml"
     async with FakeUpstream() as other:
         other.put("10.5072/a", url=HERE)
-        path.write_text(f'[[record]]\nprefix = "10.5072"\nupstream = "{other.url}"\n')
+        url = other.url.replace("127.0.0.1", "localhost")
+        path.write_text(f'[[record]]\nprefix = "10.5072"\nupstream = "{url}"\n')
         async with running(local_records=path) as proxy:
             proxy.upstream.put("10.5072/a", url=ELSEWHERE)
             proxy.upstream.put("10.1000/a", url=ELSEWHERE)
@@ -210,6 +211,7 @@ async def test_a_prefix_is_asked_at_its_own_upstream(tmp_path: Path) -> None:
             assert (other.asked(), proxy.upstream.asked()) == (1, 1)
             numbers = [one["number"] for one in (await proxy.get("/readyz")).json["upstreams"]]
             assert numbers == [1, 2]
+            assert "127.0.0.1, localhost" in (await proxy.get("/privacy")).text
 
 
 def lane(proxy: Proxy, target: str) -> bytes | None:
@@ -222,7 +224,7 @@ async def test_a_reload_drops_what_the_express_lane_has_prepared(tmp_path: Path)
     path = tmp_path / "records.toml"
     path.write_text("")
     lifecycle = Lifecycle(Settings())
-    async with running(local_records=path, lifecycle=lifecycle) as proxy:
+    async with running_with(lifecycle, local_records=path) as proxy:
 
         async def put_in_force(text: str, records: int) -> None:
             async def is_in_force() -> bool:
@@ -259,7 +261,7 @@ async def test_a_purge_has_no_effect_on_a_local_record_and_a_cached_one_does_not
     path = tmp_path / "records.toml"
     path.write_text("")
     lifecycle = Lifecycle(Settings())
-    async with running(local_records=path, lifecycle=lifecycle) as proxy:
+    async with running_with(lifecycle, local_records=path) as proxy:
         proxy.upstream.put("10.5072/a", url=ELSEWHERE)
         assert (await proxy.get("/10.5072/a"))["location"] == ELSEWHERE
 
@@ -277,7 +279,7 @@ async def test_readiness_has_the_place_of_a_mistake_and_stays_true(tmp_path: Pat
     path = tmp_path / "records.toml"
     path.write_text('[[record]]\ndoi = "10.5072/a"\ntarget = "https://example.org"\n')
     lifecycle = Lifecycle(Settings())
-    async with running(local_records=path, lifecycle=lifecycle) as proxy:
+    async with running_with(lifecycle, local_records=path) as proxy:
         assert (await proxy.get("/readyz")).json["local_records"] == {"state": "ok", "records": 1, "problems": []}
         path.write_text('\n[[record]]\ndoi = "10.5072/a"\n  targt = "https://secret.example.org"\n')
         lifecycle.reload(Settings())

@@ -634,10 +634,10 @@ def test_the_privacy_page_is_made_from_the_settings() -> None:
         upstream_url="https://user:secret@one.example https://two.example",
         cache_grace=1.5 * 86_400,
     )
-    assert read_privacy(given) == PrivacyFacts(
+    assert read_privacy(given, given.upstream_urls) == PrivacyFacts(
         1, "server", 2, ("one.example", "two.example"), 24, 64, has_countries=False
     )
-    assert read_privacy(Settings(mode="sealed")).hosts == ()
+    assert read_privacy(Settings(mode="sealed"), ()).hosts == ()
 
 
 def test_many_locations_are_cut_and_the_page_says_by_how_many() -> None:
