@@ -17,12 +17,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from app.server.application import Application, application_of
 from app.server.connections import Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
-from app.server.framing import END, body_length, end_of_part, host_fault
+from app.server.framing import END, body_length, host_fault
 from app.server.proxies import forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
+from app.server.request_stream import RequestStream
 
-#: The limit of a request's head. uvicorn has no limit of its own with httptools.
-MAX_HEAD_BYTES: Final = 65_536
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
 #: The methods of uvicorn's protocol that this module overrides.
@@ -49,16 +48,9 @@ class ExpressProtocol(HttpToolsProtocol):
         self._connections = application.connections
         #: See app.server.connections.Connection.
         self.since = self.body_since = 0.0
-        #: Bytes that are not parsed yet, from the index `_at` on.
-        self._unread, self._at = b"", 0
-        #: The last three bytes that the parser got of an incomplete head or chunked body.
-        self._before = b""
-        #: Bytes of an incomplete head, and whether this connection has not had a complete head yet.
-        self._head_bytes, self._is_new = 0, True
-        #: The bytes left of a body, CHUNKED during a chunked body, 0 outside of a body.
-        self._body_left = 0
-        #: Bytes of a chunked body that are not data (sizes, extensions, trailers) since the last data.
-        self._framing_bytes = 0
+        self._stream = RequestStream()
+        #: Whether this connection has not had a complete head yet.
+        self._is_new = True
         self._is_advancing = self._is_scheduled = False
         #: Whether the client has closed its sending side, and whether this server has.
         self._eof = self._ended = False
@@ -80,21 +72,21 @@ class ExpressProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
         super().connection_lost(exc)
-        self._ended, self._unread, self._at = True, b"", 0
+        self._ended = True
+        self._stream.discard()
         self._connections.remove(self, self._reason)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
         if self._ended:
             return  # answered already: what remains of the request is discarded, and is not progress
-        if self._body_left or not (self._head_bytes or self._is_new):
+        stream = self._stream
+        if stream.body_left or not (stream.head_bytes or self._is_new):
             self.since = self._connections.now
-        if self._is_between_requests() and 0 < data.find(END) == len(data) - len(END) < MAX_HEAD_BYTES - len(END):
-            # One complete head, like nearly every request: it need not be cut into parts.
+        if stream.is_one_head(data) and self._can_parse():
             self._take(data)
             return
-        self._unread = self._unread[self._at :] + data if self._unread else data
-        self._at = 0
+        stream.push(data)
         self._advance()
 
     def eof_received(self) -> bool:  # type: ignore[override]
@@ -103,7 +95,7 @@ class ExpressProtocol(HttpToolsProtocol):
         asyncio cannot keep one side of a TLS connection open (asyncio.Protocol.eof_received).
         """
         self._eof = True
-        is_due = bool(self._unread) or not (self._body_left or self._is_answered())
+        is_due = self._stream.has_unread or not (self._stream.body_left or self._is_answered())
         return is_due and self.scheme == "http" and not self._ended
 
     def resume_writing(self) -> None:
@@ -120,17 +112,17 @@ class ExpressProtocol(HttpToolsProtocol):
             return
         self._is_advancing = True
         for _ in range(PARTS_A_TURN):
-            if not self._unread or not self._can_parse():
+            if not self._stream.has_unread or not self._can_parse():
                 break
-            self._parse_part()
+            self._take(self._stream.cut())
         self._is_advancing = False
-        if self._unread:
+        if self._stream.has_unread:
             self._flow.hold()
             if self._can_parse():
                 self._schedule()
         elif self.flow.read_paused and not self.transport.is_closing():
             self._flow.release()
-        if self._eof and not self._unread and not self._ended and self._is_answered():
+        if self._eof and not self._stream.has_unread and not self._ended and self._is_answered():
             self._end(Reason.CLIENT)
 
     def _schedule(self) -> None:
@@ -143,35 +135,18 @@ class ExpressProtocol(HttpToolsProtocol):
         self._advance()
 
     def _can_parse(self) -> bool:
-        if self._body_left:
+        if self._stream.body_left:
             return not self._ended and not self.transport.is_closing()
         return not (self._ended or self.flow.write_paused or self.transport.is_closing()) and self._is_answered()
-
-    def _is_between_requests(self) -> bool:
-        return not (self._head_bytes or self._body_left or self._unread) and self._can_parse()
 
     def _is_answered(self) -> bool:
         """Whether no answer is due."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or (cycle.response_complete and not self.pipeline)
 
-    def _parse_part(self) -> None:
-        """Cut the next part off the stream and process it."""
-        data, start = self._unread, self._at
-        end = len(data)
-        if self._body_left > 0:
-            end = min(end, start + self._body_left)
-        else:
-            end = end_of_part(self._before, data, start)
-            if not self._body_left:
-                end = min(end, start + MAX_HEAD_BYTES - self._head_bytes)
-        part = data if end - start == len(data) else data[start:end]
-        self._unread, self._at = (b"", 0) if end == len(data) else (data, end)
-        self._take(part)
-
     def _take(self, part: bytes) -> None:
         """Answer a complete head from the express lane, or feed a part of the stream to the parser."""
-        is_head = not (self._head_bytes or self._body_left) and part.endswith(END)
+        is_head = not (self._stream.head_bytes or self._stream.body_left) and part.endswith(END)
         if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
             answer = self._lane.answer(part, self._default_headers(), self._client_of)
             if answer is not None:
@@ -179,13 +154,7 @@ class ExpressProtocol(HttpToolsProtocol):
                 self.server_state.total_requests += 1
                 self._is_new = False
                 return
-        if self._body_left > 0:
-            self._body_left -= len(part)
-        elif self._body_left:
-            self._framing_bytes += len(part)
-        else:
-            self._head_bytes += len(part)
-        self._before = (self._before + part[-3:])[-3:]
+        self._stream.count(part)
         self._feed(part)
 
     def _feed(self, part: bytes) -> None:
@@ -197,8 +166,7 @@ class ExpressProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(400, self._refusal, Reason.MALFORMED)
             return
-        # Trailers are header fields too (RFC 9110, section 6.5).
-        if max(self._head_bytes, self._framing_bytes) >= MAX_HEAD_BYTES:
+        if self._stream.is_head_too_large:
             self._refuse(431, _TOO_LARGE, Reason.MALFORMED)
 
     def on_headers_complete(self) -> None:
@@ -209,9 +177,9 @@ class ExpressProtocol(HttpToolsProtocol):
             # The parser turns this exception into an HttpParserError; `_feed` answers 400.
             self._refusal = fault
             raise ValueError(fault)
-        self._head_bytes, self._is_new, self._before = 0, False, b""
-        self._body_left = body_length(fields)
-        if self._body_left and self.parser.should_upgrade():
+        self._is_new = False
+        self._stream.end_head(body_length(fields))
+        if self._stream.body_left and self.parser.should_upgrade():
             # The parser would parse the body as the next request.
             self._refusal = _UPGRADE_WITH_BODY
             raise ValueError(_UPGRADE_WITH_BODY)
@@ -225,13 +193,13 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """A request has arrived completely."""
-        self._head_bytes, self._framing_bytes, self._body_left, self._before = 0, 0, 0, b""
+        self._stream.end_message()
         if not self._is_answered():
             super().on_message_complete()
 
     def on_body(self, body: bytes) -> None:
         """Data of a body has arrived."""
-        self._framing_bytes = 0
+        self._stream.note_data()
         super().on_body(body)
 
     # --- Answering ----------------------------------------------------------------------------------------------
@@ -239,7 +207,7 @@ class ExpressProtocol(HttpToolsProtocol):
     def _answer_now(self, fields: Mapping[bytes, bytes], version: str) -> bytes | None:
         """The answer without a task to a request that has no body and keeps the connection; None if there is none."""
         application, parser = self._application, self.parser
-        if application is None or self._body_left or version != "1.1" or not _ORIGIN_FORM.fullmatch(self.url):
+        if application is None or self._stream.body_left or version != "1.1" or not _ORIGIN_FORM.fullmatch(self.url):
             return None
         if parser.should_upgrade() or not parser.should_keep_alive() or not self._is_answered():
             return None
@@ -252,7 +220,7 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the task of a request."""
-        if self._body_left:
+        if self._stream.body_left:
             cycle.transport = AnswerTransport(self.transport, self._end_after_answer)  # type: ignore[assignment]
             app = keep_alive_after_body(cycle, app)
         super()._start_asgi_task(cycle, app)
@@ -275,7 +243,7 @@ class ExpressProtocol(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
-        if self._unread or self._eof:
+        if self._stream.has_unread or self._eof:
             # Not now: the task that wrote this answer has yet to log and count it.
             self._schedule()
 
@@ -318,10 +286,10 @@ class ExpressProtocol(HttpToolsProtocol):
         If a connection is closed with unread bytes, TCP resets it, and the client can lose the answer. So this server
         closes only its sending side, and discards what arrives until the client closes too (RFC 9112, section 9.6).
         """
-        is_partial = bool(self._head_bytes or self._body_left or self._unread)
+        is_partial = self._stream.is_in_request
         self._ended, self._reason = True, reason
         self.since = self._connections.now
-        self._unread, self._at = b"", 0
+        self._stream.discard()
         if is_partial and not self._eof and self.transport.can_write_eof():
             self._flow.release()
             self.flow.resume_reading()
@@ -352,8 +320,8 @@ class ExpressProtocol(HttpToolsProtocol):
         if self._ended or self.transport.is_closing():
             return Phase.CLOSING
         if not self._is_answered():
-            return Phase.BODY if self._body_left and not self.flow.read_paused else Phase.ANSWER
-        return Phase.HEAD if self._head_bytes or self._is_new else Phase.IDLE
+            return Phase.BODY if self._stream.body_left and not self.flow.read_paused else Phase.ANSWER
+        return Phase.HEAD if self._stream.head_bytes or self._is_new else Phase.IDLE
 
     def expire(self, reason: Reason) -> None:
         """See app.server.connections.Connection."""
@@ -361,7 +329,7 @@ class ExpressProtocol(HttpToolsProtocol):
             # What is written is lost: the client does not read it, or does not end its side.
             self._reason = self._reason if reason is Reason.FINISHED else reason
             self.transport.abort()
-        elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._head_bytes):
+        elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._stream.head_bytes):
             self._refuse(408, _TOO_LATE, reason)
         else:
             self._reason = reason
