@@ -11,7 +11,7 @@ from typing import Final
 
 #: Limit of a back-off, in seconds. It holds for callers, for damaged rows and after the clock was corrected. It is also
 #: the longest Retry-After that the upstream client obeys.
-LONGEST_BACK_OFF: Final = 3_600.0
+MAX_BACK_OFF: Final = 3_600.0
 #: A token may lack this much. A present-day Unix time as a float has a resolution of 0.24 microseconds.
 ROUNDING: Final = 1e-6
 
@@ -57,9 +57,9 @@ def take_token(
 def back_off(bucket: Bucket | None, now: float, seconds: float) -> Bucket:
     """Empty the bucket for `seconds`, then let it fill again. A longer back-off under way is not shortened."""
     left = _back_off_left(bucket, now) if bucket else 0.0
-    return Bucket(0.0, now, now + max(left, min(seconds, LONGEST_BACK_OFF)))
+    return Bucket(0.0, now, now + max(left, min(seconds, MAX_BACK_OFF)))
 
 
 def _back_off_left(bucket: Bucket, now: float) -> float:
     # If the clock was set back, the remainder is the one at the time the bucket was written.
-    return min(max(0.0, bucket.blocked_until - max(now, bucket.at)), LONGEST_BACK_OFF)
+    return min(max(0.0, bucket.blocked_until - max(now, bucket.at)), MAX_BACK_OFF)

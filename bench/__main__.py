@@ -16,7 +16,7 @@ from typing import Final
 from bench import machine
 from bench.chart import draw
 from bench.findings import Section
-from bench.names import MOST_NAMES, read_names, synthetic
+from bench.names import MAX_NAMES, read_names, synthetic
 from bench.plan import LARGE, Plan
 from bench.report import write_report, write_section
 from bench.tools import NotMeasured
@@ -36,7 +36,7 @@ _PARTS: Final = {
 #: Throughput includes latency.
 _WHOLE: Final = tuple(part for part in _PARTS if part != "latency")
 
-_LONGEST_REASON: Final = 300
+_MAX_REASON: Final = 300
 
 Measurement = Callable[[Plan], tuple[Section, ...]]
 
@@ -79,7 +79,7 @@ def _measure(part: str, plan: Plan) -> tuple[Section, ...]:
         sections = (_empty_section(part, str(reason)),)
     except Exception as error:  # one part that fails must not cost the results of the others
         traceback.print_exc()
-        sections = (_empty_section(part, f"failed: {type(error).__name__}: {error}"[:_LONGEST_REASON]),)
+        sections = (_empty_section(part, f"failed: {type(error).__name__}: {error}"[:_MAX_REASON]),)
     for section in sections:
         print(write_section(section), flush=True)
     print(f"# {part}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
@@ -100,7 +100,7 @@ def _write(folder: Path, date: str, facts: list[tuple[str, str]], sections: list
 
 
 def _plan(chosen: argparse.Namespace, work: Path) -> Plan:
-    names = synthetic(MOST_NAMES) if chosen.names is None else read_names(chosen.names)
+    names = synthetic(MAX_NAMES) if chosen.names is None else read_names(chosen.names)
     if not names:
         raise SystemExit(f"bench: {chosen.names} has no DOI name; it needs one a line")
     return Plan(

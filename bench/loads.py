@@ -19,7 +19,7 @@ CONNECTIONS: Final = 64
 OPEN_CONNECTIONS: Final = 16
 #: Seconds that a load generator may take longer than the measurement.
 _SLACK: Final = 30.0
-_LONGEST_PASS: Final = 120.0
+_MAX_PASS: Final = 120.0
 _IN_ADVANCE: Final = 16
 _HERE: Final = Path(__file__).parent
 _LINE: Final = re.compile(r"^BENCH (\d+) (\d+) (\d+) (\d+)$", re.MULTILINE)
@@ -75,7 +75,7 @@ def each_once(base_url: str, paths: Sequence[str], cores: tuple[int, ...]) -> No
         addresses.flush()
         # Every connection of h2load begins at the start of the list, so there is only one, with pipelining.
         command = ["h2load", "--h1", "-c1", f"-m{_IN_ADVANCE}", f"-n{len(paths)}", "-i", addresses.name]
-        _output(pinned(command, cores), _LONGEST_PASS)
+        _output(pinned(command, cores), _MAX_PASS)
 
 
 def open_loop(url: str, rate: float, seconds: float, cores: tuple[int, ...]) -> Latency:

@@ -24,7 +24,7 @@ SIZES: Final = (1_200, 300)
 #: The limit of a record in the memory tier: a multiple of its JSON, plus a fixed number of bytes.
 _SHARE: Final = 1.6
 _FIXED: Final = 500
-_MOST_GROWTH: Final = 1.3
+_MAX_GROWTH: Final = 1.3
 _SERVED: Final = 30_000
 #: The memory for a million names, with a reserve, in bytes.
 _NEEDED: Final = 4 * 2**30
@@ -109,7 +109,7 @@ def _hits(plan: Plan) -> tuple[Table, list[Claim]]:
         few, many = found[what]
         rows.append((what, f"{few * 1e6:.2f} µs", f"{many * 1e6:.2f} µs", f"{many / few:.2f}x"))
     few, many = found["hit"]
-    claims.append(Claim("a hit among 1 M names / among 1 k names", many / few, "<=", _MOST_GROWTH, "x"))
+    claims.append(Claim("a hit among 1 M names / among 1 k names", many / few, "<=", _MAX_GROWTH, "x"))
     return Table(("Cost", "1,000 names", "1,000,000 names", "ratio"), tuple(rows)), claims
 
 

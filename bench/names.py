@@ -13,10 +13,10 @@ from app.doi.name import HandleName
 from app.doi.uri import url_path
 from app.errors import InvalidName
 
-MOST_NAMES: Final = 100_000
+MAX_NAMES: Final = 100_000
 #: The lines of a file that are read.
-_MOST_LINES: Final = 10 * MOST_NAMES
-_LONGEST_NAME: Final = 500
+_MAX_LINES: Final = 10 * MAX_NAMES
+_MAX_NAME: Final = 500
 #: The name of the one hot record.
 HOT: Final = "10.1000/182"
 _SEED: Final = 5
@@ -27,17 +27,17 @@ def synthetic(count: int) -> list[str]:
     return [f"10.{1000 + number % 9000}/journal.{number % 97}.article.{number:07d}" for number in range(count)]
 
 
-def read_names(path: Path, most: int = MOST_NAMES) -> list[str]:
+def read_names(path: Path, most: int = MAX_NAMES) -> list[str]:
     """The DOI names of a file, one a line, also gzip. Repeated names, and lines that are not DOI names, are skipped."""
     found: dict[str, str] = {}
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for line in islice(lines, _MOST_LINES):
+        for line in islice(lines, _MAX_LINES):
             text = line.rstrip("\r\n")
             try:
                 name = HandleName(text)
             except InvalidName:
                 continue
-            if name.is_doi and len(text) <= _LONGEST_NAME:
+            if name.is_doi and len(text) <= _MAX_NAME:
                 found.setdefault(name.key, text)
             if len(found) == most:
                 break

@@ -16,7 +16,7 @@ import uvloop
 from bench.records import LONG_TTL, answer_of, target_of
 
 _API: Final = "/api/handles/"
-_LONGEST_HEAD: Final = 65_536
+_MAX_HEAD: Final = 65_536
 _FRESH: Final = f"Cache-Control: public, max-age={LONG_TTL}\r\n"
 #: Replaces an answer: (name, writer) -> None for the usual answer, else whether the connection stays open.
 Answering = Callable[[str, asyncio.StreamWriter], Awaitable[bool | None]]
@@ -35,9 +35,7 @@ class StandIn:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self._port, limit=_LONGEST_HEAD, backlog=1024
-        )
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=_MAX_HEAD, backlog=1024)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 

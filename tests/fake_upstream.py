@@ -34,7 +34,7 @@ from tests.upstream.faults import FAULTS, Asked, Peer, encoded, send
 #: The name for a fault of all names that have no fault of their own.
 EVERY_NAME: Final = ""
 _MIB: Final = 1024 * 1024
-_LONGEST_WAIT: Final = 10.0
+_MAX_WAIT: Final = 10.0
 
 
 @dataclass
@@ -135,7 +135,7 @@ class FakeUpstream:
 
     async def arrived(self, name: str, count: int = 1) -> None:
         """Wait until `count` queries for a name have arrived."""
-        async with asyncio.timeout(_LONGEST_WAIT):
+        async with asyncio.timeout(_MAX_WAIT):
             while self.asked(name) < count:
                 self._arrival.clear()
                 await self._arrival.wait()

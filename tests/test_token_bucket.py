@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.token_bucket import LONGEST_BACK_OFF, Bucket, back_off, count_tokens, take_token
-from app.upstream.retry_after import MOST_SECONDS
+from app.token_bucket import MAX_BACK_OFF, Bucket, back_off, count_tokens, take_token
+from app.upstream.retry_after import MAX_SECONDS
 
 NOW = 1_700_000_000.0
 
@@ -63,15 +63,15 @@ def test_a_shorter_back_off_does_not_end_a_longer_one() -> None:
 
 
 def test_a_back_off_is_as_long_as_the_longest_retry_after_that_is_obeyed() -> None:
-    assert LONGEST_BACK_OFF == MOST_SECONDS
-    assert take_token(back_off(None, NOW, inf), NOW, 1, 5)[1] == LONGEST_BACK_OFF + 1
+    assert MAX_BACK_OFF == MAX_SECONDS
+    assert take_token(back_off(None, NOW, inf), NOW, 1, 5)[1] == MAX_BACK_OFF + 1
 
 
-@pytest.mark.parametrize("until", [NOW + LONGEST_BACK_OFF, NOW + 1e6, 1e13, inf])
+@pytest.mark.parametrize("until", [NOW + MAX_BACK_OFF, NOW + 1e6, 1e13, inf])
 def test_a_back_off_until_far_in_the_future_counts_as_the_longest_one_from_now(until: float) -> None:
     bucket, wait = take_token(Bucket(5.0, NOW, until), NOW, 1, 5)
-    assert wait == LONGEST_BACK_OFF + 1
-    assert take_token(bucket, NOW + LONGEST_BACK_OFF + 1, 1, 5)[1] == 0.0
+    assert wait == MAX_BACK_OFF + 1
+    assert take_token(bucket, NOW + MAX_BACK_OFF + 1, 1, 5)[1] == 0.0
 
 
 def test_a_clock_that_was_set_back_gives_no_tokens_and_takes_none_away() -> None:
@@ -95,10 +95,10 @@ def test_a_bucket_of_any_numbers_gives_a_bounded_wait_and_a_sound_bucket(
     tokens: float, at: float, until: float, rate: float, burst: int
 ) -> None:
     bucket, wait = take_token(Bucket(tokens, at, until), NOW, rate, burst)
-    assert 0 <= wait <= LONGEST_BACK_OFF + burst / rate + 1e-6
+    assert 0 <= wait <= MAX_BACK_OFF + burst / rate + 1e-6
     assert -1e-6 <= bucket.tokens <= burst
     assert bucket.at == NOW
-    assert NOW <= bucket.blocked_until <= NOW + LONGEST_BACK_OFF
+    assert NOW <= bucket.blocked_until <= NOW + MAX_BACK_OFF
 
 
 @given(

@@ -8,7 +8,7 @@ from typing import Final
 from app.token_bucket import Bucket, back_off, take_token
 
 #: Seconds without use after which a store drops a bucket. A bucket is usually full again after a day.
-LONGEST_IDLE: Final = 86_400
+MAX_IDLE: Final = 86_400
 #: Buckets of one process. A dropped bucket starts full again.
 _MAX_BUCKETS: Final = 10_000
 

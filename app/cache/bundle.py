@@ -18,7 +18,7 @@ from app.cache.entry import Entry
 from app.cache.wire import InvalidBundleLine, from_line, to_line
 
 #: Limit of a line, in bytes.
-LONGEST_LINE: Final = 4 * 1024 * 1024
+MAX_LINE: Final = 4 * 1024 * 1024
 
 
 class Checksum(Enum):
@@ -95,12 +95,12 @@ class _BundleReader:
 
     def items(self) -> Iterator[Entry | Refused | BundleEnd]:
         number = 0
-        while line := self._file.readline(LONGEST_LINE):
+        while line := self._file.readline(MAX_LINE):
             number += 1
-            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 self._count(line)
                 self._skip_rest()
-                item: Entry | Refused | None = Refused(number, f"longer than {LONGEST_LINE} bytes")
+                item: Entry | Refused | None = Refused(number, f"longer than {MAX_LINE} bytes")
             else:
                 item = self._item(number, line)
             if item is not None:
@@ -128,7 +128,7 @@ class _BundleReader:
         self._total += 1
 
     def _skip_rest(self) -> None:
-        while rest := self._file.readline(LONGEST_LINE):
+        while rest := self._file.readline(MAX_LINE):
             self._sum.update(rest)
             if rest.endswith(b"\n"):
                 return

@@ -18,7 +18,7 @@ OVERHEAD: Final = 450
 
 #: The largest difference between the clocks of several machines, in seconds. An entry with a later time in the future
 #: was written before a clock was corrected.
-LONGEST_SKEW: Final = 60.0
+MAX_SKEW: Final = 60.0
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +62,7 @@ def bound_times(entry: Entry, now: float, ceiling: float) -> Entry | None:
     A record with a fetch time in the future becomes stale, and older than any other. Returns None for a "not found"
     with such a time, because it is never served stale.
     """
-    if entry.fetched_at <= now + LONGEST_SKEW:
+    if entry.fetched_at <= now + MAX_SKEW:
         ends = min(entry.fetched_at, now) + ceiling
         if entry.fresh_until <= ends:
             return entry

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from app.cache.entry import LONGEST_SKEW, Entry, bound_times
+from app.cache.entry import MAX_SKEW, Entry, bound_times
 from app.cache.memory import MemoryStore
 from app.cache.outage import Outage
 from app.cache.purges import EVERYTHING, Purges
@@ -297,7 +297,7 @@ class TieredStore:
         """Limit the times of the entries in memory if the clock was set back since the last call."""
         now = self._clock()
         step, self._latest = self._latest - now, max(self._latest, now)
-        if step <= LONGEST_SKEW:
+        if step <= MAX_SKEW:
             return
         self._latest = now
         log.warning("The clock was set back by %.0f seconds; records with a later fetch time now count as stale.", step)

@@ -42,7 +42,7 @@ MAX_RECORD_CHARACTERS: Final = 1024 * 1024
 #: Characters of a reason that clients see.
 MAX_REASON_CHARACTERS: Final = 1_000
 #: A key with this many dots is looked for only in a record with as many.
-_MOST_DOTS: Final = 16
+_MAX_DOTS: Final = 16
 _DAY: Final = 86_400.0
 #: The length of a date in ISO 8601, which is also the beginning of a date with a time.
 _DATE_CHARACTERS: Final = len("2026-03-01")
@@ -142,7 +142,7 @@ class _SyntaxProblem(Exception):
 
 
 def _parse(text: str) -> dict[str, Any]:
-    if text.count(".") > _MOST_DOTS and (deep := _DEEP_KEY.search(_QUOTED.sub(_blank, text))):
+    if text.count(".") > _MAX_DOTS and (deep := _DEEP_KEY.search(_QUOTED.sub(_blank, text))):
         raise _SyntaxProblem("a key has too many dots", *_place_of(text, deep.start()))
     try:
         return tomllib.loads(text)

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, cast
 from app.server.connections import Connections
 
 #: Middlewares that a server puts around an application.
-_MOST_WRAPPERS: Final = 5
+_MAX_WRAPPERS: Final = 5
 
 
 class Lane(Protocol):
@@ -39,7 +39,7 @@ class Application(Protocol):
 
 def application_of(app: Any) -> Application | None:
     """The application, which the server may have wrapped in middleware; None if there is none with Connections."""
-    for _ in range(_MOST_WRAPPERS):
+    for _ in range(_MAX_WRAPPERS):
         if isinstance(getattr(app, "connections", None), Connections):
             return cast(Application, app)
         app = getattr(app, "app", None)

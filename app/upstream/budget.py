@@ -20,7 +20,7 @@ from app.upstream.queue import Queue, Ticket
 from app.upstream.source import ClientNetwork, Priority, Waiters
 
 #: Queries that wait in one queue, of all clients together.
-MOST_WAITING: Final = 10_000
+MAX_WAITING: Final = 10_000
 #: The name of a client's share in RateLimit headers and metrics.
 SHARE: Final = "share"
 #: One place of so many goes only to clients without a query in flight. Otherwise one client could hold every place by
@@ -57,8 +57,8 @@ class Budget:
         self._rate = rate
         self._most_in_flight = max_concurrency
         self._most_of_one = max_concurrency - spare
-        self._people = Queue(FairLines(MOST_WAITING, most_of_client), max_concurrency, 0.0)
-        self._others = Queue(FairLines(MOST_WAITING, most_of_client), others, reserved_for_people * burst)
+        self._people = Queue(FairLines(MAX_WAITING, most_of_client), max_concurrency, 0.0)
+        self._others = Queue(FairLines(MAX_WAITING, most_of_client), others, reserved_for_people * burst)
         self._bucket = bucket or LocalBucket(rate, burst, clock)
         self._clock = clock
         self._sleep = sleep

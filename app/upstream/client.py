@@ -33,9 +33,9 @@ from app.upstream.retry_after import read_retry_after
 from app.upstream.source import ClientNetwork, Question
 
 #: Redirects on the upstream's own origin that are followed for one query.
-MOST_REDIRECTS: Final = 3
+MAX_REDIRECTS: Final = 3
 #: Names in one query about registration agencies. Its URL must be short enough for any server.
-MOST_AGENCY_NAMES: Final = 50
+MAX_AGENCY_NAMES: Final = 50
 _REFUSALS: Final = (403, 429)
 _SERVER_ERRORS: Final = 500
 _SUCCESS: Final = 200
@@ -43,7 +43,7 @@ _NO_BODY: Final = httpx.ByteStream(b"")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: The errors of a connection that the other side dropped, also by an HTTP/2 GOAWAY (then a local protocol error too).
 _DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
-_LONGEST_DETAIL: Final = 200
+_MAX_DETAIL: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +136,14 @@ class HandleClient:
             raise InvalidAnswer(message, detail=error.detail) from error
 
     async def registration_agencies(self, names: Sequence[str], client: ClientNetwork = None) -> list[dict[str, str]]:
-        """The upstream's Which RA service (at most MOST_AGENCY_NAMES names, else RequestTooLarge).
+        """The upstream's Which RA service (at most MAX_AGENCY_NAMES names, else RequestTooLarge).
 
         Raises CouldNotVerify.
         """
         if not names:
             return []
-        if len(names) > MOST_AGENCY_NAMES:
-            raise RequestTooLarge(f"Ask for the registration agencies of at most {MOST_AGENCY_NAMES} names at once.")
+        if len(names) > MAX_AGENCY_NAMES:
+            raise RequestTooLarge(f"Ask for the registration agencies of at most {MAX_AGENCY_NAMES} names at once.")
         reply = await self._get(agency_url(self._path, names, literal_slashes=self._literal_slashes))
         if reply.is_refusal:
             raise _to_refusal(reply)
@@ -170,7 +170,7 @@ class HandleClient:
 
     async def _follow_redirects(self, target: str) -> _Reply:
         """Get a target and follow redirects, on the upstream's own origin only."""
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             reply = await self._get_with_retry(target)
             if reply.location is None:
                 return reply
@@ -230,7 +230,7 @@ def translate_error(error: Exception) -> CouldNotVerify:
         return UpstreamTimeout()
     if isinstance(error, httpx.DecodingError):
         return InvalidAnswer()
-    return UpstreamUnreachable(detail=f"{type(error).__name__}: {error}"[:_LONGEST_DETAIL].rstrip(".: "))
+    return UpstreamUnreachable(detail=f"{type(error).__name__}: {error}"[:_MAX_DETAIL].rstrip(".: "))
 
 
 def _to_refusal(reply: _Reply) -> UpstreamRefused:

@@ -8,24 +8,24 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 #: A longer time is cut to one hour. A mistaken date must not stop all queries for a year.
-MOST_SECONDS: Final = 3600.0
+MAX_SECONDS: Final = 3600.0
 _DELAY_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
-#: More digits than this are more than MOST_SECONDS anyway.
-_MOST_DIGITS: Final = 9
-_MOST_CHARACTERS: Final = 64
+#: More digits than this are more than MAX_SECONDS anyway.
+_MAX_DIGITS: Final = 9
+_MAX_CHARACTERS: Final = 64
 
 
 def read_retry_after(value: str, now: float) -> float | None:
-    """Seconds to wait, 0 to MOST_SECONDS, from delay-seconds or an HTTP-date. None if it is neither.
+    """Seconds to wait, 0 to MAX_SECONDS, from delay-seconds or an HTTP-date. None if it is neither.
 
     `now` is in seconds since the epoch.
     """
     text = value.strip()
     if _DELAY_SECONDS.fullmatch(text):
-        return MOST_SECONDS if len(text) > _MOST_DIGITS else min(float(text), MOST_SECONDS)
+        return MAX_SECONDS if len(text) > _MAX_DIGITS else min(float(text), MAX_SECONDS)
     try:
-        when = parsedate_to_datetime(text[:_MOST_CHARACTERS])
+        when = parsedate_to_datetime(text[:_MAX_CHARACTERS])
         seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return max(0.0, min(seconds, MOST_SECONDS))
+    return max(0.0, min(seconds, MAX_SECONDS))

@@ -22,7 +22,7 @@ from app.web.network_list import NetworkList, read_networks
 from app.web.request import Request
 
 #: Clients whose buckets are remembered. One that is forgotten has a full bucket again.
-MOST_CLIENTS: Final = 10_000
+MAX_CLIENTS: Final = 10_000
 #: The names of the limits, in RateLimit headers and in metrics.
 RATE: Final = "rate"
 BYPASS: Final = "bypass"
@@ -115,7 +115,7 @@ class _ClientBuckets:
         bucket, wait = take_token(before, self._clock(), self._rate.per_second, self._rate.burst)
         self._buckets[client] = bucket
         self._buckets.move_to_end(client)
-        if len(self._buckets) > MOST_CLIENTS:
+        if len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
         if wait:
             raise self._error(quota=self._quota, retry_after=wait)

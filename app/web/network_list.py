@@ -11,9 +11,9 @@ from app.errors import ConfigurationError
 from app.web.client_network import read_address
 
 #: Networks in one list.
-MOST_NETWORKS: Final = 100_000
+MAX_NETWORKS: Final = 100_000
 #: The longest line, in characters; a network takes less than 50.
-_LONGEST_LINE: Final = 1_000
+_MAX_LINE: Final = 1_000
 
 
 class NetworkList:
@@ -46,12 +46,12 @@ def read_networks(path: Path) -> NetworkList:
     networks: list[IPv4Network | IPv6Network] = []
     try:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), ""), 1):
+            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), ""), 1):
                 text = line.partition("#")[0].strip()
                 if text:
                     networks.append(_read_network(text, path, number))
-                if len(networks) > MOST_NETWORKS:
-                    raise ConfigurationError(f"{path}: more than {MOST_NETWORKS} networks; merge them into larger ones")
+                if len(networks) > MAX_NETWORKS:
+                    raise ConfigurationError(f"{path}: more than {MAX_NETWORKS} networks; merge them into larger ones")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: the list of networks cannot be read ({error})") from error
     return NetworkList(networks)

@@ -36,7 +36,7 @@ NEVER_PREFIXES: Final = (
     b"access-control-", b"cdn-", b"content-security-policy", b"cross-origin-", b"proxy-", b"ratelimit", b"x-accel-",
 )  # fmt: skip
 #: Headers of one record, and characters of each value, after which the rest is left out.
-MOST_HEADERS: Final = 20
+MAX_HEADERS: Final = 20
 MAX_VALUE: Final = 1_000
 #: A header line (RFC 9110, section 5.5); lines for the page of the redirect begin with "<" and are left out.
 _LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\x20-\x7e\t]*)")
@@ -64,11 +64,11 @@ def record_headers(record: Record, name: HandleName, allowed: frozenset[bytes]) 
         return []
     found: list[Header] = []
     encoded = component(name), template_path(name)
-    for line in islice(_lines(record), 10 * MOST_HEADERS):
+    for line in islice(_lines(record), 10 * MAX_HEADERS):
         match = _LINE.fullmatch(fill_template(line, *encoded).strip())
         if match is not None and (key := match[1].lower().encode()) in allowed and not _is_forbidden(key):
             found.append((key, match[2][:MAX_VALUE].encode()))
-    return found[:MOST_HEADERS]
+    return found[:MAX_HEADERS]
 
 
 def _lines(record: Record) -> Iterator[str]:

@@ -36,8 +36,8 @@ from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
 
 #: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
-#: Longer locations are written again for each request, which keeps the memory of them below 16 MiB.
-_LONGEST_REMEMBERED: Final = 2_048
+#: Longer locations are not cached, in characters. This keeps the cache below 16 MiB.
+_MAX_CACHED_LOCATION: Final = 2_048
 #: Seconds that a not-found page waits for the prefix's contact.
 _CONTACT_PATIENCE: Final = 1.0
 
@@ -251,7 +251,7 @@ def _write_minute(at: float) -> str:
 
 def _location_and_stub(target: Target) -> tuple[Header, bytes]:
     """`Location` and the body of a redirect."""
-    if len(target.location) > _LONGEST_REMEMBERED:
+    if len(target.location) > _MAX_CACHED_LOCATION:
         return _write_location_and_stub(target)
     return _remember_location_and_stub(target)
 

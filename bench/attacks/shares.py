@@ -13,7 +13,7 @@ _GREEDY: Final = "198.51.100.7"
 _MODEST: Final = "203.0.113.9"
 _PARALLEL: Final = 40
 _NEW_NAMES: Final = 10
-_LONGEST_WAIT: Final = 2.0
+_MAX_WAIT: Final = 2.0
 #: Seconds until the greedy client has used the burst, and between two names of the other client.
 _WARM_UP: Final = 6.0
 _PAUSE: Final = 0.5
@@ -50,7 +50,7 @@ def _parallel(checkout: Checkout, attack: str, target: str, parallel: int) -> Ro
         ended.set()
         for thread in threads:
             thread.join()
-    in_time = sum(reply.status == 302 and reply.seconds <= _LONGEST_WAIT for reply in replies)
+    in_time = sum(reply.status == 302 and reply.seconds <= _MAX_WAIT for reply in replies)
     return Row(
         f"{attack}: another client's new names within 2 s",
         f"{in_time} of {_NEW_NAMES} (longest {max(reply.seconds for reply in replies):.1f} s)",

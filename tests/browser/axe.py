@@ -13,7 +13,7 @@ from playwright.async_api import Page
 HERE: Final = Path(__file__).resolve().parent
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 #: For the installation, in seconds.
-MOST_SECONDS: Final = 120
+MAX_SECONDS: Final = 120
 _RUN: Final = """async (tags) => {
   const found = await axe.run(document, {runOnly: {type: "tag", values: tags}});
   const violations = found.violations.map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 120))]);
@@ -30,7 +30,7 @@ def axe_source() -> str:
         if npm is None:
             pytest.skip("the accessibility rules are installed by npm: apt-get install nodejs npm")
         command = [npm, "ci", "--prefix", str(HERE), "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=MOST_SECONDS)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=MAX_SECONDS)
         assert done.returncode == 0, done.stderr
     return installed.read_text("utf-8")
 

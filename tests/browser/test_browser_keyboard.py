@@ -22,13 +22,13 @@ _FOCUSED: Final = """() => {
   };
 }"""
 #: Stops on one way through a page; no page has more.
-_MOST_STOPS: Final = 60
+_MAX_STOPS: Final = 60
 
 
 async def stops(page: Page) -> list[dict[str, Any]]:
     """Press Tab until the focus leaves the page."""
     found = []
-    for _ in range(_MOST_STOPS):
+    for _ in range(_MAX_STOPS):
         await page.keyboard.press("Tab")
         if await page.evaluate("document.activeElement === document.body"):
             break
@@ -84,7 +84,7 @@ async def test_a_doi_is_resolved_without_a_mouse(visit: Visit, site: Site) -> No
 async def test_the_link_without_the_trailing_slash_is_followed_without_a_mouse(visit: Visit, site: Site) -> None:
     page = await visit(f"/{WORK}/")
     link = page.get_by_role("link", name=WORK, exact=True)
-    for _ in range(_MOST_STOPS):
+    for _ in range(_MAX_STOPS):
         await page.keyboard.press("Tab")
         if await link.evaluate("(one) => one === document.activeElement"):
             break

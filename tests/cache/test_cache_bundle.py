@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from app.cache.bundle import LONGEST_LINE, BundleEnd, BundleWriter, Checksum, Refused, read_bundle
+from app.cache.bundle import MAX_LINE, BundleEnd, BundleWriter, Checksum, Refused, read_bundle
 from app.cache.entry import Entry
 from tests.cache.entries import entry, missing
 
@@ -78,7 +78,7 @@ def test_blank_lines_and_a_missing_last_newline_are_accepted() -> None:
 
 
 def test_a_line_longer_than_allowed_is_refused_without_being_held() -> None:
-    long = b'{"handle":"10.1/a","values":"' + 2 * LONGEST_LINE * b"x" + b'"}\n'
+    long = b'{"handle":"10.1/a","values":"' + 2 * MAX_LINE * b"x" + b'"}\n'
     refused, after, end = read(long + b'{"handle":"10.1/b","responseCode":100}\n')
     assert isinstance(refused, Refused)
     assert refused.number == 1

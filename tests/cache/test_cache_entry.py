@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.cache.entry import LONGEST_SKEW, bound_times
+from app.cache.entry import MAX_SKEW, bound_times
 from tests.cache.entries import NOW, entry, missing
 
 CEILING = 86_400.0
@@ -24,7 +24,7 @@ def test_an_entry_beyond_the_ceiling_is_fresh_until_the_ceiling() -> None:
 
 
 def test_an_answer_of_a_machine_whose_clock_is_ahead_is_fresh_for_the_ceiling_from_now() -> None:
-    bounded = bound_times(entry(fetched_at=NOW + LONGEST_SKEW), NOW, CEILING)
+    bounded = bound_times(entry(fetched_at=NOW + MAX_SKEW), NOW, CEILING)
     assert bounded is not None
     assert bounded.ttl_left(NOW) == CEILING
 

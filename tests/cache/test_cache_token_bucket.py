@@ -17,7 +17,7 @@ from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
-from app.token_bucket import LONGEST_BACK_OFF, Bucket, back_off, take_token
+from app.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
 from app.upstream.buckets import LocalBucket
 from tests.clock import Clock
 
@@ -176,7 +176,7 @@ async def test_a_shorter_back_off_does_not_end_a_longer_one(place: Place) -> Non
 
 async def test_no_back_off_is_longer_than_the_longest(place: Place) -> None:
     await place.back_off(1e13)
-    assert await place.take() == about(LONGEST_BACK_OFF + 100)
+    assert await place.take() == about(MAX_BACK_OFF + 100)
 
 
 async def test_after_a_clock_was_set_back_a_bucket_works_as_before(place: Place) -> None:

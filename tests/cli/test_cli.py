@@ -32,7 +32,7 @@ NOWHERE: Final = "http://127.0.0.1:9"
 #: Longer than a start on a busy machine takes, in seconds.
 PATIENCE: Final = 60.0
 #: A command that says more than this is a server that began to serve, and does not end by itself.
-MOST_LINES: Final = 20
+MAX_LINES: Final = 20
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -161,7 +161,7 @@ class Interpreter:
         with self._stderr.open() as stderr:
             for number, line in enumerate(stderr):
                 said += line
-                if ends and (number > MOST_LINES or "startup complete" in line):
+                if ends and (number > MAX_LINES or "startup complete" in line):
                     ends = False
                     os.kill(child, signal.SIGTERM)
         status = int(self._process.stdout.readline())

@@ -14,7 +14,7 @@ from tests.cluster.raw_http import Answered, ask
 #: Concurrent callers.
 CALLERS: Final = 6
 #: The load ends after this many requests in any case.
-MOST_REQUESTS: Final = 30_000
+MAX_REQUESTS: Final = 30_000
 #: The deadline for a number of further answers, in seconds.
 _PATIENCE: Final = 30.0
 #: The pause after a refused connection, in seconds. Without it, refusals would use up the load.
@@ -89,7 +89,7 @@ class Load:
         return "\n".join(f"{name:<34} {verdicts}" for name, verdicts in self.phases.items())
 
     async def _call(self) -> None:
-        while not self._ended and (number := next(self._numbers)) < MOST_REQUESTS:
+        while not self._ended and (number := next(self._numbers)) < MAX_REQUESTS:
             # The port changes with each round over the names, so every proxy gets a request for every name.
             name = self._names[number % len(self._names)]
             port = self._ports[(number + number // len(self._names)) % len(self._ports)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 #: Seconds one request may take before it counts as failed.
 DEADLINE: Final = 20.0
-_MOST_BYTES: Final = 1024 * 1024
+_MAX_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ async def ask(
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     async with asyncio.timeout(deadline):
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", port, limit=_MOST_BYTES, ssl=tls, local_addr=(client, 0)
+            "127.0.0.1", port, limit=_MAX_BYTES, ssl=tls, local_addr=(client, 0)
         )
         try:
             writer.write(method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head.encode() + b"\r\n" + body)
@@ -83,7 +83,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
     body = b""
     while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
         body += (await reader.readexactly(size + 2))[:-2]
-        if len(body) > _MOST_BYTES:
+        if len(body) > _MAX_BYTES:
             raise EOFError("the answer is too long")
     await reader.readuntil(b"\r\n")
     return body

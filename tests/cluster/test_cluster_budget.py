@@ -18,9 +18,9 @@ RATE: Final = 20.0
 BURST: Final = 5
 #: Seconds of the load, which asks for far more than the budget.
 SECONDS: Final = 3.0
-MOST_NAMES: Final = 2_000
+MAX_NAMES: Final = 2_000
 CALLERS: Final = 10
-NAMES: Final = {f"10.1234/n{number}": f"https://www.example.org/{number}" for number in range(MOST_NAMES)}
+NAMES: Final = {f"10.1234/n{number}": f"https://www.example.org/{number}" for number in range(MAX_NAMES)}
 
 
 async def expect_one_budget(proxies: list[Proxy], upstream: Any) -> None:
@@ -29,7 +29,7 @@ async def expect_one_budget(proxies: list[Proxy], upstream: Any) -> None:
     began = time.monotonic()
 
     async def call() -> None:
-        while time.monotonic() - began < SECONDS and (number := next(numbers)) < MOST_NAMES:
+        while time.monotonic() - began < SECONDS and (number := next(numbers)) < MAX_NAMES:
             answer = await proxies[number % len(proxies)].ask(f"/10.1234/n{number}")
             statuses.append(answer.status)
             assert answer.status == 503 or answer.location == NAMES[f"10.1234/n{number}"], answer

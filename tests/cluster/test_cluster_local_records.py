@@ -19,7 +19,7 @@ NAME: Final = "10.5072/local"
 REGISTERED: Final = "https://www.example.org/registered"
 CALLERS: Final = 4
 #: Requests after which a caller ends whatever happens.
-MOST_REQUESTS: Final = 20_000
+MAX_REQUESTS: Final = 20_000
 #: Answers in a row after which both workers have given some.
 IN_A_ROW: Final = 20
 PATIENCE: Final = 30.0
@@ -39,7 +39,7 @@ class Callers:
         self.latest: list[str] = []
 
     async def call(self) -> None:
-        for _ in range(MOST_REQUESTS):
+        for _ in range(MAX_REQUESTS):
             if self._ended:
                 return
             try:

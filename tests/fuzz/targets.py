@@ -27,7 +27,7 @@ from app.web.request_path import read_api_options, read_form, read_options, read
 
 _NOW: Final = 1_700_000_000.0
 #: The longest input that a target looks at: the findings of longer ones are the hostile records'.
-_MOST_SUGGESTED: Final = 300
+_MAX_SUGGESTED: Final = 300
 
 
 def name(data: bytes) -> None:
@@ -41,7 +41,7 @@ def name(data: bytes) -> None:
         typed = read_typed(data.decode("utf-8", "replace"))
     except InvalidName:
         return
-    if len(typed.text) <= _MOST_SUGGESTED:
+    if len(typed.text) <= _MAX_SUGGESTED:
         for suggestion in suggestions(typed):
             _same_name_from_its_path(suggestion)
 

@@ -9,7 +9,7 @@ import pytest
 from app.doi.name import HandleName
 from app.errors import RequestTooLarge, UpstreamRefused, UpstreamUnreachable
 from app.handle.answer import ResponseCode
-from app.upstream.budget import MOST_WAITING
+from app.upstream.budget import MAX_WAITING
 from app.upstream.client import translate_error
 from app.upstream.guarded import CONTROL_NAME, OUTCOMES
 from app.upstream.retry_after import read_retry_after
@@ -80,7 +80,7 @@ def test_a_wish_has_at_most_nine_digits_and_is_at_most_an_hour(value: str, secon
 
 async def test_people_wait_five_seconds_for_the_budget_and_others_a_minute() -> None:
     assert QUEUE_PATIENCE == {Priority.PERSON: 5.0, Priority.BULK: 60.0, Priority.BACKGROUND: 60.0}
-    assert MOST_WAITING == 10_000
+    assert MAX_WAITING == 10_000
 
 
 async def test_the_control_question_is_about_the_prefix_of_all_dois() -> None:

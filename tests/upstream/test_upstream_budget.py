@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from app.errors import BudgetSpent, Quota, ShareSpent
-from app.upstream.budget import MOST_WAITING, Budget
+from app.upstream.budget import MAX_WAITING, Budget
 from app.upstream.source import Priority, Waiters
 from tests.clock import Clock
 
@@ -251,9 +251,9 @@ async def test_who_is_cancelled_inside_frees_its_place() -> None:
 async def test_a_line_that_is_full_refuses_at_once() -> None:
     budget = budget_of(Clock(0.0), places=1)
     async with budget.admit(PERSON, ENOUGH), asyncio.TaskGroup() as line:
-        waiting = [line.create_task(enter(budget, BULK, 600)) for _ in range(MOST_WAITING)]
+        waiting = [line.create_task(enter(budget, BULK, 600)) for _ in range(MAX_WAITING)]
         await settle()
-        assert budget.waiting == MOST_WAITING
+        assert budget.waiting == MAX_WAITING
         with pytest.raises(BudgetSpent):
             await enter(budget, BACKGROUND, 600)
         for task in waiting:
@@ -424,11 +424,11 @@ class TestClients:
         assert waiters.refused
 
     async def test_when_every_place_is_taken_the_longest_line_loses_its_newest(self) -> None:
-        budget = budget_of(Clock(0.0), places=1, share=MOST_WAITING)
+        budget = budget_of(Clock(0.0), places=1, share=MAX_WAITING)
         guests = Guests(budget)
         await guests.come("first")
         # So many tasks take seconds to begin on a busy machine.
-        flood = [asyncio.create_task(self.spend(budget, self.A, [], "", LONG)) for _ in range(MOST_WAITING)]
+        flood = [asyncio.create_task(self.spend(budget, self.A, [], "", LONG)) for _ in range(MAX_WAITING)]
         await settle()
         admitted = list[str]()
         other = asyncio.create_task(self.spend(budget, self.B, admitted, "b", LONG))

@@ -24,7 +24,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.handle.answer import Answer, ResponseCode
-from app.upstream.client import MOST_AGENCY_NAMES, HandleClient
+from app.upstream.client import MAX_AGENCY_NAMES, HandleClient
 from app.upstream.source import Question
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
@@ -462,7 +462,7 @@ async def test_no_names_are_not_asked_and_too_many_are_refused(upstream: FakeUps
     async with api_of(upstream.url) as api:
         assert await api.registration_agencies([]) == []
         with pytest.raises(RequestTooLarge):
-            await api.registration_agencies(["10.5240"] * (MOST_AGENCY_NAMES + 1))
+            await api.registration_agencies(["10.5240"] * (MAX_AGENCY_NAMES + 1))
     assert upstream.asked() == 0
 
 

@@ -17,7 +17,7 @@ from tests.web.proxy import Got, Proxy, running
 pytestmark = pytest.mark.anyio
 
 CROWD, OTHER = "192.0.2.7", "198.51.100.9"
-_LONGEST_WAIT = 10.0
+_MAX_WAIT = 10.0
 #: Items of a structured field that is a list of strings with integer parameters (RFC 9651, sections 3.1 and 3.3).
 _LIMIT = re.compile(r'"([a-z]+)"((?:;[a-z]+=[0-9]+)+)')
 
@@ -49,7 +49,7 @@ class Crowd:
             self.requests.append(asyncio.create_task(request))
             if number < self.SENT:
                 await self.proxy.upstream.arrived(name)
-        async with asyncio.timeout(_LONGEST_WAIT):
+        async with asyncio.timeout(_MAX_WAIT):
             # A waiting query has no event.
             while await self._waiting() < self.WAITING:  # noqa: ASYNC110
                 await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS
-from app.cache.entry import LONGEST_SKEW, Entry
+from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
 from app.cache.sqlite.file import ROW_OVERHEAD, total_bytes
 from app.cache.sqlite.writer import Change, is_later
@@ -64,7 +64,7 @@ def _find_usable(connection: sqlite3.Connection, key: str, now: float) -> Entry 
     except DamagedEntry:
         return None
     # An entry from the future was written before the clock was set back.
-    usable = entry is not None and entry.is_usable(now) and entry.fetched_at <= now + LONGEST_SKEW
+    usable = entry is not None and entry.is_usable(now) and entry.fetched_at <= now + MAX_SKEW
     return entry if usable else None
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from app.cache.buckets import LONGEST_IDLE
+from app.cache.buckets import MAX_IDLE
 from app.cache.private_file import create_beside
 from app.cache.sqlite.file import is_damage
 from app.token_bucket import Bucket, back_off, take_token
@@ -68,9 +68,7 @@ class CoordinationFile:
         self._releases += 1
         if self._releases % _TIDY_EVERY == 0:
             self._connection.execute("DELETE FROM leases WHERE ends <= ?", (now,))
-            self._connection.execute(
-                "DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - LONGEST_IDLE, now)
-            )
+            self._connection.execute("DELETE FROM buckets WHERE at < ? AND blocked_until <= ?", (now - MAX_IDLE, now))
 
     def take(
         self, name: str, clock: Callable[[], float], rate: float, burst: float, leaving: float, count: int

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from app.cache.buckets import LONGEST_IDLE
+from app.cache.buckets import MAX_IDLE
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
-from app.token_bucket import LONGEST_BACK_OFF, ROUNDING
+from app.token_bucket import MAX_BACK_OFF, ROUNDING
 
 #: KEYS[1] is the lease, ARGV[1] the owner. Deletes the lease if the owner still has it.
 RELEASE: Final = """
@@ -69,11 +69,11 @@ return existed
 _BUCKET: Final = f"""{_NOW}
 local held = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')
 local at, blocked_until = tonumber(held[2]) or now, tonumber(held[3]) or 0
-local blocked_for = math.min(math.max(0, blocked_until - math.max(now, at)), {LONGEST_BACK_OFF})
+local blocked_for = math.min(math.max(0, blocked_until - math.max(now, at)), {MAX_BACK_OFF})
 local function write(tokens, blocked_for, idle)
     redis.call('HSET', KEYS[1], 'tokens', string.format('%.17g', tokens), 'at', string.format('%.17g', now),
         'blocked_until', string.format('%.17g', now + blocked_for))
-    redis.call('EXPIRE', KEYS[1], math.ceil(math.min({LONGEST_IDLE}, idle + 60)))
+    redis.call('EXPIRE', KEYS[1], math.ceil(math.min({MAX_IDLE}, idle + 60)))
 end
 """
 
@@ -96,7 +96,7 @@ elseif rate > 0 then
 else
     wait = math.huge
 end
-write(tokens, blocked_for, blocked_for + (rate > 0 and (burst - tokens) / rate or {LONGEST_IDLE}))
+write(tokens, blocked_for, blocked_for + (rate > 0 and (burst - tokens) / rate or {MAX_IDLE}))
 return wait == math.huge and 'inf' or string.format('%.17g', wait)
 """
 )
@@ -106,7 +106,7 @@ return wait == math.huge and 'inf' or string.format('%.17g', wait)
 BACK_OFF: Final = (
     _BUCKET
     + f"""
-write(0, math.max(blocked_for, math.min(tonumber(ARGV[1]), {LONGEST_BACK_OFF})), {LONGEST_IDLE})
+write(0, math.max(blocked_for, math.min(tonumber(ARGV[1]), {MAX_BACK_OFF})), {MAX_IDLE})
 return 1
 """
 )

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
-from app.cache.entry import LONGEST_SKEW, Entry
+from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import scopes_of
 from app.cache.store import StoreStats
 from app.cache.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, TAKE
@@ -94,7 +94,7 @@ class ValkeyStore:
             return
         since_sent = "" if sent_at is None else max(0.0, now - sent_at)
         # An entry from the future was written before the clock was set back.
-        times = (entry.fetched_at, now + LONGEST_SKEW) if unless_newer else ("", "")
+        times = (entry.fetched_at, now + MAX_SKEW) if unless_newer else ("", "")
         announced = entry.key if announce else ""
         arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key)]
         async with self._guard(decides=True):
