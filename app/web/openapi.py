@@ -152,7 +152,7 @@ def name_routes() -> list[APIRoute]:
     ]
 
 
-def _page_route(path: str, described: Callable[..., None], summary: str, example: str) -> APIRoute:
+def _page_route(path: str, operation: Callable[..., None], summary: str, example: str) -> APIRoute:
     """A route that redirects, or answers a page."""
     location = {"description": "Where the name leads.", "schema": {"type": "string", "format": "uri"}}
     page: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
@@ -170,7 +170,7 @@ def _page_route(path: str, described: Callable[..., None], summary: str, example
     responses[301] = {**answers[301], "headers": {"Location": location}}
     return APIRoute(
         path,
-        described,
+        operation,
         methods=["GET"],
         tags=["resolution"],
         summary=summary,
