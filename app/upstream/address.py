@@ -19,7 +19,7 @@ _LITERAL_IN_LIST: Final = _LITERAL.replace(b",", b"")
 _ENCODED_SLASH: Final = "%2F"
 
 
-def handle_url(
+def handle_query_url(
     base: str, name: str, *, authoritative: bool = False, certified: bool = False, literal_slashes: bool = False
 ) -> str:
     """The URL of a query about one handle: `{base}/api/handles/{name}`, with its flags."""

@@ -25,7 +25,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.handle.answer import Answer, read_answer
-from app.upstream.address import agency_url, handle_url
+from app.upstream.address import agency_url, handle_query_url
 from app.upstream.agencies import read_agencies
 from app.upstream.body import ACCEPT_ENCODING, BoundedBody
 from app.upstream.engine import open_engine, read_egress_proxy
@@ -111,7 +111,7 @@ class HandleClient:
         if question.leaves is not None:
             question.leaves()
         reply = await self._get(
-            handle_url(
+            handle_query_url(
                 self._path,
                 question.name.text,
                 authoritative=question.authoritative,

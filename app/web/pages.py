@@ -22,8 +22,8 @@ from app.web.shown_name import MAX_ITEMS_SHOWN, show_name, show_names, title_tex
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,
-    handle_url,
     is_administrative,
+    public_handle_url,
     web_address,
 )
 
@@ -151,7 +151,7 @@ class Pages:
     ) -> bytes:
         """What was `typed` is not a DOI, or not a name at all. `reason` is the error's message."""
         typed = typed[:MAX_CHARACTERS_SHOWN]
-        facts: dict[str, Any] = {"typed": typed, "reason": reason, "handle_url": handle_url(typed)}
+        facts: dict[str, Any] = {"typed": typed, "reason": reason, "handle_url": public_handle_url(typed)}
         return self._page("not_a_doi", link, language, "not_a_doi.title", suggestions=show_names(suggestions), **facts)
 
     def openurl(self, link: Link, language: str) -> bytes:

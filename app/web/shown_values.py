@@ -76,7 +76,7 @@ def is_administrative(value: HandleValue) -> bool:
     return value.folded_type.startswith("HS_") and not value.has_type("HS_ALIAS.")
 
 
-def handle_url(text: str) -> str | None:
+def public_handle_url(text: str) -> str | None:
     """The address at the public resolver of what looks like a handle and is no DOI; None for anything else."""
     found = _HANDLE.fullmatch(text.strip())
     if found is None or _DOI.match(found[1]) or not found[1].isprintable():
@@ -88,7 +88,7 @@ def name_href(base: str, text: str) -> str | None:
     """Where the record of a name is: here for a DOI, at the public resolver for another handle, None for no name."""
     if len(text) <= MAX_CHARACTERS_SHOWN and text.isprintable() and _DOI.fullmatch(text):
         return f"{base}/{url_path(text)}?noredirect"
-    handle = handle_url(text[:MAX_CHARACTERS_SHOWN])
+    handle = public_handle_url(text[:MAX_CHARACTERS_SHOWN])
     return None if handle is None else handle + "?noredirect"
 
 

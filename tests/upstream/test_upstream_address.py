@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.doi.percent import decode
-from app.upstream.address import agency_url, encode_name, handle_url
+from app.upstream.address import agency_url, encode_name, handle_query_url
 
 BASE = "https://doi.example"
 
@@ -58,17 +58,17 @@ LITERAL = [
 
 @pytest.mark.parametrize(("name", "path", "source"), ENCODED, ids=lambda value: repr(value)[:40])
 def test_a_name_is_sent_in_the_form_of_the_doi_uri_scheme(name: str, path: str, source: str) -> None:
-    assert handle_url(BASE, name) == f"{BASE}/api/handles/{path}", source
+    assert handle_query_url(BASE, name) == f"{BASE}/api/handles/{path}", source
 
 
 @pytest.mark.parametrize(("name", "path"), LITERAL)
 def test_slashes_of_a_suffix_are_literal_where_the_upstream_refuses_encoded_ones(name: str, path: str) -> None:
-    assert handle_url(BASE, name, literal_slashes=True) == f"{BASE}/api/handles/{path}"
+    assert handle_query_url(BASE, name, literal_slashes=True) == f"{BASE}/api/handles/{path}"
 
 
 @given(st.text(st.sampled_from("./%?#a1ä +;\\"), min_size=1, max_size=12), st.booleans())
 def test_what_goes_over_the_wire_decodes_to_the_name(name: str, literal_slashes: bool) -> None:
-    url = httpx.URL(handle_url(BASE, name, literal_slashes=literal_slashes))
+    url = httpx.URL(handle_query_url(BASE, name, literal_slashes=literal_slashes))
     assert decode(url.raw_path.removeprefix(b"/api/handles/")) == name
 
 
@@ -87,13 +87,13 @@ def test_no_path_holds_a_dot_segment(name: str, literal_slashes: bool) -> None:
     ],
 )
 def test_auth_and_cert_are_passed_on(authoritative: bool, certified: bool, query: str) -> None:
-    url = handle_url(BASE, "10.1000/182", authoritative=authoritative, certified=certified)
+    url = handle_query_url(BASE, "10.1000/182", authoritative=authoritative, certified=certified)
     assert url == f"{BASE}/api/handles/10.1000/182{query}"
 
 
 @pytest.mark.parametrize("base", ["https://library.example/doi", "https://library.example/doi/"])
 def test_the_base_may_have_a_path(base: str) -> None:
-    assert handle_url(base, "10.1000/182") == "https://library.example/doi/api/handles/10.1000/182"
+    assert handle_query_url(base, "10.1000/182") == "https://library.example/doi/api/handles/10.1000/182"
 
 
 def test_names_asked_for_their_agency_are_separated_by_commas_and_hold_none() -> None:
