@@ -31,7 +31,7 @@ from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSo
 from app.upstream.local import SealedSource
 from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
-from app.upstream.source import AgencySource, Priority, Question, Source
+from app.upstream.source import AgencySource, Priority, Source, UpstreamQuery
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 log = logging.getLogger(__name__)
@@ -282,7 +282,7 @@ def _open_guard(
         pause=Pause(settings.upstream_pause_first, settings.upstream_pause_max, shared),
         log=log,
         budget_log=budget_log,
-        control=lambda: api.ask(Question(CONTROL_NAME)),
+        control=lambda: api.fetch(UpstreamQuery(CONTROL_NAME)),
         clock=time.monotonic,
         observer=observer,
         patience=read_queue_patience(settings),

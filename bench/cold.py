@@ -21,7 +21,7 @@ from app.cache.sqlite.store import SqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.presentation import read_path
 from app.handle.answer import Answer, read_answer
-from app.upstream.source import Question, Source
+from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Claim, Section, Table
 from bench.in_process import InProcess, in_process
 from bench.names import path_of
@@ -85,7 +85,7 @@ class TimedSource:
         self._spans = spans
         self.aclose = upstream.aclose
 
-    async def ask(self, question: Question) -> Answer:
+    async def fetch(self, query: UpstreamQuery) -> Answer:
         """See Source."""
         began = left = time.perf_counter()
 
@@ -93,7 +93,7 @@ class TimedSource:
             nonlocal left
             left = time.perf_counter()
 
-        answer = await self._upstream.ask(replace(question, leaves=leave))
+        answer = await self._upstream.fetch(replace(query, leaves=leave))
         self._spans.seconds["queue"] += left - began
         self._spans.seconds["ask"] += time.perf_counter() - left
         return answer

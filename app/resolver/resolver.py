@@ -19,7 +19,7 @@ from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.resolution import Origin, Resolution, Step, in_refresh_window, must_confirm, next_step, refresh_from
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.resolver.ttl_policy import TtlPolicy
-from app.upstream.source import ClientNetwork, Priority, Question, Source, Waiters
+from app.upstream.source import ClientNetwork, Priority, Source, UpstreamQuery, Waiters
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +35,9 @@ class Patience:
 
     #: Wait for the upstream if there is a stale record to answer with. Clients time out after a few seconds.
     upstream: float
-    #: Time after a failed question in which a stale record is served without another question.
+    #: Time after a failed query in which a stale record is served without another query.
     recheck: float
-    #: Length of the lease on one question: the longest time that a question may take.
+    #: Length of the lease on one query: the longest time that a query may take.
     lease: float
     #: Time between two reads of the store while another process queries the upstream.
     poll: float
@@ -50,7 +50,7 @@ class Demand:
     authoritative: bool = False
     certified: bool = False
     priority: Priority = Priority.PERSON
-    #: The client that upstream questions are charged to.
+    #: The client that upstream queries are charged to.
     client: ClientNetwork = None
 
     @property
@@ -135,7 +135,7 @@ class Resolver:
             raise
 
     async def close(self) -> None:
-        """Cancel the questions in flight."""
+        """Cancel the queries in flight."""
         await self._flights.close()
 
     async def _resolve_with_cache(self, name: HandleName, demand: Demand) -> Resolution:
@@ -244,7 +244,7 @@ class Resolver:
         return entry
 
     async def _fetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> tuple[Entry, float]:
-        """Query the upstream. Returns the entry, and the time at which the question was sent."""
+        """Query the upstream. Returns the entry, and the time at which the query was sent."""
         sent_at = self._clock()
 
         def leaves() -> None:
@@ -252,8 +252,8 @@ class Resolver:
             sent_at = self._clock()
             self._flights.mark_sent(name.key)
 
-        answer = await self._source.ask(
-            Question(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
+        answer = await self._source.fetch(
+            UpstreamQuery(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
         )
         return self._policy.entry(name.key, answer, self._clock()), sent_at
 

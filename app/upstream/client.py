@@ -30,7 +30,7 @@ from app.upstream.agencies import read_agencies
 from app.upstream.body import ACCEPT_ENCODING, BoundedBody
 from app.upstream.engine import open_engine, read_egress_proxy
 from app.upstream.retry_after import read_retry_after
-from app.upstream.source import ClientNetwork, Question
+from app.upstream.source import ClientNetwork, UpstreamQuery
 
 #: Redirects on the upstream's own origin that are followed for one query.
 MAX_REDIRECTS: Final = 3
@@ -106,21 +106,21 @@ class HandleClient:
             proxy=read_egress_proxy(base.scheme, base.host),
         )
 
-    async def ask(self, question: Question) -> Answer:
+    async def fetch(self, query: UpstreamQuery) -> Answer:
         """The upstream's answer about one name. Raises CouldNotVerify."""
-        if question.leaves is not None:
-            question.leaves()
+        if query.leaves is not None:
+            query.leaves()
         reply = await self._get(
             handle_query_url(
                 self._path,
-                question.name.text,
-                authoritative=question.authoritative,
-                certified=question.certified,
+                query.name.text,
+                authoritative=query.authoritative,
+                certified=query.certified,
                 literal_slashes=self._literal_slashes,
             )
         )
         try:
-            return read_answer(reply.body, question.name.text)
+            return read_answer(reply.body, query.name.text)
         except UpstreamRefused as error:
             raise UpstreamRefused(
                 error.message,

@@ -28,7 +28,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
 from app.upstream.pause import Pause
-from app.upstream.source import AgencySource, ClientNetwork, Priority, Question, Source, Waiters
+from app.upstream.source import AgencySource, ClientNetwork, Priority, Source, UpstreamQuery, Waiters
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
 
 T = TypeVar("T")
@@ -247,14 +247,14 @@ class GuardedSource:
         self._source = source
         self.guard = guard
 
-    async def ask(self, question: Question) -> Answer:
+    async def fetch(self, query: UpstreamQuery) -> Answer:
         """The source's answer. Raises CouldNotVerify: see Guard.run."""
         return await self.guard.run(
-            question.name.key,
-            question.priority,
-            lambda: self._source.ask(question),
+            query.name.key,
+            query.priority,
+            lambda: self._source.fetch(query),
             answer_outcome,
-            question.waiters,
+            query.waiters,
         )
 
     async def aclose(self) -> None:

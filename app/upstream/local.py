@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from app.errors import NotInBundle
 from app.handle.answer import Answer
-from app.upstream.source import ClientNetwork, Question
+from app.upstream.source import ClientNetwork, UpstreamQuery
 
 
 class SealedSource:
     """Sends no query. Every query that comes this far is about something that is not in the bundle."""
 
-    async def ask(self, question: Question) -> Answer:
+    async def fetch(self, query: UpstreamQuery) -> Answer:
         """Raises NotInBundle."""
-        if question.authoritative or question.certified:
+        if query.authoritative or query.certified:
             raise NotInBundle("This resolver is sealed; repeat the request without `auth` and `cert`.")
         raise NotInBundle
 

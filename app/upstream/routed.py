@@ -8,7 +8,7 @@ from typing import Final
 from app.doi.name import fold
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, UpstreamPaused
 from app.handle.answer import Answer
-from app.upstream.source import Question, Source
+from app.upstream.source import Source, UpstreamQuery
 
 #: The record of a prefix is the handle 0.NA/<prefix>; it lives where the names under the prefix live.
 _PREFIX_RECORDS: Final = "0.NA/"
@@ -35,13 +35,13 @@ class RoutedSource:
         self._local_routes = {fold(prefix): source for prefix, source in routes.items()}
         self._sources |= dict.fromkeys(routes.values())
 
-    async def ask(self, question: Question) -> Answer:
+    async def fetch(self, query: UpstreamQuery) -> Answer:
         """The first answer. Raises CouldNotVerify."""
-        routed = self._route(question.name.key)
+        routed = self._route(query.name.key)
         failures: list[CouldNotVerify] = []
         for source in self._default if routed is None else (routed,):
             try:
-                return await source.ask(question)
+                return await source.fetch(query)
             except CouldNotVerify as error:
                 failures.append(error)
         raise _choose_failure(failures)

@@ -50,7 +50,7 @@ class Waiters:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class UpstreamQuery:
     """One name to query, and how."""
 
     name: HandleName
@@ -68,7 +68,7 @@ class Question:
 class Source(Protocol):
     """Answers queries about names: an upstream, a group of upstreams, or a bundle."""
 
-    async def ask(self, question: Question) -> Answer:
+    async def fetch(self, query: UpstreamQuery) -> Answer:
         """The answer about one name. "Not found" is an answer. Raises CouldNotVerify, and nothing else."""
 
     async def aclose(self) -> None:

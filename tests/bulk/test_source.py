@@ -10,19 +10,19 @@ from app.bulk.source import BulkSource
 from app.doi.name import HandleName
 from app.errors import NotInBundle
 from app.upstream.local import SealedSource
-from app.upstream.source import Priority, Question
+from app.upstream.source import Priority, UpstreamQuery
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_every_question_of_bulk_work_has_its_priority() -> None:
-    questions: list[Question] = []
+    queries: list[UpstreamQuery] = []
 
     class Recording(SealedSource):
-        async def ask(self, question: Question) -> Any:
-            questions.append(question)
-            return await super().ask(question)
+        async def fetch(self, query: UpstreamQuery) -> Any:
+            queries.append(query)
+            return await super().fetch(query)
 
     with pytest.raises(NotInBundle):
-        await BulkSource(Recording()).ask(Question(HandleName("10.1000/1"), authoritative=True))
-    assert questions == [Question(HandleName("10.1000/1"), authoritative=True, priority=Priority.BULK)]
+        await BulkSource(Recording()).fetch(UpstreamQuery(HandleName("10.1000/1"), authoritative=True))
+    assert queries == [UpstreamQuery(HandleName("10.1000/1"), authoritative=True, priority=Priority.BULK)]

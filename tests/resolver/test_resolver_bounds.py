@@ -20,7 +20,7 @@ from app.resolver.resolver import ORDINARY, Resolver
 from app.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations
 from app.resolver.target_url import web_target
 from app.resolver.which_ra import WhichRa
-from app.upstream.source import Question
+from app.upstream.source import UpstreamQuery
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_patience, usual_ttl_policy
 
@@ -141,14 +141,14 @@ class CountingSource:
         self.in_flight = 0
         self.most_in_flight = 0
 
-    async def ask(self, question: Question) -> Answer:
-        self.names.append(question.name.text)
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        self.names.append(query.name.text)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         for _ in range(100):
             await asyncio.sleep(0)
         self.in_flight -= 1
-        if "/" in question.name.text:
+        if "/" in query.name.text:
             return Answer(ResponseCode.HANDLE_NOT_FOUND)
         return Answer(ResponseCode.SUCCESS, b'[{"index":1,"type":"EMAIL","data":"a@example.org"}]')
 
@@ -171,9 +171,9 @@ async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
 class AliasSource(CountingSource):
     """An upstream that knows 10.5555/b as an alias of 10.5555/a, which has an URL."""
 
-    async def ask(self, question: Question) -> Answer:
-        self.names.append(question.name.text)
-        type_, text = ("HS_ALIAS", "10.5555/a") if question.name.text == "10.5555/b" else ("URL", "http://a/")
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        self.names.append(query.name.text)
+        type_, text = ("HS_ALIAS", "10.5555/a") if query.name.text == "10.5555/b" else ("URL", "http://a/")
         return Answer(ResponseCode.SUCCESS, json.dumps([{"index": 1, "type": type_, "data": text}]).encode())
 
 

@@ -9,7 +9,7 @@ from app.upstream.budget import Budget
 from app.upstream.client import HandleClient
 from app.upstream.guarded import CONTROL_NAME, Guard, Observer
 from app.upstream.pause import Pause
-from app.upstream.source import Priority, Question
+from app.upstream.source import Priority, UpstreamQuery
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
 from tests.parts import QUEUE_PATIENCE
 
@@ -30,7 +30,7 @@ def open_guard(
         pause=Pause(first=60, most=3600),
         log=UpstreamLog("upstream 1", clock, shows_names=True),
         budget_log=BudgetLog(clock),
-        control=lambda: api.ask(Question(CONTROL_NAME)),
+        control=lambda: api.fetch(UpstreamQuery(CONTROL_NAME)),
         clock=clock,
         observer=observer,
         patience=patience,

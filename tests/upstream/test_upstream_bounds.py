@@ -13,7 +13,7 @@ from app.upstream.budget import MAX_WAITING
 from app.upstream.client import translate_error
 from app.upstream.guarded import CONTROL_NAME, OUTCOMES
 from app.upstream.retry_after import read_retry_after
-from app.upstream.source import Priority, Question
+from app.upstream.source import Priority, UpstreamQuery
 from tests.fake_upstream import FakeUpstream
 from tests.parts import QUEUE_PATIENCE, usual_api
 
@@ -33,7 +33,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 async def ask(upstream: FakeUpstream) -> ResponseCode:
     api = usual_api(upstream.url, clock=lambda: NOW, max_answer_bytes=1_000)
     try:
-        return (await api.ask(Question(HandleName(NAME)))).code
+        return (await api.fetch(UpstreamQuery(HandleName(NAME)))).code
     finally:
         await api.aclose()
 

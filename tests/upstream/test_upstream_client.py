@@ -25,7 +25,7 @@ from app.errors import (
 )
 from app.handle.answer import Answer, ResponseCode
 from app.upstream.client import MAX_AGENCY_NAMES, HandleClient
-from app.upstream.source import Question
+from app.upstream.source import UpstreamQuery
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
 from tests.upstream.faults import FAULTS
@@ -74,7 +74,7 @@ async def api_of(base_url: str, **options: Any) -> AsyncIterator[HandleClient]:
 
 async def ask(base_url: str, name: str = NAME, **options: Any) -> Answer:
     async with api_of(base_url, **options) as api:
-        return await api.ask(Question(HandleName(name)))
+        return await api.fetch(UpstreamQuery(HandleName(name)))
 
 
 async def test_a_record_is_read(upstream: FakeUpstream) -> None:
@@ -111,7 +111,7 @@ async def test_suffix_slashes_are_encoded_unless_told_otherwise(upstream: FakeUp
 
 async def test_auth_and_cert_are_passed_on(upstream: FakeUpstream) -> None:
     async with api_of(upstream.url) as api:
-        await api.ask(Question(HandleName(NAME), authoritative=True, certified=True))
+        await api.fetch(UpstreamQuery(HandleName(NAME), authoritative=True, certified=True))
     assert upstream.targets[-1] == "/api/handles/10.1234/Name?auth=true&cert=true"
 
 
@@ -145,15 +145,15 @@ async def test_cookies_are_not_kept(upstream: FakeUpstream) -> None:
     upstream.fault(NAME, "cookie", count=1)
     async with api_of(upstream.url) as api:
         with pytest.raises(InvalidAnswer):
-            await api.ask(Question(HandleName(NAME)))
-        await api.ask(Question(HandleName(NAME)))
+            await api.fetch(UpstreamQuery(HandleName(NAME)))
+        await api.fetch(UpstreamQuery(HandleName(NAME)))
     assert "cookie" not in upstream.last_headers
 
 
 async def test_a_connection_is_used_again(upstream: FakeUpstream) -> None:
     async with api_of(upstream.url) as api:
         for _ in range(5):
-            await api.ask(Question(HandleName(NAME)))
+            await api.fetch(UpstreamQuery(HandleName(NAME)))
     assert upstream.connections == 1
 
 
@@ -277,8 +277,8 @@ async def test_after_every_fault_the_same_client_still_gets_answers(upstream: Fa
                 continue
             upstream.fault("10.1234/bad", fault, **how)
             with pytest.raises(CouldNotVerify):
-                await api.ask(Question(HandleName("10.1234/bad")))
-            assert (await api.ask(Question(HandleName(NAME)))).code is ResponseCode.SUCCESS
+                await api.fetch(UpstreamQuery(HandleName("10.1234/bad")))
+            assert (await api.fetch(UpstreamQuery(HandleName(NAME)))).code is ResponseCode.SUCCESS
 
 
 async def test_a_refusal_tells_its_status_and_when_to_come_back(upstream: FakeUpstream) -> None:
@@ -342,9 +342,9 @@ async def test_a_retry_is_asked_for_permission(upstream: FakeUpstream) -> None:
 
 async def test_a_restarted_upstream_is_asked_on_a_new_connection(upstream: FakeUpstream) -> None:
     async with api_of(upstream.url) as api:
-        await api.ask(Question(HandleName(NAME)))
+        await api.fetch(UpstreamQuery(HandleName(NAME)))
         upstream.drop_connections()
-        assert (await api.ask(Question(HandleName(NAME)))).code is ResponseCode.SUCCESS
+        assert (await api.fetch(UpstreamQuery(HandleName(NAME)))).code is ResponseCode.SUCCESS
     assert upstream.connections == 2
 
 
@@ -357,20 +357,20 @@ async def test_a_connection_that_was_dropped_while_idle_costs_one_retry_with_per
         return True
 
     async with api_of(upstream.url, may_ask_again=permit) as api:
-        await api.ask(Question(HandleName(NAME)))
+        await api.fetch(UpstreamQuery(HandleName(NAME)))
         upstream.fault(NAME, "close")
         with pytest.raises(UpstreamUnreachable):
-            await api.ask(Question(HandleName(NAME)))
+            await api.fetch(UpstreamQuery(HandleName(NAME)))
     # An engine that repeats a request by itself would be seen here.
     assert (upstream.asked(NAME), permissions) == (3, 1)
 
 
 async def test_a_client_that_was_closed_opens_no_connection(upstream: FakeUpstream) -> None:
     async with api_of(upstream.url) as api:
-        await api.ask(Question(HandleName(NAME)))
+        await api.fetch(UpstreamQuery(HandleName(NAME)))
         await api.aclose()
         with pytest.raises(UpstreamUnreachable):
-            await api.ask(Question(HandleName(NAME)))
+            await api.fetch(UpstreamQuery(HandleName(NAME)))
     assert upstream.asked(NAME) == 1
 
 
@@ -423,13 +423,13 @@ async def test_a_redirect_is_asked_for_permission(upstream: FakeUpstream) -> Non
 async def test_a_question_that_is_cancelled_leaves_the_client_usable(upstream: FakeUpstream) -> None:
     async with api_of(upstream.url) as api:
         upstream.hold(NAME)
-        question = asyncio.create_task(api.ask(Question(HandleName(NAME))))
+        query = asyncio.create_task(api.fetch(UpstreamQuery(HandleName(NAME))))
         await upstream.arrived(NAME)
-        question.cancel()
+        query.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await question
+            await query
         upstream.release(NAME)
-        assert (await api.ask(Question(HandleName(NAME)))).code is ResponseCode.SUCCESS
+        assert (await api.fetch(UpstreamQuery(HandleName(NAME)))).code is ResponseCode.SUCCESS
 
 
 async def test_many_questions_at_once_all_get_their_own_answer(upstream: FakeUpstream) -> None:
@@ -438,7 +438,7 @@ async def test_many_questions_at_once_all_get_their_own_answer(upstream: FakeUps
         upstream.put(name, url=f"https://target.example/{name}")
         upstream.hold(name)
     async with api_of(upstream.url) as api, asyncio.TaskGroup() as group:
-        tasks = {name: group.create_task(api.ask(Question(HandleName(name)))) for name in names}
+        tasks = {name: group.create_task(api.fetch(UpstreamQuery(HandleName(name)))) for name in names}
         for name in reversed(names):
             await upstream.arrived(name)
             upstream.release(name)

@@ -23,7 +23,7 @@ from app.handle.answer import ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
 from app.upstream.guarded import CONTROL_NAME, NOT_ASKED, OUTCOMES, GuardedAgencies, GuardedSource
-from app.upstream.source import Priority, Question
+from app.upstream.source import Priority, UpstreamQuery
 from app.upstream.upstream_log import OUTAGE_SECONDS
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
@@ -73,7 +73,7 @@ class Parts:
         self.source = GuardedSource(self.api, self.guard)
 
     async def ask(self, name: str, priority: Priority = Priority.PERSON) -> ResponseCode:
-        return (await self.source.ask(Question(HandleName(name), priority=priority))).code
+        return (await self.source.fetch(UpstreamQuery(HandleName(name), priority=priority))).code
 
     def is_open(self) -> bool:
         return self.breaker.state is BreakerState.OPEN
@@ -205,7 +205,7 @@ async def test_timeouts_in_a_row_open_the_breaker(upstream: FakeUpstream) -> Non
     upstream.fault(EVERY_NAME, "hang")
     failures = [type(await parts.fail(name)) for name in ("10.1234/a", "10.1234/b", "10.1234/c")]
     assert failures == [UpstreamTimeout, UpstreamTimeout, BreakerOpen]
-    # The third is the control question.
+    # The third is the control query.
     assert parts.heard.outcomes == ["upstream-timeout", "upstream-timeout", "upstream-timeout", "breaker-open"]
     await parts.source.aclose()
 

@@ -18,7 +18,7 @@ from app.doi.name import HandleName
 from app.errors import UpstreamUnreachable
 from app.handle.answer import ResponseCode
 from app.upstream.client import HandleClient
-from app.upstream.source import Question
+from app.upstream.source import UpstreamQuery
 from tests.parts import usual_api
 
 pytestmark = pytest.mark.anyio
@@ -83,8 +83,8 @@ async def test_many_questions_share_one_connection() -> None:
     server = GoodbyeServer()
     async with asking(server) as api:
         names = [HandleName(f"10.1234/{number}") for number in range(50)]
-        await api.ask(Question(names[0]))
-        answers = await asyncio.gather(*(api.ask(Question(name)) for name in names))
+        await api.fetch(UpstreamQuery(names[0]))
+        answers = await asyncio.gather(*(api.fetch(UpstreamQuery(name)) for name in names))
     assert {answer.code for answer in answers} == {ResponseCode.HANDLE_NOT_FOUND}
     assert (server.asked, server.connections) == (51, 1)
 
@@ -92,7 +92,7 @@ async def test_many_questions_share_one_connection() -> None:
 async def test_a_question_that_met_goaway_is_asked_once_more() -> None:
     server = GoodbyeServer(goodbyes=1)
     async with asking(server) as api:
-        assert (await api.ask(Question(HandleName("10.1234/x")))).code is ResponseCode.HANDLE_NOT_FOUND
+        assert (await api.fetch(UpstreamQuery(HandleName("10.1234/x")))).code is ResponseCode.HANDLE_NOT_FOUND
     assert (server.asked, server.connections) == (2, 2)
 
 
@@ -100,5 +100,5 @@ async def test_an_upstream_that_always_says_goodbye_is_unreachable() -> None:
     server = GoodbyeServer(goodbyes=100)
     async with asking(server) as api:
         with pytest.raises(UpstreamUnreachable):
-            await api.ask(Question(HandleName("10.1234/x")))
+            await api.fetch(UpstreamQuery(HandleName("10.1234/x")))
     assert server.asked == 2

@@ -13,7 +13,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.upstream.client import HandleClient
 from app.upstream.local import SealedSource
 from app.upstream.routed import RoutedSource
-from app.upstream.source import Question, Source
+from app.upstream.source import Source, UpstreamQuery
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.parts import usual_api
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 class Refusing:
     """A source that was not asked, because its breaker is open."""
 
-    async def ask(self, question: Question) -> Answer:
+    async def fetch(self, query: UpstreamQuery) -> Answer:
         raise BreakerOpen
 
     async def aclose(self) -> None:
@@ -50,7 +50,7 @@ async def three() -> AsyncIterator[Three]:
 
 
 async def ask(source: Source, name: str) -> ResponseCode:
-    return (await source.ask(Question(HandleName(name)))).code
+    return (await source.fetch(UpstreamQuery(HandleName(name)))).code
 
 
 async def test_the_first_upstream_that_answers_is_the_last_that_is_asked(three: Three) -> None:

@@ -15,7 +15,7 @@ import pytest
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, UpstreamTimeout
 from app.upstream.client import translate_error
-from app.upstream.source import Question
+from app.upstream.source import UpstreamQuery
 from tests.parts import usual_api
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ async def test_an_error_of_a_library_is_could_not_verify(kind: type[Exception]) 
     api = usual_api("http://upstream.example", transport=Raising(made(kind)))
     try:
         with pytest.raises(CouldNotVerify) as failure:
-            await api.ask(Question(HandleName("10.1234/x")))
+            await api.fetch(UpstreamQuery(HandleName("10.1234/x")))
     finally:
         await api.aclose()
     assert failure.value.message
