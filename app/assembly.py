@@ -1,4 +1,4 @@
-"""Puts together what answers names: cache, upstream, resolver. `main` gives them their face."""
+"""Builds cache, upstream and resolver from the settings. `main` adds HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.upstream.breaker import Breaker
 from app.upstream.buckets import AllottedBucket, TokenBucket
 from app.upstream.budget import Budget
 from app.upstream.client import HandleClient
-from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSource, Observer
+from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSource, UpstreamObserver
 from app.upstream.local import SealedSource
 from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
@@ -38,20 +38,20 @@ log = logging.getLogger(__name__)
 
 #: Upstreams of one process, those of earlier local records included.
 MAX_UPSTREAMS: Final = 100
-#: The highest privacy level at which a log may name what was asked.
+#: The highest privacy level at which a log may contain DOI names.
 _NAMES_IN_LOG: Final = 2
-#: Seconds between two looks for the answer to a question that another process is asking.
+#: Seconds between two reads of the store while another process queries the upstream for the same name.
 _POLL_INTERVAL: Final = 0.05
-#: Seconds that a question waits for the budget if no person waits for its answer.
+#: Seconds that a query waits for the budget if no person waits for its answer.
 _UNATTENDED_PATIENCE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """Who is told of what happens; `upstream` gives the observer of an upstream by its number, from 1 on."""
+    """The observers of the parts. `upstream` returns the observer of an upstream, given its number, from 1."""
 
     resolver: resolving.ResolutionObserver | None = None
-    upstream: Callable[[int], Observer] | None = None
+    upstream: Callable[[int], UpstreamObserver] | None = None
     store: TierObserver | None = None
 
 
@@ -60,13 +60,13 @@ UNOBSERVED: Final = Observers()
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What one process runs with."""
+    """The parts of one process."""
 
     settings: Settings
     cache: TieredStore
     upstream: Upstream
     resolver: Resolver
-    #: The budget's tokens where other processes share them.
+    #: The budget's tokens, if other processes share them.
     bucket: SharedBucket | None = None
     #: The files of local records, None without them.
     local_files: LocalFiles | None = None
@@ -74,7 +74,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The upstream's two services, behind one breaker and one budget."""
+    """The two services of the upstreams, with a breaker for each upstream and one budget."""
 
     source: Source
     agencies: AgencySource | None
@@ -99,7 +99,7 @@ def assemble(
     wrap_source: Callable[[Source], Source] | None = None,
     read_only: bool = False,
 ) -> Parts:
-    """The parts without a face. Raises ConfigurationError.
+    """The parts that resolve names, without HTTP. Raises ConfigurationError.
 
     `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
     queries, given the upstream.
@@ -108,10 +108,10 @@ def assemble(
         raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
     cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
     shared = _is_shared(settings)
-    # Whoever opens the same store, a command beside a running proxy among them, is the same guest upstream.
-    kept = settings.store_url.partition(":")[0] != "memory"
-    bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if kept else None
-    upstream = open_upstream(settings, _allot(settings, bucket), observers.upstream, cache if kept else None)
+    # To the upstream, all processes with this store are one client, also a command beside a running proxy.
+    is_stored = settings.store_url.partition(":")[0] != "memory"
+    bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if is_stored else None
+    upstream = open_upstream(settings, _allot(settings, bucket), observers.upstream, cache if is_stored else None)
     resolver = Resolver(
         cache=cache,
         source=wrap_source(upstream.source) if wrap_source else upstream.source,
@@ -149,7 +149,7 @@ def load_local_files(
 
 
 def read_ttl_policy(settings: Settings) -> TtlPolicy:
-    """The bounds of how long an answer is kept."""
+    """The limits of a record's lifetime."""
     return TtlPolicy(
         floor=settings.cache_ttl_floor,
         ceiling=settings.cache_ttl_ceiling,
@@ -169,7 +169,7 @@ def read_patience(settings: Settings) -> Patience:
 
 
 def read_queue_patience(settings: Settings) -> Mapping[Priority, float]:
-    """How long a question waits for the budget, in seconds, by who waits for the answer."""
+    """How long a query waits for the budget, in seconds, by who waits for the answer."""
     return {
         Priority.PERSON: settings.upstream_queue_patience,
         Priority.BULK: _UNATTENDED_PATIENCE,
@@ -203,14 +203,14 @@ def open_cache(
 def open_upstream(
     settings: Settings,
     bucket: TokenBucket | None,
-    observer: Callable[[int], Observer] | None = None,
+    observer: Callable[[int], UpstreamObserver] | None = None,
     cache: TieredStore | None = None,
 ) -> Upstream:
     """The upstreams behind their breakers and one budget; `cache` shares their pauses. Raises ConfigurationError."""
     budget = Budget(
         rate=settings.upstream_rate,
         burst=settings.upstream_burst,
-        # Each worker has its part, so that together they keep to the cap.
+        # The workers divide the limit among them.
         max_concurrency=max(1, settings.upstream_max_concurrency // settings.workers),
         reserved_for_people=settings.upstream_reserved_share,
         most_of_client=settings.client_most_waiting,
@@ -274,7 +274,7 @@ def _open_guard(
     *,
     log: UpstreamLog,
     shared: SharedPause | None,
-    observer: Observer | None,
+    observer: UpstreamObserver | None,
 ) -> Guard:
     return Guard(
         budget=budget,
@@ -290,7 +290,7 @@ def _open_guard(
 
 
 def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
-    # The host alone: a URL may hold a password.
+    # Only the host, because a URL may contain a password.
     label = f"upstream {number} ({urlsplit(url).hostname})"
     return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
 

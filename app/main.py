@@ -32,7 +32,7 @@ from app.server.connections import ConnectionLimits, Connections, Reason
 from app.server.descriptors import connections_that_fit
 from app.server.proxies import trusted_addresses
 from app.settings import Settings
-from app.upstream.guarded import NOT_ASKED, OUTCOMES
+from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES
 from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
@@ -123,7 +123,7 @@ def _open_instruments(settings: Settings) -> _Instruments:
     clients = ClientMetrics(registry)
     answers = AnswerMetrics(registry, clients.refused)
     exposition.flushers += [http.flush, answers.flush]
-    upstream = UpstreamMetrics(registry, OUTCOMES, NOT_ASKED)
+    upstream = UpstreamMetrics(registry, OUTCOMES, UNSENT_OUTCOMES)
     observers = Observers(answers, upstream.observer, StoreMetrics(registry))
     return _Instruments(exposition, http, StateMetrics(registry, __version__), clients, observers)
 

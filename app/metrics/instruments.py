@@ -1,4 +1,4 @@
-"""The metrics of answers, clients, upstream questions, the store, and the state of the process. See docs/metrics.md.
+"""The metrics of answers, clients, upstream queries, the store, and the state of the process. See docs/metrics.md.
 
 Labels have values from closed sets only. A name or an address is never a label.
 
@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import ShareSpent, failure_tokens
 from app.resolver.resolution import Origin, Resolution
 
-#: Histogram bounds for upstream questions, in seconds. They cross the Internet and end at a deadline.
+#: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
 UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
 #: The label of an answer by its origin. A fresh "not found" has the label NEGATIVE.
 KINDS: Final = {
@@ -30,7 +30,7 @@ KINDS: Final = {
     Origin.LOCAL: "local",
 }
 NEGATIVE: Final = "negative"
-#: The limits that can refuse a client: its share of upstream questions, its request rate, the deny list, and `auth` or
+#: The limits that can refuse a client: its share of upstream queries, its request rate, the deny list, and `auth` or
 #: `cert`.
 SHARE_REFUSED: Final = "share"
 REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass")
@@ -131,12 +131,12 @@ class AnswerMetrics:
 
 
 class UpstreamMetrics:
-    """Questions to upstreams. An upstream's label is its number in the settings, from 1; its address is not a label."""
+    """Queries to upstreams. An upstream's label is its number in the settings, from 1; its address is not a label."""
 
-    def __init__(self, registry: CollectorRegistry, outcomes: Collection[str], not_asked: Collection[str]) -> None:
-        """`outcomes` are all outcomes that an observer accepts; `not_asked` are those without a question."""
+    def __init__(self, registry: CollectorRegistry, outcomes: Collection[str], unsent: Collection[str]) -> None:
+        """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent."""
         self._outcomes = outcomes
-        self._not_asked = frozenset(not_asked)
+        self._unsent = frozenset(unsent)
         self._questions = Counter(
             "doi_proxy_upstream_questions",
             "Questions to an upstream, by outcome.",
@@ -151,28 +151,28 @@ class UpstreamMetrics:
             registry=registry,
         )
 
-    def observer(self, number: int) -> QuestionObserver:
+    def observer(self, number: int) -> QueryObserver:
         """The observer of one upstream."""
         label = str(number)
-        return QuestionObserver(
+        return QueryObserver(
             counters={outcome: self._questions.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
             observe_seconds=self._seconds.labels(label).observe,
-            not_asked=self._not_asked,
+            unsent=self._unsent,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionObserver:
-    """Counts the questions to one upstream."""
+class QueryObserver:
+    """Counts the queries to one upstream."""
 
     counters: dict[str, Callable[[], None]]
     observe_seconds: Callable[[float], None]
-    not_asked: frozenset[str]
+    unsent: frozenset[str]
 
-    def record_question(self, outcome: str, seconds: float) -> None:
-        """Count a question that ended. `seconds` is the time the upstream took, or the wait for the budget."""
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """Count a query that ended. `seconds` is the time the upstream took, or the wait for the budget."""
         self.counters[outcome]()
-        if outcome not in self.not_asked:
+        if outcome not in self.unsent:
             self.observe_seconds(seconds)
 
 

@@ -53,22 +53,22 @@ UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 #: Every outcome that an observer can get.
 OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | failure_tokens()
 #: The outcomes of queries that were not sent.
-NOT_ASKED: Final = frozenset(
+UNSENT_OUTCOMES: Final = frozenset(
     error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
 )
 
 
-class Observer(Protocol):
-    """Told of each question; must be quick and must not raise."""
+class UpstreamObserver(Protocol):
+    """Records the end of each query. Must be quick and must not raise."""
 
-    def record_question(self, outcome: str, seconds: float) -> None:
-        """A question ended with one of OUTCOMES; `seconds` is how long the upstream took, or the wait for a place."""
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """Record one of OUTCOMES. `seconds` is the time that the upstream took, or the wait for the budget."""
 
 
 class NoObserver:
     """Counts nothing."""
 
-    def record_question(self, outcome: str, seconds: float) -> None:
+    def record_query(self, outcome: str, seconds: float) -> None:
         """Nothing."""
 
 
@@ -76,7 +76,7 @@ class Guard:
     """Admits queries to one upstream. `clock` is monotonic, in seconds.
 
     `control` queries CONTROL_NAME. Guards that share a budget share its `budget_log`. `patience` is how
-    long a question waits for the budget, in seconds, by who waits for the answer.
+    long a query waits for the budget, in seconds, by who waits for the answer.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Guard:
         budget_log: BudgetLog,
         control: Callable[[], Awaitable[Answer]],
         clock: Callable[[], float],
-        observer: Observer | None = None,
+        observer: UpstreamObserver | None = None,
         patience: Mapping[Priority, float],
     ) -> None:
         self.budget = budget
@@ -143,7 +143,7 @@ class Guard:
                 return await self._learn(name, ask, outcome)
         except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
-                self._observer.record_question(error.token, self._clock() - began)
+                self._observer.record_query(error.token, self._clock() - began)
             # A full share of one client does not mean that the budget is spent.
             if isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
                 self._log_budget(priority, admitted=False)
@@ -186,7 +186,7 @@ class Guard:
             raise
         finally:
             self._has_queried = True
-            self._observer.record_question(word, self._clock() - began)
+            self._observer.record_query(word, self._clock() - began)
 
     def _learn_answer(self) -> None:
         self.breaker.record_answer()
@@ -199,7 +199,7 @@ class Guard:
         if error.concerns_name:
             self.log.unreadable(name, error)
             if self.breaker.suspect(name):
-                await self._ask_control_question()
+                await self._send_control_query()
         elif isinstance(error, UpstreamRefused) and error.requests_pause and error.retry_after:
             # An upstream that says when to come back is obeyed. The breaker is not needed.
             await self._begin_pause(error.retry_after, error)
@@ -208,7 +208,7 @@ class Guard:
             in_doubt = self.breaker.record_failure(name, self._clock(), is_timeout=is_timeout)
             self._log_failure(error)
             if in_doubt:
-                await self._ask_control_question()
+                await self._send_control_query()
             if isinstance(error, UpstreamRefused) and error.upstream_status == _TOO_MANY_REQUESTS:
                 await self._begin_pause(_PAUSE_AFTER_TOO_MANY, error)
 
@@ -216,7 +216,7 @@ class Guard:
         error.retry_after = await self.pause.begin(self._clock(), seconds)
         self.log.pause(error.retry_after, error)
 
-    async def _ask_control_question(self) -> None:
+    async def _send_control_query(self) -> None:
         """Find out whether the upstream fails or only names. One control query at a time, if the budget has a token."""
         if self._is_controlling or not await self.budget.admit_retry():
             return

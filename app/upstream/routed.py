@@ -27,7 +27,7 @@ class RoutedSource:
         self._routes = {fold(prefix).rstrip("/"): source for prefix, source in routes.items()}
         self._default = tuple(default)
         self._local_routes: Mapping[str, Source] = {}
-        #: Every source that questions went to, because a route can end before them.
+        #: Every source that got a query. A route can end before its queries.
         self._sources = dict.fromkeys((*self._routes.values(), *self._default))
 
     def use_local_routes(self, routes: Mapping[str, Source]) -> None:

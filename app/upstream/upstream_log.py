@@ -69,13 +69,13 @@ class UpstreamLog:
         """The upstream gets no queries for so many seconds."""
         if self._pause_since is None:
             self._pause_since = self._clock()
-            log.warning("%s gets no questions for %.0f s: %s", self._label, seconds, _describe(error))
+            log.warning("%s gets no queries for %.0f s: %s", self._label, seconds, _describe(error))
 
     def pause_end(self) -> bool:
         """There is no pause now. Returns whether one has just ended."""
         if self._pause_since is None:
             return False
-        log.warning("%s gets questions again after %.0f s", self._label, self._clock() - self._pause_since)
+        log.warning("%s gets queries again after %.0f s", self._label, self._clock() - self._pause_since)
         self._pause_since = None
         return True
 
@@ -99,16 +99,16 @@ class BudgetLog:
         self._last_refusal = 0.0
 
     def refusal(self) -> None:
-        """A person's question was refused for lack of budget."""
+        """A person's query was refused for lack of budget."""
         self._last_refusal = self._clock()
         if self._since is None:
             self._since = self._last_refusal
-            log.warning("the budget of upstream questions is spent: people's questions are answered 503")
+            log.warning("the budget of upstream queries is spent: queries for people are answered 503")
 
     def admission(self) -> None:
-        """A person's question was admitted."""
+        """A person's query was admitted."""
         if self._since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
-            log.warning("the budget of upstream questions suffices again after %.0f s", self._clock() - self._since)
+            log.warning("the budget of upstream queries suffices again after %.0f s", self._clock() - self._since)
             self._since = None
 
 

@@ -37,7 +37,7 @@ from app.cache.store import Store
 from app.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from app.metrics.requests import HttpMetrics
 from app.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
-from app.upstream.guarded import NOT_ASKED, OUTCOMES
+from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES
 from tests.web.proxy import Got, Proxy, running
 
 anyio = pytest.mark.anyio
@@ -360,13 +360,13 @@ async def test_a_pause_of_the_upstream_is_shown_in_seconds_until_it_ends() -> No
 
 def test_every_outcome_has_a_series_and_only_a_question_that_was_asked_takes_time() -> None:
     exposition = Exposition()
-    observer = UpstreamMetrics(exposition.registry, OUTCOMES, NOT_ASKED).observer(2)
+    observer = UpstreamMetrics(exposition.registry, OUTCOMES, UNSENT_OUTCOMES).observer(2)
     for outcome in OUTCOMES:
-        observer.record_question(outcome, 0.5)
+        observer.record_query(outcome, 0.5)
     found = samples(exposition.write(None).body.decode())
     series = {dict(labels)["outcome"] for (name, labels) in found if name == "doi_proxy_upstream_questions_total"}
     assert series == OUTCOMES
-    assert value(found, "upstream_question_duration_seconds_count", upstream="2") == len(OUTCOMES - NOT_ASKED)
+    assert value(found, "upstream_question_duration_seconds_count", upstream="2") == len(OUTCOMES - UNSENT_OUTCOMES)
 
 
 @anyio

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget
 from app.upstream.client import HandleClient
-from app.upstream.guarded import CONTROL_NAME, Guard, Observer
+from app.upstream.guarded import CONTROL_NAME, Guard, UpstreamObserver
 from app.upstream.pause import Pause
 from app.upstream.source import Priority, UpstreamQuery
 from app.upstream.upstream_log import BudgetLog, UpstreamLog
@@ -20,7 +20,7 @@ def open_guard(
     clock: Callable[[], float],
     *,
     breaker: Breaker | None = None,
-    observer: Observer | None = None,
+    observer: UpstreamObserver | None = None,
     patience: Mapping[Priority, float] = QUEUE_PATIENCE,
 ) -> Guard:
     """The guard of one upstream; its pauses are 60 to 3,600 seconds at most."""

@@ -22,7 +22,7 @@ from app.errors import (
 from app.handle.answer import ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
-from app.upstream.guarded import CONTROL_NAME, NOT_ASKED, OUTCOMES, GuardedAgencies, GuardedSource
+from app.upstream.guarded import CONTROL_NAME, OUTCOMES, UNSENT_OUTCOMES, GuardedAgencies, GuardedSource
 from app.upstream.source import Priority, UpstreamQuery
 from app.upstream.upstream_log import OUTAGE_SECONDS
 from tests.clock import Clock
@@ -42,7 +42,7 @@ PATIENCE = dict.fromkeys(Priority, 5.0)
 class Heard:
     outcomes: list[str] = field(default_factory=list)
 
-    def record_question(self, outcome: str, seconds: float) -> None:
+    def record_query(self, outcome: str, seconds: float) -> None:
         assert outcome in OUTCOMES
         assert seconds >= 0
         self.outcomes.append(outcome)
@@ -441,4 +441,4 @@ async def test_a_pause_and_a_spent_budget_are_two_lines_each(parts: Parts, caplo
 
 
 def test_what_was_not_asked_is_among_the_outcomes() -> None:
-    assert NOT_ASKED < OUTCOMES
+    assert UNSENT_OUTCOMES < OUTCOMES

@@ -73,9 +73,9 @@ def test_a_pause_is_two_lines(written: Written) -> None:
     written.clock.advance(61)
     assert [written.log.pause_end(), written.log.pause_end()] == [True, False]
     assert written.lines == [
-        "upstream 1 (up.example) gets no questions for 60 s: upstream-paused: The upstream has requested a "
+        "upstream 1 (up.example) gets no queries for 60 s: upstream-paused: The upstream has requested a "
         "pause with Retry-After; try again later.",
-        "upstream 1 (up.example) gets questions again after 61 s",
+        "upstream 1 (up.example) gets queries again after 61 s",
     ]
 
 
@@ -109,6 +109,6 @@ def test_a_spent_budget_is_two_lines_and_over_only_after_a_quiet_while(written: 
     budget.admission()
     budget.admission()
     assert [line.partition(":")[0] for line in written.lines] == [
-        "the budget of upstream questions is spent",
-        "the budget of upstream questions suffices again after 60 s",
+        "the budget of upstream queries is spent",
+        "the budget of upstream queries suffices again after 60 s",
     ]
