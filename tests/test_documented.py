@@ -192,6 +192,13 @@ def test_every_file_of_the_project_that_a_page_names_is_there(page: Path) -> Non
     assert {name for name in named - {"app/x", "tests/x/"} if not (ROOT / name).exists()} == set()
 
 
+def test_every_folder_and_file_of_app_is_in_the_layout_of_the_architecture() -> None:
+    layout = text_of("docs/architecture.md").partition("\n## Layout\n")[2].partition("```\n")[2].partition("```")[0]
+    folders = {f"{one.parent.name}/" for one in ROOT.glob("app/*/__init__.py")}
+    files = {one.name for one in ROOT.glob("app/*.py") if not one.name.startswith("__")}
+    assert (folders | files) - set(re.findall(r"[\w./]+", layout)) == set()
+
+
 def test_every_page_is_linked_from_the_readme_and_every_decision_from_the_architecture() -> None:
     readme, architecture = text_of("README.md"), text_of("docs/architecture.md")
     assert [page.name for page in ROOT.glob("docs/*.md") if f"](docs/{page.name})" not in readme] == []

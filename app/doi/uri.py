@@ -13,7 +13,6 @@ from app.errors import NotADOI
 _SEGMENT: Final = b"!$&'()*+,;=:@"
 #: The bytes that the handbook leaves unencoded in a URL. It recommends to encode "+".
 _URL_PATH: Final = b"/!$&'()*,;=:@"
-_WHICH_RA: Final = _URL_PATH.replace(b",", b"")
 _TEMPLATE_PATH: Final = b"/:@!$()*,;="
 
 _SCHEME: Final = re.compile("doi:", re.IGNORECASE | re.ASCII)
@@ -73,11 +72,6 @@ def url_path(name: HandleName | str) -> str:
 def to_url(name: HandleName | str, base: str = "https://doi.org/") -> str:
     """The URL of a name at a resolver; `base` with or without its last slash."""
     return base.removesuffix("/") + "/" + url_path(name)
-
-
-def which_ra_path(name: HandleName | str) -> str:
-    """Like url_path, but "," is encoded too, because Which RA separates names by commas (DOI Handbook, ibid.)."""
-    return _keep_dot_segments(encode(str(name), _WHICH_RA))
 
 
 def component(name: HandleName | str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.doi.name import DOIName, HandleName, fold
 from app.doi.percent import decode, encode
 from app.doi.presentation import BLANKS, read, read_path, read_typed, suggestions
-from app.doi.uri import component, equivalent, from_uri, template_path, to_uri, to_url, url_path, which_ra_path
+from app.doi.uri import component, equivalent, from_uri, template_path, to_uri, to_url, url_path
 from app.errors import InvalidName
 
 #: Without a deadline: no test here depends on the speed of the machine.
@@ -44,7 +44,7 @@ def test_name_to_uri_to_name(name: DOIName) -> None:
 @quick
 @given(DOI_NAMES)
 def test_name_to_url_path_to_name(name: DOIName) -> None:
-    for write in (url_path, which_ra_path, component, template_path):
+    for write in (url_path, component, template_path):
         assert write(name).isascii()
         assert decode(write(name)) == name.text
     if name.text == name.text.strip(BLANKS):

@@ -16,7 +16,6 @@ from app.doi.uri import (
     to_uri,
     to_url,
     url_path,
-    which_ra_path,
 )
 from app.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NotADOI, NotUTF8
 
@@ -161,11 +160,6 @@ def test_no_client_can_collapse_a_dot_segment(name: str, path: str, source: str)
     assert decode(path) == name
     # The parser of the WHATWG URL standard, which browsers follow.
     assert URL(to_url(name)).href == to_url(name)
-
-
-def test_which_ra_encodes_the_comma_as_well() -> None:
-    assert which_ra_path("10.1000/a,b#c/./d") == "10.1000/a%2Cb%23c/.%2Fd"
-    assert url_path("10.1000/a,b") == "10.1000/a,b"
 
 
 TEMPLATES = [
