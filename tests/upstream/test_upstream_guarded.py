@@ -433,10 +433,10 @@ async def test_a_pause_and_a_spent_budget_are_two_lines_each(parts: Parts, caplo
     parts.clock.advance(1 / RATE)
     await parts.ask("10.1234/known")
     assert [line.partition(":")[0] for line in caplog.messages] == [
-        "upstream 1 gets no questions for 20 s",
-        "upstream 1 gets questions again after 20 s",
-        "the budget of upstream questions is spent",
-        "the budget of upstream questions suffices again after 100 s",
+        "upstream 1 gets no queries for 20 s",
+        "upstream 1 gets queries again after 20 s",
+        "the budget of upstream queries is spent",
+        "the budget of upstream queries suffices again after 100 s",
     ]
 
 
