@@ -14,7 +14,7 @@ from app.settings import Settings
 from app.setup.configuration import Configuration
 from app.setup.finding import Finding
 from app.upstream.guarded import CONTROL_NAME
-from app.upstream.source import Question
+from app.upstream.source import UpstreamQuery
 
 _SQLITE: Final = "sqlite:///"
 #: Longest time for the check of the store, and of one upstream, in seconds.
@@ -80,7 +80,7 @@ async def _try_upstream(settings: Settings, url: str) -> None:
     }
     parts = assemble(settings.model_copy(update=alone))
     try:
-        await parts.upstream.source.ask(Question(CONTROL_NAME))
+        await parts.upstream.source.fetch(UpstreamQuery(CONTROL_NAME))
     finally:
         await parts.upstream.source.aclose()
         await parts.cache.close()
