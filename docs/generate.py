@@ -1,6 +1,7 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`. A test checks that they match.
+"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`, and the files of front proxies.
 
-`python docs/generate.py` writes both files. `--check` writes none, and exits with status 1 if one differs.
+A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
+1 if one differs.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
 from app.settings_sources import flag_of, variable  # noqa: E402
+from app.setup.front_files import GENERATED, write_file  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
@@ -188,7 +190,12 @@ def write_toml(found: list[Setting]) -> str:
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
-    return {Path("docs/settings.md"): write_markdown(found), Path("config/doi-proxy.toml"): write_toml(found)}
+    fronts = {Path("config", path): write_file(path, front) for path, front in GENERATED.items()}
+    return {
+        Path("docs/settings.md"): write_markdown(found),
+        Path("config/doi-proxy.toml"): write_toml(found),
+        **fronts,
+    }
 
 
 def main(arguments: list[str]) -> int:

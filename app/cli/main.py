@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from app import __version__
 from app.cli.cache import add_cache_commands, run_cache
+from app.cli.front import add_gen_config_arguments, gen_config
 from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
 from app.settings import Settings, build, load
@@ -70,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
         commands, "healthcheck", _healthcheck, "check whether the running proxy is ready; exit status 0 if it is"
     )
     _add_check(_add_command(commands, "check", _check, "examine settings, files, store and upstream before a start"))
+    gen_config = _add_command(commands, "gen-config", _gen_config, "print the configuration of a front proxy")
+    add_gen_config_arguments(gen_config)
     text = "export, import, warm, count or purge the records of the store"
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
@@ -86,10 +89,29 @@ def _add_command(commands: argparse._SubParsersAction, name: str, run: object, t
 
 def _add_settings(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
-    group = command.add_argument_group("settings", "each is also an environment variable and a line of the TOML file")
+    command.add_argument("--help-settings", action=_HelpSettings, help="print the flags of all settings and exit")
+    _add_setting_flags(command, shown=False)
+
+
+def _add_setting_flags(command: argparse.ArgumentParser, *, shown: bool) -> None:
+    title, text = "settings", "each is also an environment variable and a line of the TOML file"
+    group = command.add_argument_group(title, text) if shown else command
     for name, field in Settings.model_fields.items():
-        text = f"{field.description} [{variable(name)}, default {field.default}]"
-        group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=text.replace("%", "%%"))
+        text = f"{field.description} [{variable(name)}, default {field.default}]".replace("%", "%%")
+        group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=text if shown else argparse.SUPPRESS)
+
+
+class _HelpSettings(argparse.Action):
+    """Prints the flags of the settings, which the short help leaves out."""
+
+    def __init__(self, option_strings: Sequence[str], help: str, **_: object) -> None:  # noqa: A002 - argparse's name
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        flags = argparse.ArgumentParser(parser.prog, f"{parser.prog} [settings]", add_help=False)
+        _add_setting_flags(flags, shown=True)
+        flags.print_help()
+        parser.exit()
 
 
 def _add_config(command: argparse.ArgumentParser) -> None:
@@ -121,6 +143,10 @@ def _check(namespace: argparse.Namespace) -> int:
     from app.cli.check import check
 
     return check(_values(namespace), offline=namespace.offline, as_json=namespace.as_json)
+
+
+def _gen_config(namespace: argparse.Namespace) -> int:
+    return gen_config(namespace, settings_of(namespace))
 
 
 def _healthcheck(namespace: argparse.Namespace) -> int:

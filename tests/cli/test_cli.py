@@ -520,5 +520,7 @@ def test_help_names_every_command_and_every_setting(interpreter: Interpreter) ->
     commands = interpreter.run("--help")
     assert commands.status == 0
     assert {"serve", "config", "healthcheck"} <= set(re.findall(r"[a-z]+", commands.stdout))
-    options = interpreter.run("serve", "--help").stdout
+    short = interpreter.run("serve", "--help").stdout
+    assert "--help-settings" in short and "--upstream-rate" not in short
+    options = interpreter.run("serve", "--help-settings").stdout
     assert not [name for name in Settings.model_fields if f"--{name.replace('_', '-')} " not in options]
