@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from string import Formatter
@@ -44,10 +44,16 @@ class Catalogue:
 
     language: str
     texts: Mapping[str, str]
+    #: The description of the API, by keys such as "/{doi}.summary". Empty in the language of the OpenAPI document.
+    api_texts: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, key: str, **values: object) -> Markup:
         """The text of a key as HTML, its placeholders filled with `values`, which are escaped unless they are HTML."""
         return escape(self.texts[key]).format(**values)
+
+    def api_text(self, path: str, item: str) -> str | None:
+        """The text about an item of a path: "summary", "description", a parameter or a status. None without any."""
+        return self.api_texts.get(f"{path}.{item}") or self.api_texts.get(f"*.{item}")
 
 
 def choose(accept_language: str | None, available: Sequence[str]) -> str:
@@ -115,7 +121,8 @@ def load_catalogues(
         if missing is not None:
             where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
             raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
-        catalogues[tag] = Catalogue(tag, {key: _choose_form(text, article) for key, text in texts.items()})
+        chosen = {key: _choose_form(text, article) for key, text in texts.items()}
+        catalogues[tag] = Catalogue(tag, chosen, _read_packaged(f"api/{tag}"))
     return catalogues
 
 

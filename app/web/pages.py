@@ -210,7 +210,12 @@ class Pages:
     ) -> bytes:
         """The form for Which RA, and the answer to each name. `given` is the number of names if it is over `count`."""
         shown = [
-            (text, None if name is None else url_path(name), row.get("RA"), _AGENCY_TEXTS.get(row.get("status", "")))
+            (
+                text,
+                None if name is None or row.get("status") == INVALID else url_path(name),
+                row.get("RA"),
+                _AGENCY_TEXTS.get(row.get("status", "")),
+            )
             for (text, name), row in rows
         ]
         typed = ", ".join(text for (text, _), _ in rows)

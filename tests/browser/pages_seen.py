@@ -24,4 +24,10 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "inactive prefix": (f"/{site.INACTIVE}?locatt=id:1", 404),
     "address too long": (f"/{site.TOO_LONG}", 414),
     "documentation": ("/docs", 200),
+    "locations": (f"/{site.EVERY_FORMAT}?action=showurls", 200),
+    "which agency, form": ("/ra/", 200),
+    "which agency": (f"/ra/{site.WORK},10.5555,{site.UNKNOWN},about-us", 200),
+    "privacy": ("/privacy", 200),
+    "OpenURL without a DOI": ("/openurl?title=Hamlet", 400),
+    "file not found": ("/static/nothing.css", 404),
 }

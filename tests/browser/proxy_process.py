@@ -29,10 +29,13 @@ _SETTINGS: Final = {
 
 
 @asynccontextmanager
-async def proxy_before(upstream_url: str) -> AsyncIterator[str]:
-    """The base URL of a proxy that asks this upstream; it is ended at the end, and its log may hold no traceback."""
+async def proxy_before(upstream_url: str, **more: str) -> AsyncIterator[str]:
+    """The base URL of a proxy that queries this upstream, until the end. Its log may hold no traceback.
+
+    `more` are further settings, or `config` for a settings file.
+    """
     port = _free_port()
-    settings = {**_SETTINGS, "port": str(port), "upstream-url": upstream_url}
+    settings = {**_SETTINGS, "port": str(port), "upstream-url": upstream_url, **more}
     flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("DOI_PROXY_")}
     with tempfile.TemporaryFile() as log:

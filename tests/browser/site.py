@@ -24,21 +24,25 @@ EVERY_FORMAT: Final = "10.5555/every-format"
 LOOP: Final = "10.5555/loop"
 SCRIPT_TARGET: Final = "10.5555/script-target"
 INACTIVE: Final = "10.5556/closed"
+#: The settings of an invented library.
+BRANDING: Final = "config/branding-example/doi-proxy.toml"
 #: Longer than the proxy takes an address.
 TOO_LONG: Final = "10.5555/" + "long-" * 7000
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The base URLs of a running proxy and of the landing page, and the upstream, on which a test sets faults."""
+    """The base URLs of two running proxies and of the landing page, and the upstream, on which a test sets faults."""
 
     base: str
+    #: The proxy with the branding example.
+    branded: str
     landing: str
     upstream: FakeUpstream
 
-    def at(self, path: str) -> str:
-        """The proxy's URL of a path."""
-        return self.base + path
+    def at(self, path: str, *, branded: bool = False) -> str:
+        """The URL of a path at one of the proxies."""
+        return (self.branded if branded else self.base) + path
 
 
 @asynccontextmanager
@@ -46,11 +50,12 @@ async def open_site() -> AsyncIterator[Site]:
     """Everything, running; the records are there, and one of them is stale."""
     async with _landing_server() as landing, FakeUpstream() as upstream:
         _put_records(upstream, landing)
-        async with proxy_before(upstream.url) as base:
-            await _fetch(f"{base}/api/handles/{STALE}")
+        async with proxy_before(upstream.url) as base, proxy_before(upstream.url, config=BRANDING) as branded:
+            for proxy in (base, branded):
+                await _fetch(f"{proxy}/api/handles/{STALE}")
             upstream.fault(STALE, "status", status=503)
             upstream.fault(UNREACHABLE, "status", status=503)
-            yield Site(base, landing, upstream)
+            yield Site(base, branded, landing, upstream)
 
 
 async def _fetch(url: str) -> None:
@@ -66,6 +71,11 @@ def _put_records(upstream: FakeUpstream, landing: str) -> None:
     upstream.put("10.5555", [_value(1, "HS_SERV", "10.SERV/EXAMPLE"), *_namespace("library@example.org")])
     upstream.put("0.NA/10.5555", [_value(1, "HS_SERV", "10.SERV/EXAMPLE"), *_namespace("library@example.org")])
     upstream.put(STALE, [_value(1, "URL", landing, ttl=0), _value(2, "EMAIL", "library@example.org", ttl=0)])
+    agency = [
+        _value(1, "10320/ra_name", "Example Agency"),
+        _value(2, "PROXY_ERROR_URL", "https://agency.example/report"),
+    ]
+    upstream.put("10.SERV/EXAMPLE", agency)
     upstream.put(LOOP, [_value(1, "HS_ALIAS", LOOP + "-back")])
     upstream.put(LOOP + "-back", [_value(1, "HS_ALIAS", LOOP)])
     upstream.put(SCRIPT_TARGET, [_value(1, "URL", "javascript:alert(1)")])

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import NewVisitor
-from tests.browser.site import LANDING_TITLE, UNKNOWN, WORK, Site
+from tests.browser.site import EVERY_FORMAT, LANDING_TITLE, UNKNOWN, WORK, Site
 from tests.browser.watched import Visit
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
@@ -93,13 +93,33 @@ async def test_a_name_that_was_not_found_can_be_corrected_in_place(visit: Visit,
     await expect(page).to_have_url(site.landing)
 
 
-async def test_the_not_found_page_offers_doi_org_and_the_agency_s_contact(visit: Visit) -> None:
+async def test_the_not_found_page_offers_a_search_and_the_form_of_the_agency(visit: Visit) -> None:
     page = await visit(f"/{UNKNOWN}")
-    elsewhere = page.get_by_role("region", name="Try another resolver")
-    doi_org = elsewhere.get_by_role("link", name=f"https://doi.org/{UNKNOWN}")
-    await expect(doi_org).to_have_attribute("href", f"https://doi.org/{UNKNOWN}")
-    contact = elsewhere.get_by_role("link", name="library@example.org")
-    await expect(contact).to_have_attribute("href", "mailto:library@example.org")
+    ways = page.get_by_role("region", name="What you can do")
+    search = ways.get_by_role("link", name="Crossref")
+    await expect(search).to_have_attribute("href", "https://search.crossref.org/")
+    await expect(ways.get_by_text("Report the missing DOI to Example Agency")).to_be_visible()
+    report = ways.get_by_role("link", name="https://agency.example/report")
+    await expect(report).to_have_attribute("href", "https://agency.example/report")
+
+
+async def test_the_form_for_agencies_answers_each_name(visit: Visit) -> None:
+    page = await visit("/")
+    await page.get_by_role("link", name="Which agency?").click()
+    await page.get_by_label("DOIs or prefixes").fill(f"{WORK} https://doi.org/{UNKNOWN}, 10.5555")
+    await page.get_by_role("button", name="Show the agencies").click()
+    table = page.get_by_role("table", name="Registration agencies")
+    await expect(table.get_by_role("row")).to_have_count(4)
+    await expect(table.get_by_text("Example Agency")).to_have_count(2)
+    await expect(table.get_by_text("This name is not registered.")).to_be_visible()
+
+
+async def test_administrative_values_unfold(visit: Visit) -> None:
+    page = await visit(f"/{EVERY_FORMAT}?noredirect")
+    table = page.get_by_role("table", name="Administrative values")
+    await expect(table).not_to_be_visible()
+    await page.get_by_text("Administrative values: 4").click()
+    await expect(table.get_by_role("row")).to_have_count(5)
 
 
 async def test_trying_again_works_once_the_upstream_answers(visit: Visit, site: Site) -> None:

@@ -56,7 +56,7 @@ class Visitor:
 
     def check(self) -> None:
         """Fail for a request to a host that is not ours and for anything on the console."""
-        ours = {urlsplit(url).netloc for url in (self._house.base, self._house.landing)}
+        ours = {urlsplit(url).netloc for url in (self._house.base, self._house.branded, self._house.landing)}
         assert [url for url in self._asked if urlsplit(url).netloc not in ours] == []
         # Chromium writes every answer of 400 and above to the console: of a page itself that is no error.
         assert [text for url, text in self._complaints if url not in self._documents] == []

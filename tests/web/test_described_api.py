@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from app.web.languages import load_catalogues
+from app.web.openapi import name_routes
 from app.web.responses import PAGE_POLICY
 from tests.web.proxy import running
 
@@ -63,3 +65,25 @@ async def test_head_has_the_status_and_the_headers_of_get(path: str) -> None:
     async with running() as proxy:
         head, get = await proxy.head(path), await proxy.get(path)
     assert (head.status, head.fields) == (get.status, get.fields)
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "es"])
+async def test_the_paths_of_names_are_described_in_every_language(language: str) -> None:
+    texts = load_catalogues((language,))[language]
+    items: set[tuple[str, str]] = set()
+    paths = (await description())["paths"]
+    for route in name_routes():
+        (operation,) = paths[route.path].values()
+        names = {parameter["name"] for parameter in operation["parameters"]}
+        items |= {(route.path, item) for item in ("summary", "description", *names, *operation["responses"])}
+    missing = {item for item in items if texts.api_text(*item) is None}
+    assert not missing, f"add them to app/web/messages/api/{language}.toml"
+
+
+async def test_the_documentation_is_in_the_language_of_the_reader() -> None:
+    async with running() as proxy:
+        german = await proxy.get("/docs", accept_language="de")
+        english = await proxy.get("/docs")
+    assert (german["vary"], english["vary"]) == ("Accept-Language", "Accept-Language")
+    assert "Eine DOI auflösen" in german.text and 'lang="en"' not in german.text
+    assert "Resolve a DOI name" in english.text
