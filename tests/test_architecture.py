@@ -71,7 +71,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 PURE_PACKAGES: Final = ("doi", "handle", "token_bucket")
 DECIDING_MODULES: Final = (
     "alias", "asked", "local_record_file", "local_records", "location_choice", "registration_agency", "resolution",
-    "target", "target_url", "ttl_policy",
+    "target", "target_url", "toml_text", "ttl_policy",
 )  # fmt: skip
 IMPURE_LIBRARIES: Final = frozenset(
     "anyio asyncio concurrent http httpx io logging multiprocessing os pathlib queue random secrets select "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -34,6 +33,7 @@ from app.resolver.local_records import (
 )
 from app.resolver.resolution import Tombstone
 from app.resolver.target_url import MAX_REDIRECT_TARGET_BYTES, SCHEMES, web_target
+from app.resolver.toml_text import TomlProblem, find_key, parse_toml
 
 #: What a record can do for a prefix alone.
 PREFIX_ACTIONS: Final = frozenset({"upstream", "deny"})
@@ -41,8 +41,6 @@ PREFIX_ACTIONS: Final = frozenset({"upstream", "deny"})
 MAX_RECORD_CHARACTERS: Final = 1024 * 1024
 #: Characters of a reason that clients see.
 MAX_REASON_CHARACTERS: Final = 1_000
-#: A key with this many dots is looked for only in a record with as many.
-_MAX_DOTS: Final = 16
 _DAY: Final = 86_400.0
 #: The length of a date in ISO 8601, which is also the beginning of a date with a time.
 _DATE_CHARACTERS: Final = len("2026-03-01")
@@ -51,8 +49,8 @@ _HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*record[ \t]*\]\]", re.MULTILINE)
 #: A record of bare keys and strings without escapes, the usual kind. tomllib takes 100 us for it, this takes 5 us.
 _COMMENT: Final = r"(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?"
 _PAIR: Final = r'([a-z]+)[ \t]*=[ \t]*"([^"\\\x00-\x1f\x7f]*)"'
-_PLAIN_LINE: Final = rf"[ \t]*(?:{_PAIR})?[ \t]*{_COMMENT}\r?\n"
-_PLAIN_RECORD: Final = re.compile(rf"[ \t]*\[\[record\]\][ \t]*{_COMMENT}\r?\n(?:{_PLAIN_LINE})*")
+_PLAIN_LINE: Final = rf"[ \t]*+(?:{_PAIR})?+[ \t]*+{_COMMENT}\r?\n"
+_PLAIN_RECORD: Final = re.compile(rf"[ \t]*\[\[record\]\][ \t]*+{_COMMENT}\r?\n(?:{_PLAIN_LINE})*+")
 _PLAIN_PAIR: Final = re.compile(rf"^[ \t]*{_PAIR}", re.MULTILINE)
 
 _PREFIX: Final = re.compile(r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*")
@@ -61,14 +59,6 @@ _SCHEME: Final = re.compile(r"(?:doi|info|https?|hdl):", re.IGNORECASE)
 #: The host of a URL (RFC 3986, section 3.2.2).
 _HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[0-9A-Fa-f:.]+\]|[^/?#:@\s\[\]]+)(?=[/?#:]|$)")
 _UPSTREAM: Final = re.compile(r"https?://[^?#\s]+")
-#: Strings and comments of TOML, and a key with more dots than any record needs: for "a.a.a" with 100,000 dots, tomllib
-#: takes 40 GB of memory.
-_QUOTED: Final = re.compile(
-    r"""\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}.*?'{3}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*""", re.DOTALL
-)
-_DEEP_KEY: Final = re.compile(r"(?:\.[ \t]*[^.\s=\[\]{},#]*[ \t]*){17}")
-#: Where tomllib found a mistake, at the end of its message.
-_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
 
 
 class _Wrong(Exception):
@@ -94,12 +84,12 @@ def read_records(text: str, file: str) -> Iterator[LocalRecord | Problem]:
 def _read_before(text: str, file: str) -> Iterator[Problem]:
     """The problems of what is before the first record: only comments and empty lines may be there."""
     try:
-        keys = list(_parse(text))
-    except _SyntaxProblem as error:
+        keys = list(parse_toml(text))
+    except TomlProblem as error:
         yield Problem(file, error.line, error.column, error.message)
         return
     if keys:
-        line, column = _find_key(text, keys[0])
+        line, column = find_key(text, keys[0])
         yield Problem(file, line, column, f"{keys[0]!r} is outside a record; begin each record with [[record]]")
 
 
@@ -108,10 +98,10 @@ def _read_block(block: str, file: str, line: int) -> LocalRecord | Problem:
         if len(block) > MAX_RECORD_CHARACTERS:
             raise _Wrong(f"the record is longer than {MAX_RECORD_CHARACTERS} characters")
         return _read_record(_read_table(block), file, line)
-    except _SyntaxProblem as error:
+    except TomlProblem as error:
         return Problem(file, line + error.line - 1, error.column, error.message)
     except _Wrong as error:
-        row, column = (1, 1) if error.key is None else _find_key(block, error.key)
+        row, column = (1, 1) if error.key is None else find_key(block, error.key)
         return Problem(file, line + row - 1, column, error.message)
 
 
@@ -124,59 +114,11 @@ def _read_table(block: str) -> Mapping[str, Any]:
         table = dict(pairs)
         if len(table) == len(pairs):
             return table
-    document = _parse(block)
+    document = parse_toml(block)
     if extra := [key for key in document if key != "record"]:
         raise _Wrong(f"the table [{extra[0]}] is not part of a record", extra[0])
     found: Mapping[str, Any] = document["record"][0]
     return found
-
-
-class _SyntaxProblem(Exception):
-    """A text is not TOML."""
-
-    def __init__(self, message: str, line: int, column: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
-        self.column = column
-
-
-def _parse(text: str) -> dict[str, Any]:
-    if text.count(".") > _MAX_DOTS and (deep := _DEEP_KEY.search(_QUOTED.sub(_blank, text))):
-        raise _SyntaxProblem("a key has too many dots", *_place_of(text, deep.start()))
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise _SyntaxProblem("the tables or arrays are nested too deep", 1, 1) from None
-    except ValueError as error:  # tomllib.TOMLDecodeError, and a number or a date that Python cannot represent
-        message = str(error)
-        found = _PLACE.search(message)
-        reason = message[: found.start()] if found else message
-        if found and found[1]:
-            line, column = int(found[1]), int(found[2])
-        else:
-            line, column = (1 + text.rstrip().count("\n"), 1) if found else (1, 1)
-        raise _SyntaxProblem(f"not valid TOML: {reason[:1].lower()}{reason[1:200]}", line, column) from None
-
-
-def _blank(found: re.Match[str]) -> str:
-    """Blanks in place of a string or comment, with its line ends."""
-    return "".join("\n" if character == "\n" else " " for character in found[0])
-
-
-def _place_of(text: str, offset: int) -> tuple[int, int]:
-    """The line and column of an offset, both from 1."""
-    return 1 + text.count("\n", 0, offset), offset - text.rfind("\n", 0, offset)
-
-
-def _find_key(text: str, key: str) -> tuple[int, int]:
-    """The line and column of a key in a text, both from 1; (1, 1) if the key is spelled in another way."""
-    quoted = re.escape(key)
-    pattern = rf"""^[ \t]*(?:\[+[ \t]*(?:record[ \t]*\.[ \t]*)?)?(["']?{quoted}["']?)[ \t]*[=.\]]"""
-    found = re.search(pattern, text, re.MULTILINE)
-    if found is None:
-        return 1, 1
-    return _place_of(text, found.start(1))
 
 
 # --- One record ---------------------------------------------------------------------------------------------------

@@ -193,6 +193,12 @@ def test_a_record_of_plain_lines_is_read_as_toml_reads_it(text: str) -> None:
         "[[record]]\ndoi = \0",
         "[[record]]\ndoi = '''" + "[[record]]\n" * 100,
         "[[record]]\nuntil = " + "9" * 100_000,
+        # Each of these takes hours with a pattern whose time grows with the square of the length.
+        "[[record]]\n" + " " * 1_000_000 + "!",
+        "[[record]]\n." + " " * 1_000_000 + "!" + "\n." * 20,
+        '[[record]]\na = """' + '\n\\"""' * 200_000 + "." * 20,
+        "[[record]]\na = " + "'\n" * 300_000 + "." * 20,
+        '[[record]]\na = "' + "\\\n" * 300_000 + "." * 20,
         "[[record]]\nuntil = 9999-99-99",
         "#" + "." * 100_000 + "\nx",
     ],

@@ -1,0 +1,67 @@
+"""A text of TOML 1.0 with the place of what is wrong in it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any, Final
+
+#: A key with this many dots is looked for only in a record with as many.
+_MAX_DOTS: Final = 16
+#: Strings and comments of TOML, also without their end.
+_QUOTED: Final = re.compile(
+    r"""\"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+""", re.DOTALL
+)
+#: A key with more dots than any record needs. For "a.a.a" with 100,000 dots, tomllib takes 40 GB of memory.
+_DEEP_KEY: Final = re.compile(r"(?:\.[ \t]*+[^.\s=\[\]{},#]*+[ \t]*+){17}")
+#: Where tomllib found a mistake, at the end of its message.
+_PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
+
+
+class TomlProblem(Exception):
+    """A text is not TOML."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables of a text. Raises TomlProblem."""
+    if text.count(".") > _MAX_DOTS and (deep := _DEEP_KEY.search(_QUOTED.sub(_blank, text))):
+        raise TomlProblem("a key has too many dots", *_place_of(text, deep.start()))
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise TomlProblem("the tables or arrays are nested too deep", 1, 1) from None
+    except ValueError as error:  # tomllib.TOMLDecodeError, and a number or a date that Python cannot represent
+        message = str(error)
+        found = _PLACE.search(message)
+        reason = message[: found.start()] if found else message
+        if found and found[1]:
+            line, column = int(found[1]), int(found[2])
+        else:
+            line, column = (1 + text.rstrip().count("\n"), 1) if found else (1, 1)
+        raise TomlProblem(f"not valid TOML: {reason[:1].lower()}{reason[1:200]}", line, column) from None
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Blanks in place of a string or comment, with its line ends."""
+    return "".join("\n" if character == "\n" else " " for character in found[0])
+
+
+def _place_of(text: str, offset: int) -> tuple[int, int]:
+    """The line and column of an offset, both from 1."""
+    return 1 + text.count("\n", 0, offset), offset - text.rfind("\n", 0, offset)
+
+
+def find_key(text: str, key: str) -> tuple[int, int]:
+    """The line and column of a key in a text, both from 1; (1, 1) if the key is spelled in another way."""
+    quoted = re.escape(key)
+    pattern = rf"""^[ \t]*(?:\[+[ \t]*(?:record[ \t]*\.[ \t]*)?)?(["']?{quoted}["']?)[ \t]*[=.\]]"""
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is None:
+        return 1, 1
+    return _place_of(text, found.start(1))
