@@ -8,7 +8,7 @@ from app.metrics.workers import Exposition, MetricsText
 
 
 async def expose(parts: Parts, state: StateMetrics, exposition: Exposition, accept: str | None) -> MetricsText:
-    """What `/metrics` answers; the store is asked, the upstream never."""
+    """The gauges of `/metrics`. They read the store and send no query to the upstream."""
     stats = await parts.cache.stats()
     tokens = parts.upstream.budget.tokens if parts.bucket is None else await parts.bucket.look()
     store = stats.store

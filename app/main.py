@@ -1,4 +1,4 @@
-"""Settings in, an ASGI application out: metrics, parts, limits and the web face, put together in this order."""
+"""Builds the ASGI application from the settings: metrics, parts, limits, then the web face."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def create(
     chance: Callable[[], float] = random.random,
     lifecycle: Lifecycle | None = None,
 ) -> Application:
-    """The application of one process; `clock` tells seconds since the epoch. Raises ConfigurationError."""
+    """The application of one process. `clock` returns seconds since the epoch. Raises ConfigurationError."""
     lifecycle = lifecycle or Lifecycle(settings)
     instruments = _open_instruments(settings)
     assembled = assemble(settings, clock, instruments.observers, cache=parts.cache, wrap_source=parts.wrap_source)

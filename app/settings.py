@@ -113,12 +113,14 @@ class Settings(BaseModel):
         description="Seconds from the connection, or from the first byte, in which the head of a request must arrive.",
     )
     client_body_timeout: float = Field(
-        30.0, gt=0, description="Seconds without any progress after which the body of a request is given up."
+        30.0,
+        gt=0,
+        description="Seconds without progress after which the proxy stops waiting for the body of a request.",
     )
     client_write_timeout: float = Field(
         30.0,
         gt=0,
-        description="Seconds after which the connection of a client that reads nothing of its answer is closed.",
+        description="Seconds after which the connection of a client that does not read its answer is closed.",
     )
     client_idle_timeout: float = Field(
         75.0, gt=0, description="Seconds after which an idle connection is closed; should exceed the 60 s of nginx."

@@ -53,7 +53,7 @@ def read_facts(settings: Settings, clock: Callable[[], float], chance: Callable[
 
 
 def read_branding(settings: Settings) -> Branding:
-    """What the settings say about the institution's own face."""
+    """The settings of branding as one value."""
     return Branding(
         name=settings.branding_name,
         logo=settings.branding_logo,
@@ -91,7 +91,7 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
         log_level=None if settings.access_log == "off" else settings.privacy_level,
         store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",
         grace_days=ceil(settings.cache_grace / _SECONDS_A_DAY),
-        # The hosts alone: a URL may hold a password.
+        # Only the hosts, because a URL may contain a password.
         hosts=tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in urls)),
         ipv4_prefix=settings.client_ipv4_prefix,
         ipv6_prefix=settings.client_ipv6_prefix,

@@ -31,18 +31,18 @@ HANDLES: Final = b"handles/"
 ERROR: Final = 2
 PROTOCOL_ERROR: Final = 4
 INVALID_HANDLE: Final = 102
-#: What a JavaScript name may hold; a digit not at its beginning.
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-9]")
+#: What a JavaScript name cannot contain. A digit cannot be its first character.
+_INVALID_IN_CALLBACK: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-9]")
 MAX_CALLBACK: Final = 256
 #: Answers that are larger, or nested deeper, are not indented: 40 kB of JSON can become 38 MB.
 MAX_PRETTY_BYTES: Final = 262_144
 MAX_PRETTY_DEPTH: Final = 32
-#: All bytes but brackets.
+#: All bytes except brackets.
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class RestApi:
-    """Answers the JSON API from a resolver; aliases are data here and are never followed."""
+    """Answers the JSON API. An alias is a value like any other and is not followed."""
 
     def __init__(
         self,
@@ -58,41 +58,43 @@ class RestApi:
         self._freshness = Freshness(max_age)
 
     def answer_now(self, request: Request, path: bytes, parameters: Parameters) -> Reply | None:
-        """The answer, if it depends on a fresh record in memory alone. Raises DoiProxyError."""
+        """The answer, if it depends only on a fresh record in memory, else None. Raises DoiProxyError."""
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
         options = read_api_options(parameters)
         found = None if options.bypasses_cache else self._resolver.find_fresh(read_exact(path[len(HANDLES) :]))
         if found is None:
             return None
-        reply = self.found(request, found, options, parameters)
+        reply = self.answer_record(request, found, options, parameters)
         self._resolver.count_answer(found)
         return reply
 
     async def answer(self, request: Request, path: bytes, parameters: Parameters) -> Reply:
-        """Answer a request for `path`, which is raw and begins behind `/api/`."""
+        """Answer a request for `path`, the raw path after `/api/`."""
         lower = path.lower()
         if not (lower.startswith(HANDLES) or lower == HANDLES[:-1]):
-            # HEAD is answered as GET is, down to the length (RFC 9110, section 9.3.2).
+            # HEAD gets the headers of GET, Content-Length included (RFC 9110, section 9.3.2).
             method = "GET" if request.head_only else request.method
-            said = f"Unknown HTTP API endpoint {method} /api/{path.decode('latin-1')}"
-            return self.failed(404, PROTOCOL_ERROR, said, parameters)
+            message = f"Unknown HTTP API endpoint {method} /api/{path.decode('latin-1')}"
+            return self.answer_error(404, PROTOCOL_ERROR, message, parameters)
         try:
             name = read_exact(path[len(HANDLES) :])
             options = read_api_options(parameters)
             resolution = await self._resolver.resolve(name, self._limits.demand(request, options))
         except CouldNotVerify as failure:
-            return self.could_not_verify(failure, name, parameters)
+            return self.answer_failure(failure, name, parameters)
         except TooManyRequests as error:
-            return self.too_many_requests(error, parameters)
+            return self.answer_limit(error, parameters)
         except DoiProxyError as error:
             code = INVALID_HANDLE if isinstance(error, InvalidName) else PROTOCOL_ERROR
             message = "Empty handle invalid" if isinstance(error, EmptyName) else error.message
-            return self.failed(error.status, code, message, parameters)
-        return self.found(request, resolution, options, parameters)
+            return self.answer_error(error.status, code, message, parameters)
+        return self.answer_record(request, resolution, options, parameters)
 
-    def found(self, request: Request, resolution: Resolution, options: ResolveOptions, parameters: Parameters) -> Reply:
-        """The answer about a name that the upstream, or the cache, knows something of."""
+    def answer_record(
+        self, request: Request, resolution: Resolution, options: ResolveOptions, parameters: Parameters
+    ) -> Reply:
+        """The answer from a resolution: the record, 404 if the name is not registered, or 304."""
         code, body = write_answer(resolution, options)
         kind, body = _format(body, parameters)
         tag = entity_tag(body)
@@ -105,23 +107,23 @@ class RestApi:
         hit = Hit(resolution, self._freshness.of_json) if is_hit else None
         return Reply(200, (kind, tag), body, freshness, hit)
 
-    def could_not_verify(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
-        """responseCode 2: never 100, which would say that the name does not exist."""
+    def answer_failure(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:
+        """responseCode 2. It must not be 100, which means that the name does not exist."""
         body = _object(ERROR, ("message", failure.message), ("handle", name.text))
         return _error(failure.status, body, failure_headers(failure), parameters)
 
-    def too_many_requests(self, error: TooManyRequests, parameters: Parameters) -> Reply:
-        """The client is over one of its limits; responseCode 2, as with every error that may pass."""
+    def answer_limit(self, error: TooManyRequests, parameters: Parameters) -> Reply:
+        """A client is over one of its limits. responseCode 2, as with every temporary error."""
         headers = quota_headers(error.quota, error.retry_after)
         return _error(error.status, _object(ERROR, ("message", error.message)), headers, parameters)
 
-    def failed(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
+    def answer_error(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
         """An error of the client."""
         return _error(status, _object(code, ("message", message)), (), parameters)
 
 
 def write_answer(resolution: Resolution, options: ResolveOptions) -> tuple[ResponseCode, bytes]:
-    """The response code and the JSON object about a name, spelled as the caller spelled it."""
+    """The response code and the JSON object about a name. The name is spelled as the client spelled it."""
     answer = resolution.entry.answer
     handle = msgspec.json.encode(resolution.name.text)
     if resolution.tombstone is not None:
@@ -149,7 +151,7 @@ def _error(status: int, body: bytes, headers: tuple[Header, ...], parameters: Pa
 
 
 def _format(body: bytes, parameters: Parameters) -> tuple[Header, bytes]:
-    """The media type and the body as `pretty` and `callback` want them."""
+    """The media type and the body, with `pretty` and `callback` applied."""
     if not parameters.pairs:
         return JSON, body
     if is_true(parameters.first("pretty")):
@@ -157,7 +159,7 @@ def _format(body: bytes, parameters: Parameters) -> tuple[Header, bytes]:
     callback = parameters.first("callback")
     if callback is None:
         return JSON, body
-    name = _NO_NAME.sub("_", callback[:MAX_CALLBACK])
+    name = _INVALID_IN_CALLBACK.sub("_", callback[:MAX_CALLBACK])
     return JAVASCRIPT, name.encode() + b"(" + body + b");"
 
 
@@ -170,7 +172,7 @@ def _indent(body: bytes) -> bytes:
 
 
 def _has(request: Request, tag: Header) -> bool:
-    """Whether the client has this very body already: then the answer is 304 (RFC 9110, section 13.1.2)."""
+    """Whether the client already has this body. Then the answer is 304 (RFC 9110, section 13.1.2)."""
     known = request.header(b"if-none-match") if request.method in ("GET", "HEAD") else None
     if known is None:
         return False

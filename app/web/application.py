@@ -1,4 +1,4 @@
-"""The HTTP face: one ASGI application that takes a request to the part that answers it."""
+"""The ASGI application. It passes each request to the part that answers it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_quer
 from app.web.responses import COMMON_HEADERS, Message, Receive, Reply, Scope, Send, page, send_reply, write_reply
 from app.web.route import Route, api_part, find_route, names_part
 
-#: The methods that are answered, as `Allow` lists them.
+#: The supported methods, in the form of `Allow`.
 ALLOW: Final = "GET, HEAD, POST, OPTIONS"
 _OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
 #: A list of header names (RFC 9110, section 5.6.2).
@@ -39,7 +39,7 @@ _TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1000}")
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """What the application puts together."""
+    """The parts of the application."""
 
     redirects: Redirects
     which_ra: WhichRa
@@ -50,7 +50,7 @@ class Face:
 
 
 class Application:
-    """Answers names itself and leaves the few other paths (docs, health, static files) to FastAPI."""
+    """Answers names itself. FastAPI answers the other paths: documentation, health, static files."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Application:
         self._sub_path = sub_path
         self._metrics = http_metrics
         self._access_log = access_log
-        #: What the server keeps about its connections; the application itself never looks at it.
+        #: The server's data about its connections. The application does not use it.
         self.connections = connections
-        #: The lane that a server may ask before this application, None where it is switched off.
+        #: The lane that a server tries before this application. None if it is switched off.
         self.express = express
 
     def answer_now(self, scope: Scope, default_headers: bytes) -> bytes | None:
@@ -135,12 +135,12 @@ class Application:
         self._metrics.record_answer(route, request.method, status, self._metrics.timer() - began)
 
     def _offer(self, request: Request, reply: Reply) -> None:
-        """Let the express lane repeat a reply that depends on nothing but the path and one fresh record."""
+        """Offer the express lane a reply that depends only on the path and one fresh record."""
         if self.express is not None and reply.hit is not None and request.is_plain:
             self.express.offer(request.scope["raw_path"], reply, reply.hit)
 
     async def _operate(self, request: Request, receive: Receive, send: Send) -> int:
-        """Let FastAPI answer, with the headers that stand on every answer; the status."""
+        """Let FastAPI answer, with the headers of every answer added. Returns the status."""
         status = 500
 
         async def wrapped(message: Message) -> None:
@@ -152,10 +152,10 @@ class Application:
                 message["body"] = b""
             await send(message)
 
-        await self._operations(self._own(request), receive, wrapped)
+        await self._operations(self._operations_scope(request), receive, wrapped)
         return status
 
-    def _own(self, request: Request) -> Scope:
+    def _operations_scope(self, request: Request) -> Scope:
         return {**request.scope, "path": request.path.decode("ascii"), "raw_path": request.path, "root_path": ""}
 
     async def _answer(self, request: Request, route: Route) -> Reply:
@@ -171,9 +171,9 @@ class Application:
             raise
         except Exception as error:  # every error becomes a page; error_handlers logs what is not a DoiProxyError
             if route == "api" and isinstance(error, TooManyRequests):
-                return self._face.api.too_many_requests(error, Parameters())
+                return self._face.api.answer_limit(error, Parameters())
             if route == "api" and isinstance(error, DoiProxyError):
-                return self._face.api.failed(error.status, PROTOCOL_ERROR, error.message, Parameters())
+                return self._face.api.answer_error(error.status, PROTOCOL_ERROR, error.message, Parameters())
             return self._face.errors.answer(request, error, name=None, typed=_shown(request))
 
     async def _await_answer(self, request: Request, route: Route) -> Reply:
@@ -181,7 +181,7 @@ class Application:
         typed = parameters.first("hdl") if request.method == "POST" else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)
-        # What is typed into the form can be any path but one of operation.
+        # The text of the form can be any path except a path of operation.
         path = b"/" + typed.strip().encode("utf-8", "replace")
         return await self._dispatch(request, find_route(request.method, path), path, parameters, typed)
 
@@ -220,15 +220,15 @@ class Application:
         if request.method == "OPTIONS":
             return _options(request)
         allow = ((b"allow", ALLOW.encode()),)
-        said = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
+        message = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
         if route == "api":
-            failed = self._face.api.failed(405, 4, said, Parameters())
+            failed = self._face.api.answer_error(405, 4, message, Parameters())
             return structs.replace(failed, headers=(*failed.headers, *allow))
-        return self._face.errors.plain(request, 405, said, allow)
+        return self._face.errors.answer_status(request, 405, message, allow)
 
 
 def _options(request: Request) -> Reply:
-    """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): anybody may ask, nobody may log in."""
+    """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): any site may read, without credentials."""
     headers = [(b"allow", ALLOW.encode())]
     if request.header(b"access-control-request-method") is not None:
         wanted = request.header(b"access-control-request-headers")

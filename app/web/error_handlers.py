@@ -1,4 +1,4 @@
-"""Errors as answers: a page for people, never a traceback."""
+"""Shows errors as pages for people, without tracebacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.web.responses import Reply, page
 
 log = logging.getLogger(__name__)
 
-#: The title of the page for a status that no more special page covers.
+#: The title of the page for a status without a page of its own.
 _TITLES = {
     404: "error_not_here",
     405: "error_method",
@@ -35,14 +35,14 @@ _TITLES = {
 
 
 class ErrorPages:
-    """Turns every error of the tree in `app.errors`, and any other, into a page."""
+    """Shows every error as a page: those of the tree in `app.errors`, and any other."""
 
     def __init__(self, *, pages: Pages, link: Link) -> None:
         self._pages = pages
         self._link = link
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
-        """The page about an error that befell the request for `name`, or for what was `typed`."""
+        """The page about an error of a request for `name`, or for the text that a reader `typed`."""
         language = request.language(self._pages.languages)
         if isinstance(error, PrefixDenied) and name is not None:
             body = self._pages.prefix_denied(self._link, language, name=name, reason=error.message)
@@ -73,14 +73,16 @@ class ErrorPages:
             )
             return page(error.status, body)
         if isinstance(error, TooManyRequests):
-            return self.plain(request, error.status, error.message, quota_headers(error.quota, error.retry_after))
+            return self.answer_status(
+                request, error.status, error.message, quota_headers(error.quota, error.retry_after)
+            )
         if isinstance(error, DoiProxyError):
-            return self.plain(request, error.status, error.message)
+            return self.answer_status(request, error.status, error.message)
         log.error("a request failed by a fault of this program", exc_info=error)
-        return self.plain(request, 500, "")
+        return self.answer_status(request, 500, "")
 
-    def plain(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:
-        """A page with a title of its status and a reason."""
+    def answer_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:
+        """A page with a reason and the title for its status."""
         language = request.language(self._pages.languages)
         title = _TITLES.get(status, "error_request" if status < 500 else "error_internal")
         body = self._pages.error(self._link, language, title_key=title, reason=reason)

@@ -29,7 +29,7 @@ OVERHEAD: Final = 1_000
 #: Larger replies and requests take the full path, which keeps the cache small.
 MAX_ANSWER_BYTES: Final = 16_384
 MAX_REQUEST_BYTES: Final = 4_096
-#: A whole head of RFC 9112, section 5, with nothing that parsers disagree about.
+#: A whole head (RFC 9112, section 5) that all parsers read alike.
 _HEAD: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
 #: Headers with which a request takes the full path.
 NOT_PLAIN: Final = frozenset(
@@ -87,7 +87,7 @@ class Generations(Generic[Value]):
         self._old: dict[bytes, Value] = {}
 
     def get(self, key: bytes) -> Value | None:
-        """The value of a key, which counts as used; None if there is none."""
+        """The value of a key, which counts as used. None if it is not in the map."""
         value = self._young.get(key)
         if value is None and (value := self._old.get(key)) is not None:
             self.put(key, value)

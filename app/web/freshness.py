@@ -1,4 +1,4 @@
-"""How long an answer may be kept, and by whom: Expires, Cache-Control, Age, Cache-Status, ETag and Vary.
+"""How long caches may store an answer, and which ones: Expires, Cache-Control, Age, Cache-Status, ETag and Vary.
 
 No other module decides one of these headers. docs/caching.md has the decisions as a table, and a test compares the two.
 `now` is in whole seconds since the epoch.
@@ -97,7 +97,7 @@ class Freshness:
 
 
 def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, float]:
-    """How long an answer may be kept: until when, and for how many seconds."""
+    """The end of an answer's lifetime, and the seconds until then."""
     if resolution.origin is Origin.STALE:
         return now + STALE_MAX_AGE, min(STALE_MAX_AGE, max_age)
     if resolution.origin is Origin.LOCAL:
@@ -193,6 +193,6 @@ def failure_token(failure: CouldNotVerify | None) -> str:
 
 
 def cache_status_text(headers: tuple[Header, ...] | list[Header]) -> str | None:
-    """The value of Cache-Status after our own name, None without the header."""
+    """The value of Cache-Status after our own name. None without the header."""
     value = next((value for name, value in headers if name == _CACHE_STATUS), None)
     return None if value is None else value.decode("ascii", "replace").removeprefix(f"{CACHE_NAME}; ")

@@ -1,4 +1,4 @@
-"""Is the process alive, and can it answer? Neither question reaches the upstream."""
+"""The answers of /healthz and /readyz. Neither sends a query to the upstream."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class UpstreamReadiness(BaseModel):
 
     number: int = Field(description="The upstream's number, from 1 in the order of the settings.", examples=[1])
     state: Literal["unknown", "ok", "failing", "backing-off"] = Field(
-        description="`unknown` before the first question; `backing-off` while it wants no questions (Retry-After)."
+        description="`unknown` before the first query; `backing-off` during a pause that it requested (Retry-After)."
     )
     breaker: Literal["closed", "half-open", "open"] = Field(description="The circuit breaker.")
-    retry_after: int | None = Field(None, description="Seconds until it is asked again, while it wants no questions.")
+    retry_after: int | None = Field(None, description="Seconds until the next query, during a pause that it requested.")
 
 
 class ProblemPlace(BaseModel):

@@ -1,4 +1,4 @@
-"""What one client may do: requests a second, questions past the cache, and whether it is served at all.
+"""What one client may do: requests a second, requests that bypass the cache, and whether it is served at all.
 
 A client is the network of its address (see client_network). Networks are in memory alone: this module writes none
 into a log, a store or a metric.
@@ -21,7 +21,7 @@ from app.web.client_network import ClientNetworks
 from app.web.network_list import NetworkList, read_networks
 from app.web.request import Request
 
-#: Clients whose buckets are remembered. One that is forgotten has a full bucket again.
+#: Clients with a bucket. A client whose bucket was dropped gets a full one.
 MAX_CLIENTS: Final = 10_000
 #: The names of the limits, in RateLimit headers and in metrics.
 RATE: Final = "rate"
@@ -84,7 +84,7 @@ class ClientLimits:
             self._take(self._requests, address)
 
     def demand(self, request: Request, options: ResolveOptions) -> Demand:
-        """How the answer to a request is wanted, and whom it is charged to. Raises TooManyBypasses."""
+        """The demand of a request: its options, and the client that is charged. Raises TooManyBypasses."""
         if options.bypasses_cache:
             self._take(self._bypasses, request.client_address)
         return Demand(options.authoritative, options.certified, client=self.client_of(request))
@@ -100,7 +100,7 @@ class ClientLimits:
 
 
 class _ClientBuckets:
-    """A token bucket for each client. The ones not used for longest are forgotten first."""
+    """A token bucket for each client. The least recently used ones are dropped first."""
 
     def __init__(self, name: str, rate: Rate, error: type[TooManyRequests], clock: Callable[[], float]) -> None:
         self._quota = Quota(name, int(rate.burst), max(1, ceil(rate.burst / rate.per_second)))

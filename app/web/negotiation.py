@@ -1,4 +1,4 @@
-"""What Accept and Accept-Language ask of a record with several locations.
+"""What Accept and Accept-Language select in a record with several locations.
 
 The classification is that of the handle system's proxy, which content negotiation by DOI relies on: a request is
 negotiated only if nothing that a browser shows is among what it likes best.
@@ -11,7 +11,7 @@ from typing import Final
 
 from app.resolver.options import Locatt, Negotiation
 
-#: Longer headers, and entries after so many, are not looked at.
+#: Longer headers, and entries after so many, are ignored.
 _MAX_HEADER: Final = 4096
 _MAX_ENTRIES: Final = 30
 #: Types that a browser shows; besides these any wildcard, and any picture, sound or film.
@@ -79,7 +79,7 @@ def _negotiated(accept: str | None, accept_language: str | None, browser: bool) 
 
 
 def _entries(header: str) -> list[tuple[str, float]]:
-    """Each entry of a list header, in lower case, with its weight; a weight that is no number is 1."""
+    """Each entry of a list header, in lower case, with its weight; a weight that is not a number is 1."""
     found = []
     for entry in header.lower().split(",", _MAX_ENTRIES)[:_MAX_ENTRIES]:
         value, *parameters = entry.split(";")

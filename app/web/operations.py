@@ -1,4 +1,4 @@
-"""The paths beside the names, by FastAPI, and the description of all of them at `/openapi.json`."""
+"""The paths that are not names, by FastAPI, and the description of all paths at `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.web.privacy import PrivacyFacts
 from app.web.responses import HTML, PAGE_POLICY
 from app.web.route import STATIC_PATH
 
-#: Crawlers are asked to stay away: each name they fetch is a question upstream.
+#: Crawlers must not fetch names: each one would be an upstream query.
 ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
 
 #: A logo can be an SVG document, which a browser also opens as a page: it loads nothing and runs nothing.

@@ -1,4 +1,4 @@
-"""`/<DOI>`: a DOI name's redirect, or the page that says why there is none."""
+"""`/<DOI>`: the redirect of a DOI name, or a page that explains why it has no redirect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from app.web.request import Request
 from app.web.request_path import Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
 
-#: HTTP/1.0 knows neither 303 nor 307 nor 308 (RFC 1945, section 9.3).
+#: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
 #: Longer locations are not cached, in characters. This keeps the cache below 16 MiB.
 _MAX_CACHED_LOCATION: Final = 2_048
@@ -44,7 +44,7 @@ _CONTACT_PATIENCE: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a redirect is told besides the request; `chance` is drawn once a request (0 <= chance < 1)."""
+    """What a redirect depends on besides the request. `chance` is called once a request: 0 <= chance < 1."""
 
     clock: Callable[[], float]
     chance: Callable[[], float]
@@ -80,24 +80,24 @@ class Redirects:
         self._freshness = Freshness(max_age)
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
-        """The answer, if it depends on fresh records in memory alone. Raises DoiProxyError."""
+        """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
         if not parameters.pairs and not wants_data(request.header(b"accept")):
             hit = self._destinations.find_target_now(name)
             if hit is not None:
                 return self._redirect_hit(*hit)
-        query = self._query(request, name, parameters)
+        query = self._read_query(request, name, parameters)
         found = self._destinations.find_now(query)
         return None if found is None else self._reply(request, query.options, parameters, found)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
-        """Answer a request for `name`. Raises DoiProxyError for what `error_handlers` turns into a page."""
-        query = self._query(request, name, parameters)
+        """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
+        query = self._read_query(request, name, parameters)
         demand = self._limits.demand(request, query.options)
         found = await self._destinations.find(query, demand)
         contact = await self._contact(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         return self._reply(request, query.options, parameters, found, contact)
 
-    def _query(self, request: Request, name: HandleName, parameters: Parameters) -> Query:
+    def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> Query:
         options = read_options(parameters)
         negotiation = negotiate(
             request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
@@ -119,7 +119,7 @@ class Redirects:
             case Kind.ALIAS:
                 return self._alias(request, found.chain)
             case Kind.RECORD:
-                return self._api.found(request, found.chain.resolutions[0], options, parameters)
+                return self._api.answer_record(request, found.chain.resolutions[0], options, parameters)
             case Kind.LOCATIONS:
                 return self._locations(request, found)
             case Kind.NO_VALUES:
@@ -162,7 +162,7 @@ class Redirects:
         return Client(address, country, self._facts.chance(), negotiation)
 
     def _alias(self, request: Request, chain: Chain) -> Reply:
-        """The redirect to this resolver's own URL of the name that the alias stands for, with the query kept."""
+        """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
         path = url_path(chain.last.name)
         # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
         path = "%2F" + path[1:] if path.startswith("/") else path
@@ -193,7 +193,7 @@ class Redirects:
         return page(404, body, freshness=freshness)
 
     async def _contact(self, request: Request, found: Destination) -> ReportContact:
-        """Who can correct a name that is not registered."""
+        """The contact who can correct a name that is not registered."""
         name = found.chain.last.name
         lookup = Lookup(self._resolver, self._limits.client_of(request))
         try:
@@ -220,7 +220,7 @@ class Redirects:
         return page(200, body, freshness=self._freshness.of_page(Chain((resolution,)), self._now()))
 
     def _stale_note(self, language: str, resolution: Resolution) -> StaleNote | None:
-        """What a page says about a record past its TTL."""
+        """The note on a page about a record past its TTL."""
         if resolution.origin is not Origin.STALE:
             return None
         entry = resolution.entry

@@ -1,4 +1,4 @@
-"""A request as the HTTP face sees it: the ASGI scope with what is needed read on demand."""
+"""An HTTP request: the ASGI scope, of which each part is read when it is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.web.languages import choose
 from app.web.request_path import NO_PARAMETERS, Parameters, read_form, read_query
 from app.web.responses import Receive, Scope
 
-#: A form or JSON body holds a name and a few parameters.
+#: Limit of a form or JSON body, which contains a name and a few parameters.
 MAX_BODY_BYTES: Final = 65_536
 #: A host with an optional port (RFC 9110, section 7.2), without user names and percent signs.
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,255}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
@@ -37,7 +37,7 @@ class Request:
 
     @property
     def head_only(self) -> bool:
-        """Whether only the head of the answer is wanted."""
+        """Whether the client requests only the head of the answer."""
         return self.method == "HEAD"
 
     def header(self, name: bytes) -> str | None:
@@ -50,12 +50,12 @@ class Request:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a path alone: no query, no body."""
+        """Whether the request has neither a query nor a body."""
         return not self.query and self.method in ("GET", "HEAD")
 
     @property
     def client_address(self) -> str:
-        """The address of whoever asks, "" where it is not known."""
+        """The address of the client, "" if it is unknown."""
         client = self.scope.get("client")
         return str(client[0]) if client else ""
 

@@ -14,9 +14,9 @@ from app.resolver.options import DEFAULT_OPTIONS, Action, Locatt, ResolveOptions
 
 #: Longer paths and queries are refused with 414; browsers and front proxies stop at 8 KiB or so.
 MAX_REQUEST_TARGET_BYTES: Final = 32_768
-#: Parameters after this many are not looked at.
+#: Parameters after this many are ignored.
 MAX_PARAMETERS: Final = 200
-#: Location attributes after this many are not looked at.
+#: Location attributes after this many are ignored.
 MAX_LOCATTS: Final = 20
 _SEPARATOR: Final = re.compile("[&;]")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
@@ -31,7 +31,7 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
         return any(key == name for key, _ in self.pairs)
 
     def first(self, name: str) -> str | None:
-        """The first value of a parameter, None where it is absent."""
+        """The first value of a parameter. None if it is absent."""
         return next((value for key, value in self.pairs if key == name), None)
 
     def all(self, name: str) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def _decoded(text: str) -> str:
 
 
 def read_options(parameters: Parameters) -> ResolveOptions:
-    """What a resolution URL asks. Flags count by their presence (`?auth=false` is auth); a bad `index` is ignored."""
+    """The options of a resolution URL. A flag is set by its presence (`?auth=false` too). A bad `index` is ignored."""
     if not parameters.pairs:
         return DEFAULT_OPTIONS
     return ResolveOptions(
@@ -108,12 +108,12 @@ def _locatts(parameters: Parameters) -> tuple[Locatt, ...]:
 
 
 def read_api_options(parameters: Parameters) -> ResolveOptions:
-    """What a REST question asks; flags are read by `is_true`. Raises InvalidParameter for a bad index."""
+    """The options of a REST request. `is_true` reads the flags. Raises InvalidParameter for a bad `index`."""
     if not parameters.pairs:
         return DEFAULT_OPTIONS
     for text in parameters.all("index"):
         if not _INTEGER.fullmatch(text):
-            raise InvalidParameter(f"index must be a whole number; {text[:40]!r} is none.")
+            raise InvalidParameter(f"index must be a whole number, not {text[:40]!r}.")
     return ResolveOptions(
         types=parameters.all("type"),
         indexes=tuple(int(text) for text in parameters.all("index")),
@@ -123,5 +123,5 @@ def read_api_options(parameters: Parameters) -> ResolveOptions:
 
 
 def is_true(value: str | None) -> bool:
-    """How the REST API reads a flag: true if it is empty, "yes" or "true", false if absent or anything else."""
+    """A flag of the REST API: true if it is empty, "yes" or "true", false if absent or anything else."""
     return value is not None and value.lower() in ("", "yes", "true")
