@@ -20,7 +20,7 @@ from tests.browser.watched import Visit
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]
 
 #: A folder, such as tests/browser/screenshots, to which every page is written as a PNG; none unless it is set.
-SCREENSHOTS: Final = "DOI_PROXY_SCREENSHOTS"
+SCREENSHOTS: Final = "SCREENSHOTS"
 #: A small telephone, in CSS pixels: 1280 px at a zoom of 400 % (WCAG 2.1, 1.4.10 Reflow).
 NARROW: Final[ViewportSize] = {"width": 320, "height": 640}
 #: An ordinary telephone.

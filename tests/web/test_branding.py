@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.lifecycle import Lifecycle
 from app.main import create
-from app.settings import Settings
+from app.settings import Settings, load
 from app.web.branding import MAX_LOGO_BYTES, read_brand, read_links
 from app.web.pages import Link, Pages
-from app.web_face import read_branding
+from app.web_face import build_pages, read_branding
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
 
+ROOT = Path(__file__).resolve().parents[2]
 HERE = Link("/doi")
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 4"><path d="M0 0h4v4z"/></svg>'
 
@@ -211,3 +213,18 @@ async def test_languages_are_those_of_the_setting_and_the_first_is_the_default()
             for wanted in ("en", "fr", "de")
         ]
     assert headings == ["Resolve a DOI", "Einen DOI auflösen", "Einen DOI auflösen"]
+
+
+def test_the_worked_example_is_shown_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    settings = load({}, {}, ROOT / "config/branding-example/doi-proxy.toml")
+    pages = build_pages(settings)
+    english, german = home(pages), home(pages, "de")
+    assert pages.languages == ("en", "de")
+    for shown in ("Example University Library", "/doi/static/logo-", "Ask a librarian", "Opening hours", "data set"):
+        assert shown in english
+    assert "Öffnungszeiten" in german and "Geben Sie eine DOI ein" in german
+    missing = HandleName("10.1000/x y")
+    html = pages.not_found(HERE, "en", name=missing, suggestions=(), questionable=(), contact=None).decode()
+    assert "Ask our information desk:" in html
+    assert 'href="https://library.example.edu/find?doi=10.1000%2Fx%20y"' in html
