@@ -31,7 +31,11 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "greater_than_equal": lambda limits: f"the value must be at least {limits['ge']:g}",
     "less_than": lambda limits: f"the value must be under {limits['lt']:g}",
     "less_than_equal": lambda limits: f"the value must be at most {limits['le']:g}",
-    "string_too_short": lambda _: "the value is empty; remove the setting to use its default",
+    "string_too_short": lambda limits: (
+        "the value is empty; remove the setting to use its default"
+        if limits["min_length"] == 1
+        else f"the text is too short; it needs {limits['min_length']} characters"
+    ),
     "string_too_long": lambda limits: f"the text is too long; the limit is {limits['max_length']} characters",
     "literal_error": lambda limits: f"use one of these: {limits['expected']}",
 }

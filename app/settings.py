@@ -24,6 +24,8 @@ from app.settings_sources import SourcedValue, flag_of, read_values, variable
 TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "branding")
 #: Marks a setting that a running process reloads at SIGHUP.
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
+#: Marks a setting whose value is never printed.
+SECRET: Final[dict[str, JsonValue]] = {"secret": True}
 
 
 class Settings(BaseModel):
@@ -63,6 +65,12 @@ class Settings(BaseModel):
         description="Addresses of front proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by "
         "commas; `*` trusts every address.",
         json_schema_extra=RELOADED,
+    )
+    probe_key: str | None = Field(
+        None,
+        min_length=16,
+        description="Secret that signs the probes of `doi-proxy doctor`. Without it, probes are not answered.",
+        json_schema_extra=SECRET,
     )
     seed: Path | None = Field(None, description="NDJSON file of records to load at start, each as already expired.")
     local_records: Path | None = Field(
@@ -451,7 +459,13 @@ def _problem(error: Any, values: Mapping[str, SourcedValue]) -> Problem:
     one = values.get(name)
     write_name = _NAMES[one.origin] if one else str
     message = explain(error, Settings.model_fields, write_name)
-    return Problem(name, one.source if one else "", f"{message}{one.shown if one else ''}")
+    shown = one.shown if one and not is_secret(name) else ""
+    return Problem(name, one.source if one else "", f"{message}{shown}")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting is never printed."""
+    return name in Settings.model_fields and Settings.model_fields[name].json_schema_extra == SECRET
 
 
 def table_and_key(name: str) -> tuple[str, str]:

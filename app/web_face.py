@@ -31,6 +31,7 @@ from app.web.limits import ClientLimits
 from app.web.operations import OperationPages, Operations, create_operations
 from app.web.pages import Link, Pages
 from app.web.privacy import PrivacyFacts
+from app.web.probe import Probe
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
 
@@ -160,4 +161,5 @@ def build_operations(
         exposed=lambda accept: expose(parts, state, exposition, accept),
         face=OperationPages(face.pages, face.link, lambda: read_privacy(parts.settings, parts.upstream.guards)),
         server_url=parts.settings.public_url or "/",
+        probe=Probe(parts.settings.probe_key, clock) if parts.settings.probe_key else None,
     )

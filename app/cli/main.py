@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from app import __version__
 from app.cli.cache import add_cache_commands, run_cache
+from app.cli.doctor import add_doctor_arguments, doctor
 from app.cli.front import add_gen_config_arguments, gen_config
 from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
@@ -73,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(_add_command(commands, "check", _check, "examine settings, files, store and upstream before a start"))
     gen_config = _add_command(commands, "gen-config", _gen_config, "print the configuration of a front proxy")
     add_gen_config_arguments(gen_config)
+    add_doctor_arguments(
+        _add_command(commands, "doctor", _doctor, "probe the front proxy and name what to change in it")
+    )
     text = "export, import, warm, count or purge the records of the store"
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
@@ -147,6 +151,10 @@ def _check(namespace: argparse.Namespace) -> int:
 
 def _gen_config(namespace: argparse.Namespace) -> int:
     return gen_config(namespace, settings_of(namespace))
+
+
+def _doctor(namespace: argparse.Namespace) -> int:
+    return doctor(namespace, settings_of(namespace))
 
 
 def _healthcheck(namespace: argparse.Namespace) -> int:

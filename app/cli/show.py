@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from app.redaction import MASK, redact
-from app.settings import TABLES, Settings, table_and_key
+from app.settings import TABLES, Settings, is_secret, table_and_key
 from app.settings_sources import SourcedValue, variable
 
 Form = Literal["env", "toml"]
@@ -68,5 +68,6 @@ def _shown(name: str, value: Any, values: Mapping[str, SourcedValue]) -> tuple[s
     """A value as text, and whether a part of it is masked."""
     one = values.get(name)
     text = str(value)
-    shown = MASK if one is not None and one.secret else redact(text)
+    secret = is_secret(name) and value is not None
+    shown = MASK if secret or (one is not None and one.secret) else redact(text)
     return shown, shown != text

@@ -20,6 +20,7 @@ from app.web.languages import choose
 from app.web.openapi import name_routes
 from app.web.pages import Link, Pages
 from app.web.privacy import PrivacyFacts
+from app.web.probe import Probe, add_probe
 from app.web.responses import HTML, PAGE_POLICY
 from app.web.route import STATIC_PATH
 
@@ -58,6 +59,7 @@ def create_operations(
     exposed: Callable[[str | None], Awaitable[MetricsText]],
     face: OperationPages,
     server_url: str,
+    probe: Probe | None,
 ) -> FastAPI:
     """The FastAPI application. `exposed` writes the metrics for an `Accept` header."""
     app = FastAPI(
@@ -80,6 +82,8 @@ def create_operations(
     _add_metrics(app, exposed)
     _add_pages(app, face, openapi)
     _add_files(app, face)
+    if probe is not None:
+        add_probe(app, probe, lambda request: _no_file(face, request))
     return app
 
 
@@ -157,6 +161,11 @@ def _page(body: bytes, freshness: Header, status: int = 200) -> Response:
     return Response(body, headers=headers, status_code=status)
 
 
+def _no_file(face: OperationPages, request: Request) -> Response:
+    language = face.language(request)
+    return _page(face.pages.error(face.link, language, title_key="error_no_file", reason=""), NO_STORE, 404)
+
+
 def _add_files(app: FastAPI, face: OperationPages) -> None:
     """The static files. Which ones there are can change at a reload."""
 
@@ -165,7 +174,6 @@ def _add_files(app: FastAPI, face: OperationPages) -> None:
     async def static(request: Request) -> Response:
         found = face.pages.files.get(request.scope["path"])
         if found is None:
-            language = face.language(request)
-            return _page(face.pages.error(face.link, language, title_key="error_no_file", reason=""), NO_STORE, 404)
+            return _no_file(face, request)
         headers = _text_headers(STATIC_FILE, _FILE_POLICY)
         return Response(found.content, media_type=found.media_type, headers=headers)

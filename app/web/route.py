@@ -17,6 +17,10 @@ WHICH_RA_PATHS: Final = (b"/doira/", b"/ra/")
 OPENURL_PATH: Final = b"/openurl"
 #: Below it are the stylesheet and the pictures of the pages, and nothing else.
 STATIC_PATH: Final = b"/static/"
+#: Below it are the probes of `doi-proxy doctor` (RFC 8615), if they are switched on.
+PROBE_PATH: Final = b"/.well-known/doi-proxy/probe/"
+#: Their route, which the paths of operation include if probes are switched on.
+PROBE_ROUTE: Final = PROBE_PATH + b"{rest:path}"
 _HOME_PATHS: Final = (b"/", b"")
 
 
@@ -28,7 +32,7 @@ def find_route(method: str, path: bytes, operations: Collection[bytes] = ()) -> 
     """
     if path[:4] == DOI_PATH:
         return "resolve"
-    if (path in operations or (operations and path.startswith(STATIC_PATH) and path.isascii())) and method != "OPTIONS":
+    if (path in operations or (operations and _is_below_operation(path, operations))) and method != "OPTIONS":
         return "operation"
     lower = path[: len(b"/doira/")].lower()
     if lower.startswith(API_PATH) or lower == API_PATH[:-1]:
@@ -38,6 +42,11 @@ def find_route(method: str, path: bytes, operations: Collection[bytes] = ()) -> 
     if path == OPENURL_PATH:
         return "openurl"
     return "home" if path in _HOME_PATHS and method != "POST" else "resolve"
+
+
+def _is_below_operation(path: bytes, operations: Collection[bytes]) -> bool:
+    is_probe = path.startswith(PROBE_PATH) and PROBE_ROUTE in operations
+    return (is_probe or path.startswith(STATIC_PATH)) and path.isascii()
 
 
 def api_part(path: bytes) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.web.route import Route, api_part, find_route, names_part
+from app.web.route import PROBE_ROUTE, Route, api_part, find_route, names_part
 
-OPERATIONS = frozenset({b"/healthz", b"/docs"})
+OPERATIONS = frozenset({b"/healthz", b"/docs", PROBE_ROUTE})
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,9 @@ OPERATIONS = frozenset({b"/healthz", b"/docs"})
         ("GET", b"/static/nothing", "operation"),
         ("GET", b"/static/\xff", "resolve"),
         ("GET", b"/static", "resolve"),
+        ("GET", b"/.well-known/doi-proxy/probe/x//y%2Fz", "operation"),
+        ("GET", b"/.well-known/doi-proxy/probe/\xff", "resolve"),
+        ("GET", b"/.well-known/x", "resolve"),
     ],
 )
 def test_a_path_is_of_one_kind(method: str, path: bytes, route: Route) -> None:

@@ -1,0 +1,51 @@
+"""`doi-proxy doctor`: examines the front proxy by probes that go through it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from app.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+#: The front proxies for which app.setup.remedies has remedies.
+EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
+
+
+def add_doctor_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doi-proxy doctor`."""
+    command.add_argument("--url", metavar="URL", help="address of the front proxy (default: public_url)")
+    command.add_argument("--front", choices=EXAMINED_KINDS, help="front proxy (default: as its Server header says)")
+    command.add_argument("--insecure", action="store_true", help="accept any certificate of the front proxy")
+    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+
+
+def doctor(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Print what is wrong with the front proxy. Exit status 2 with an error, 1 if it does not answer, else 0."""
+    from app.cli.check import show_findings
+    from app.setup.doctor import examine
+    from app.setup.finding import exit_status
+    from app.setup.probes import Prober
+    from app.web.probe import TOKEN_SECONDS, sign_token
+
+    url = namespace.url or settings.public_url
+    if not url:
+        raise ConfigurationError("--url: there is no address to probe; give the address of the front proxy")
+    if settings.probe_key is None:
+        raise ConfigurationError(
+            "probe_key: it is not set; set the same text of 16 or more characters for the proxy and for this command"
+        )
+    token = sign_token(settings.probe_key, int(time.time()) + TOKEN_SECONDS // 2)
+    try:
+        examination = examine(Prober(url, token, verify=not namespace.insecure), namespace.front)
+    except OSError as error:
+        print(f"doi-proxy: {url} does not answer: {error}; check the address and the front proxy", file=sys.stderr)
+        return 1
+    if not namespace.as_json:
+        print(f"{url}: {examination.front or 'front proxy of an unknown kind'}")
+    show_findings(examination.findings, as_json=namespace.as_json)
+    return exit_status(examination.findings)
