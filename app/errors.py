@@ -13,6 +13,7 @@
     │   ├── InvalidParameter             a query parameter that the REST API refuses
     │   ├── RequestTooLarge
     │   ├── ClientDenied                 the client's network is on the deny list
+    │   ├── CrossSiteForm                a page of another site sent the form
     │   └── TooManyRequests              a client is over one of its limits
     │       ├── TooManyBypasses            it bypassed the cache too often
     │       └── RateExceeded               it sent requests too often
@@ -114,6 +115,12 @@ class RequestTooLarge(InvalidRequest):
 
 class ClientDenied(InvalidRequest):
     """This resolver does not serve the network of this client."""
+
+    status = 403
+
+
+class CrossSiteForm(InvalidRequest):
+    """A page of another site sent this form; open the page of this resolver and send the form there."""
 
     status = 403
 

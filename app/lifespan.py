@@ -17,6 +17,7 @@ from app.cache.bundle import Refused, read_bundle
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.gauges import read_process
+from app.library_file import LibraryFile
 from app.lifecycle import end_tasks
 from app.local_files import WATCH_INTERVAL
 from app.metrics.event_loop import delay_histogram, sample_delay
@@ -31,7 +32,11 @@ PUBLISH_INTERVAL: Final = 1.0
 
 @asynccontextmanager
 async def run_lifespan(
-    parts: Parts, clock: Callable[[], float], state: StateMetrics, exposition: Exposition
+    parts: Parts,
+    clock: Callable[[], float],
+    library_file: LibraryFile,
+    state: StateMetrics,
+    exposition: Exposition,
 ) -> AsyncIterator[None]:
     """Load the seed, run the background tasks, and close the parts at the end."""
     if parts.settings.seed is not None:
@@ -41,6 +46,7 @@ async def run_lifespan(
     tasks.append(asyncio.create_task(delay))
     if parts.local_files is not None:
         tasks.append(asyncio.create_task(parts.local_files.watch(WATCH_INTERVAL)))
+    tasks.append(asyncio.create_task(library_file.watch(WATCH_INTERVAL)))
     if exposition.is_shared:
         tasks.append(asyncio.create_task(_publish_metrics(parts, state, exposition)))
     try:

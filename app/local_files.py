@@ -14,7 +14,8 @@ from typing import Final
 
 from app.errors import ConfigurationError
 from app.resolver.local_record_file import read_records
-from app.resolver.local_records import LocalRecord, LocalRecords, Problem, find_conflicts, find_expired
+from app.resolver.local_records import LocalRecord, LocalRecords, find_conflicts, find_expired
+from app.resolver.toml_text import Problem
 
 log = logging.getLogger(__name__)
 

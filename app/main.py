@@ -15,11 +15,13 @@ from typing import Final, get_args
 from app import __version__
 from app.assembly import Observers, assemble
 from app.cache.tiered import TieredStore
+from app.library_file import LibraryFile
 from app.lifecycle import Lifecycle
 from app.metrics.connections import ConnectionMetrics
 from app.metrics.instruments import (
     AnswerMetrics,
     ClientMetrics,
+    LibraryMetrics,
     StateMetrics,
     StoreMetrics,
     UpstreamMetrics,
@@ -38,6 +40,7 @@ from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
 from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
+from app.web.library import Library
 from app.web.limits import ClientLimits, Rate
 from app.web.operations import other_paths
 from app.web.pages import Pages
@@ -83,13 +86,25 @@ def create(
     connections = _connections(settings, instruments.exposition)
     log = parts.access_log or _access_log(settings, clock)
     prefixes = PrefixChain(instruments.observers.resolver)
-    face = build_face(assembled, limits, read_facts(settings, clock, chance), prefixes)
+    library = Library(instruments.library.count)
+    library_file = LibraryFile(library.use)
+    library_file.load(settings.library_rules)
+    face = build_face(assembled, limits, read_facts(settings, clock, chance), prefixes, library)
     _follow_reloads(lifecycle, limits, connections, face.pages)
+    lifecycle.on_reload(lambda new: library_file.load(new.library_rules), "library_rules")
     if assembled.local_files is not None:
         lifecycle.on_reload(assembled.local_files.request_reload)
     express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log)
+    if express is not None:
+        library.followers.append(express.clear)
     operations = build_operations(
-        assembled, face, lifecycle, clock, state=instruments.state, exposition=instruments.exposition
+        assembled,
+        face,
+        lifecycle,
+        clock,
+        library_file=library_file,
+        state=instruments.state,
+        exposition=instruments.exposition,
     )
     return Application(
         face,
@@ -113,6 +128,7 @@ class _Instruments:
     http: HttpMetrics
     state: StateMetrics
     clients: ClientMetrics
+    library: LibraryMetrics
     observers: Observers
 
 
@@ -125,7 +141,9 @@ def _open_instruments(settings: Settings) -> _Instruments:
     exposition.flushers += [http.flush, answers.flush]
     upstream = UpstreamMetrics(registry, OUTCOMES, UNSENT_OUTCOMES)
     observers = Observers(answers, upstream.observer, StoreMetrics(registry))
-    return _Instruments(exposition, http, StateMetrics(registry, __version__), clients, observers)
+    return _Instruments(
+        exposition, http, StateMetrics(registry, __version__), clients, LibraryMetrics(registry), observers
+    )
 
 
 def _folder_of_counts(settings: Settings) -> Path | None:
@@ -200,6 +218,7 @@ def check(settings: Settings) -> None:
         open_countries(settings.country_database)
         read_allowed(settings.record_headers)
         build_pages(settings)
+        LibraryFile(lambda _: None).load(settings.library_rules)
         parts = assemble(settings)
         await parts.upstream.source.aclose()
         await parts.cache.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from app.assembly import Parts
+from app.library_file import LibraryFile
 from app.lifecycle import Lifecycle
 from app.local_files import LocalFiles
 from app.upstream.breaker import BreakerState
@@ -24,13 +25,15 @@ _BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]
 }
 
 
-async def describe_readiness(parts: Parts, lifecycle: Lifecycle) -> Readiness:
+async def describe_readiness(parts: Parts, lifecycle: Lifecycle, library_file: LibraryFile) -> Readiness:
     """The body of `/readyz`. It queries the store, and never an upstream."""
     stats = await parts.cache.stats()
     # A failing store makes the cache slower. It is not a reason to send requests to another node.
     store = "memory-only" if stats.store is None else "ok" if stats.healthy else "failing"
     upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(parts.upstream.guards.values(), 1)]
     detail = {"mode": parts.settings.mode, "upstream": _worst_state(upstreams), "store": store}
+    if library_file.is_used:
+        detail["library_rules"] = "broken" if library_file.problems else "ok"
     if lifecycle.draining:
         detail["service"] = "draining"
     local = None if parts.local_files is None else _local_readiness(parts.local_files)

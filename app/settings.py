@@ -21,7 +21,7 @@ from app.setting_errors import explain
 from app.settings_sources import SourcedValue, flag_of, read_values, variable
 
 #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
-TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "branding")
+TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "library", "branding")
 #: Marks a setting that a running process reloads at SIGHUP.
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
 #: Marks a setting whose value is never printed.
@@ -81,6 +81,15 @@ class Settings(BaseModel):
     local_records_max: int = Field(200_000, ge=1, description="Largest number of local records.")
     local_records_max_bytes: int = Field(
         64 * 1024 * 1024, ge=1, description="Largest size of all files of local records together, in bytes."
+    )
+    library_rules: Path | None = Field(
+        None,
+        description="TOML file of rules that lead readers through a service of the library, such as EZproxy. A change "
+        "takes effect without a reload.",
+        json_schema_extra=RELOADED,
+    )
+    library_cookie_seconds: float = Field(
+        180 * 86400.0, gt=0, description="Seconds for which a browser keeps a reader's choice of a library service."
     )
     mode: Literal["online", "sealed"] = Field(
         "online",

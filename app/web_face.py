@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from app import __version__
 from app.assembly import Parts
 from app.gauges import expose
+from app.library_file import LibraryFile
 from app.lifecycle import Lifecycle
 from app.lifespan import run_lifespan
 from app.metrics.instruments import StateMetrics
@@ -27,9 +28,11 @@ from app.web.branding import Branding
 from app.web.country import open_countries
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
+from app.web.library import Library
 from app.web.limits import ClientLimits
 from app.web.operations import OperationPages, Operations, create_operations
 from app.web.pages import Link, Pages
+from app.web.preferences import Preferences
 from app.web.privacy import PrivacyFacts
 from app.web.probe import Probe
 from app.web.record_headers import read_allowed
@@ -100,12 +103,14 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
     )
 
 
-def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: PrefixChain) -> Face:
+def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: PrefixChain, library: Library) -> Face:
     """The answers to names, and the pages."""
     settings, resolver = parts.settings, parts.resolver
     pages = build_pages(settings)
     link = Link(base=read_sub_path(settings))
     api = RestApi(resolver=resolver, limits=limits, clock=facts.clock, max_age=settings.web_max_age)
+    errors = ErrorPages(pages=pages, link=link)
+    pages.has_preferences = lambda: library.is_active
     redirects = Redirects(
         resolver=resolver,
         limits=limits,
@@ -115,13 +120,22 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
         pages=pages,
         link=link,
         facts=facts,
+        library=library,
         max_age=settings.web_max_age,
     )
     return Face(
         redirects=redirects,
         which_ra=WhichRa(resolver, prefixes, parts.upstream.agencies),
         api=api,
-        errors=ErrorPages(pages=pages, link=link),
+        errors=errors,
+        preferences=Preferences(
+            library=library,
+            pages=pages,
+            errors=errors,
+            link=link,
+            public_url=settings.public_url.rstrip("/") if settings.public_url else None,
+            max_age=settings.library_cookie_seconds,
+        ),
         pages=pages,
         link=link,
     )
@@ -150,16 +164,18 @@ def build_operations(
     lifecycle: Lifecycle,
     clock: Callable[[], float],
     *,
+    library_file: LibraryFile,
     state: StateMetrics,
     exposition: Exposition,
 ) -> Operations:
     """The few other paths: health, metrics, API documentation, static files."""
     return create_operations(
         version=__version__,
-        lifespan=lambda app: run_lifespan(parts, clock, state, exposition),
-        readiness=lambda: describe_readiness(parts, lifecycle),
+        lifespan=lambda app: run_lifespan(parts, clock, library_file, state, exposition),
+        readiness=lambda: describe_readiness(parts, lifecycle, library_file),
         exposed=lambda accept: expose(parts, state, exposition, accept),
         face=OperationPages(face.pages, face.link, lambda: read_privacy(parts.settings, parts.upstream.guards)),
+        preferences=face.preferences,
         server_url=parts.settings.public_url or "/",
         probe=Probe(parts.settings.probe_key, clock) if parts.settings.probe_key else None,
     )

@@ -29,6 +29,7 @@ HEADINGS: Final = {
     "cache": "Cache",
     "store": "Store",
     "web": "Answers to browsers",
+    "library": "Library copy",
     "branding": "The institution's own face",
 }
 #: The unit of a number is the first of these words in its description.

@@ -48,7 +48,8 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(
-    "main assembly gauges lifecycle lifespan local_files program_log readiness shared_budget web_face".split()
+    "main assembly gauges library_file lifecycle lifespan local_files program_log readiness shared_budget "
+    "web_face".split()
 )
 
 #: The parts a library may be imported in.
@@ -70,8 +71,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.
 PURE_PACKAGES: Final = ("doi", "handle", "token_bucket")
 DECIDING_MODULES: Final = (
-    "alias", "asked", "local_record_file", "local_records", "location_choice", "registration_agency", "resolution",
-    "target", "target_url", "toml_text", "ttl_policy",
+    "alias", "asked", "library_copy", "library_rules", "library_services", "local_record_file", "local_records",
+    "location_choice", "registration_agency", "resolution", "target", "target_url", "toml_text", "ttl_policy",
 )  # fmt: skip
 IMPURE_LIBRARIES: Final = frozenset(
     "anyio asyncio concurrent http httpx io logging multiprocessing os pathlib queue random secrets select "

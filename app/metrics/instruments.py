@@ -15,6 +15,7 @@ from typing import Final, Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.errors import ShareSpent, failure_tokens
+from app.resolver.library_copy import Outcome
 from app.resolver.resolution import Origin, Resolution
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
@@ -55,6 +56,23 @@ class ClientMetrics:
     def refused(self, reason: str) -> None:
         """Count a refusal; `reason` is one of REFUSALS."""
         self._refused[reason]()
+
+
+class LibraryMetrics:
+    """Redirects that the library's rules concern."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        copies = Counter(
+            "doi_proxy_library_copies",
+            "Redirects that a library rule concerns, by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._counted = {one.value: copies.labels(one.value).inc for one in Outcome if one is not Outcome.NOT_CONCERNED}
+
+    def count(self, outcome: str) -> None:
+        """Count a redirect; `outcome` is the value of an Outcome."""
+        self._counted[outcome]()
 
 
 class AnswerMetrics:

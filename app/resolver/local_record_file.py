@@ -25,7 +25,6 @@ from app.resolver.local_records import (
     Denial,
     LocalAnswer,
     LocalRecord,
-    Problem,
     Route,
     TargetTemplate,
     answer_of_value,
@@ -33,7 +32,7 @@ from app.resolver.local_records import (
 )
 from app.resolver.resolution import Tombstone
 from app.resolver.target_url import MAX_REDIRECT_TARGET_BYTES, SCHEMES, web_target
-from app.resolver.toml_text import TomlProblem, find_key, parse_toml
+from app.resolver.toml_text import Problem, TomlProblem, find_key, parse_toml
 
 #: What a record can do for a prefix alone.
 PREFIX_ACTIONS: Final = frozenset({"upstream", "deny"})

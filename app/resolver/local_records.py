@@ -18,27 +18,13 @@ from app.errors import PrefixDenied
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.alias import MAX_ALIASES
 from app.resolver.resolution import Origin, Resolution, Tombstone
+from app.resolver.toml_text import Problem
 
 #: Placeholders in the target of a prefix: the whole name, and its part after the first slash, both percent-encoded.
 DOI_PLACEHOLDER: Final = "{doi}"
 SUFFIX_PLACEHOLDER: Final = "{suffix}"
 #: The prefix of the handles that are the records of prefixes, such as 0.NA/10.1000.
 _PREFIX_RECORDS: Final = "0.NA"
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with local records, and where. Lines and columns count from 1; line 0 means the whole file."""
-
-    file: str
-    line: int
-    column: int
-    message: str
-    #: A file with warnings alone is used.
-    severity: Literal["error", "warning"] = "error"
-
-    def __str__(self) -> str:
-        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        return f"{place}: {self.message}"
 
 
 class LocalAnswer(msgspec.Struct, frozen=True, gc=False):

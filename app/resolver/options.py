@@ -58,6 +58,7 @@ class ClientFact(Flag):
     ACCEPT = auto()
     LANGUAGE = auto()
     USER_AGENT = auto()
+    COOKIE = auto()
 
 
 #: The answer is the same for every client.

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import Any, Final
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+import msgspec
 
 #: A key with this many dots is looked for only in a record with as many.
 _MAX_DOTS: Final = 16
@@ -18,6 +22,21 @@ _DEEP_KEY: Final = re.compile(r"(?:\.[ \t]*+[^.\s=\[\]{},#]*+[ \t]*+){17}")
 _PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
 
 
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong in a file, and where. Lines and columns count from 1; line 0 means the whole file."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+    #: A file with warnings alone is used.
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.message}"
+
+
 class TomlProblem(Exception):
     """A text is not TOML."""
 
@@ -26,6 +45,28 @@ class TomlProblem(Exception):
         self.message = message
         self.line = line
         self.column = column
+
+
+class Block(msgspec.Struct, frozen=True):
+    """The text of one table of an array such as `[[rule]]`, from its header on. `name` is "" before the first one."""
+
+    name: str
+    text: str
+    line: int
+
+
+def split_tables(text: str, names: str) -> Iterator[Block]:
+    """The text before the first table, then each table; `names` are separated by "|".
+
+    A line that begins with a header begins a table, even within a string of several lines.
+    """
+    header = re.compile(rf"^[ \t]*\[\[[ \t]*({names})[ \t]*\]\]", re.MULTILINE)
+    found = [(one.start(), one[1]) for one in header.finditer(text)]
+    line = 1
+    for (start, name), (end, _) in pairwise([(0, ""), *found, (len(text), "")]):
+        block = text[start:end]
+        yield Block(name, block, line)
+        line += block.count("\n")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -60,7 +101,7 @@ def _place_of(text: str, offset: int) -> tuple[int, int]:
 def find_key(text: str, key: str) -> tuple[int, int]:
     """The line and column of a key in a text, both from 1; (1, 1) if the key is spelled in another way."""
     quoted = re.escape(key)
-    pattern = rf"""^[ \t]*(?:\[+[ \t]*(?:record[ \t]*\.[ \t]*)?)?(["']?{quoted}["']?)[ \t]*[=.\]]"""
+    pattern = rf"""^[ \t]*(?:\[+[ \t]*(?:[a-z]+[ \t]*\.[ \t]*)?)?(["']?{quoted}["']?)[ \t]*[=.\]]"""
     found = re.search(pattern, text, re.MULTILINE)
     if found is None:
         return 1, 1

@@ -24,6 +24,7 @@ from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFL
 from app.web.limits import ClientLimits
 from app.web.negotiation import wants_page
 from app.web.pages import Link, Pages
+from app.web.preferences import Preferences
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_query
@@ -45,6 +46,7 @@ class Face:
     which_ra: WhichRa
     api: RestApi
     errors: ErrorPages
+    preferences: Preferences
     pages: Pages
     link: Link
 

@@ -106,6 +106,10 @@ class Generations(Generic[Value]):
         self._young.pop(key, None)
         self._old.pop(key, None)
 
+    def clear(self) -> None:
+        """Remove every key."""
+        self._young, self._old, self._weight = {}, {}, 0
+
 
 class ExpressLane:
     """Answers plain requests for names that are fresh in memory."""
@@ -151,6 +155,11 @@ class ExpressLane:
         )
         if prepared.size <= MAX_ANSWER_BYTES:
             self._targets.put(target, prepared)
+
+    def clear(self) -> None:
+        """Drop every reply, because something besides the records has changed."""
+        self._targets.clear()
+        self._requests.clear()
 
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request without a body, None if it has to take the full path.

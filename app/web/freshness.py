@@ -43,7 +43,13 @@ VARY_ACCEPT: Final[Header] = (b"vary", b"Accept")
 #: The words of a page are in a language of Accept-Language.
 VARY_LANGUAGE: Final[Header] = (b"vary", b"Accept-Language")
 #: Facts that a client sends in a header. Vary cannot name the others: address, country and chance.
-_FACT_HEADERS: Final = {ClientFact.LANGUAGE: "Accept-Language", ClientFact.USER_AGENT: "User-Agent"}
+_FACT_HEADERS: Final = {
+    ClientFact.LANGUAGE: "Accept-Language",
+    ClientFact.USER_AGENT: "User-Agent",
+    ClientFact.COOKIE: "Cookie",
+}
+#: A redirect that a reader's choice or place decides. The next one can differ, so a browser does not keep it either.
+_PERSONAL: Final[Header] = (_CACHE_CONTROL, b"private, no-store")
 
 
 class Freshness:
@@ -53,16 +59,25 @@ class Freshness:
         self._max_age = max_age
 
     def of_redirect(
-        self, chain: Chain, now: int, facts: ClientFact = NO_FACTS, ends_at: float | None = None
+        self,
+        chain: Chain,
+        now: int,
+        facts: ClientFact = NO_FACTS,
+        ends_at: float | None = None,
+        detail: str | None = None,
     ) -> tuple[Header, ...]:
         """Expires, Cache-Control and Cache-Status of a redirect. The record of the chain that ends first counts.
 
-        `facts` about the client decided the target. `ends_at` is the end of other records that it depends on.
+        `facts` about the client decided the target. `ends_at` is the end of other records that it depends on. `detail`
+        is for Cache-Status, which has only one: the reason for a stale answer comes first.
         """
-        until, max_age = self._lifetime(chain, now)
+        until, max_age = (now, 0.0) if ClientFact.COOKIE in facts else self._lifetime(chain, now)
         if ends_at is not None:
             until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
-        return ((b"expires", http_date(int(until))), *_shared(chain.last, now, facts, max_age))
+        control, (name, status) = _shared(chain.last, now, facts, max_age)
+        if detail is not None and b"detail=" not in status:
+            status += f"; detail={detail}".encode()
+        return ((b"expires", http_date(int(until))), control, (name, status))
 
     def of_redirect_hit(self, hit: Resolution, now: int) -> tuple[Header, ...]:
         """The same of a redirect that depends on one fresh record and not on the client."""
@@ -108,7 +123,7 @@ def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, 
     return until, min(until - now, max_age)
 
 
-def _shared(resolution: Resolution, now: int, facts: ClientFact, max_age: float) -> tuple[Header, ...]:
+def _shared(resolution: Resolution, now: int, facts: ClientFact, max_age: float) -> tuple[Header, Header]:
     control = NO_STORE if resolution.origin is Origin.BYPASSED else cache_control(facts, max_age)
     return (control, cache_status(resolution, now))
 
@@ -145,6 +160,8 @@ def cache_control(facts: ClientFact, max_age: float) -> Header:
 
     It counts before Expires (section 5.3), which ends with the record, as at the DOI proxy.
     """
+    if ClientFact.COOKIE in facts:
+        return _PERSONAL
     scope = "private" if facts else "public"
     return _CACHE_CONTROL, f"{scope}, max-age={int(max_age)}".encode()
 

@@ -59,6 +59,11 @@ def wants_data(accept: str | None) -> bool:
     return accept is not None and negotiate(accept, None, False).conneg
 
 
+def preferred_languages(accept_language: str | None) -> tuple[str, ...]:
+    """The language tags in an Accept-Language, in lower case, the preferred one first."""
+    return tuple(value or "" for _, value in _languages(_cut(accept_language)))
+
+
 def _cut(header: str | None) -> str | None:
     return header if header is None else header[:_MAX_HEADER]
 

@@ -19,6 +19,7 @@ from app.web.health import Health, Readiness
 from app.web.languages import choose
 from app.web.openapi import name_routes
 from app.web.pages import Link, Pages
+from app.web.preferences import Preferences
 from app.web.privacy import PrivacyFacts
 from app.web.probe import Probe, add_probe
 from app.web.responses import HTML, PAGE_POLICY
@@ -58,6 +59,7 @@ def create_operations(
     readiness: Callable[[], Awaitable[Readiness]],
     exposed: Callable[[str | None], Awaitable[MetricsText]],
     face: OperationPages,
+    preferences: Preferences,
     server_url: str,
     probe: Probe | None,
 ) -> FastAPI:
@@ -81,6 +83,7 @@ def create_operations(
     _add_health(app, readiness)
     _add_metrics(app, exposed)
     _add_pages(app, face, openapi)
+    preferences.add_to(app)
     _add_files(app, face)
     if probe is not None:
         add_probe(app, probe, lambda request: _no_file(face, request))

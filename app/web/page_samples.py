@@ -35,6 +35,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "locations": {"locations": (), "hidden": 0, "malformed": ()},
         "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
         "privacy": {"privacy": PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)},
+        "preferences": {"services": [("ezproxy", "EZproxy")], "chosen": ""},
         "could_not_verify": could_not_verify,
         "alias_chain_too_long": {"reached": _NAME},
         "prefix_inactive": {"message": "A message.", "contact": None},
@@ -47,4 +48,12 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
 
 def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a page with those that every page has."""
-    return {"base": "", "indexed": False, "title": "Title", "heading": "Heading", "name": _NAME, **facts}
+    return {
+        "base": "",
+        "indexed": False,
+        "preferences": True,
+        "title": "Title",
+        "heading": "Heading",
+        "name": _NAME,
+        **facts,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
@@ -75,6 +75,8 @@ class Pages:
         self._version = product_version
         self._contact = contact
         self._look = open_look(branding, contact=contact, version=product_version)
+        #: Whether the pages link to the reader's preferences.
+        self.has_preferences: Callable[[], bool] = lambda: False
 
     def rebrand(self, branding: Branding) -> None:
         """Read texts, templates and files again. Raises ConfigurationError, and then changes nothing."""
@@ -157,6 +159,10 @@ class Pages:
     def openurl(self, link: Link, language: str) -> bytes:
         """The OpenURL does not name a DOI."""
         return self._page("openurl", link, language, "openurl.title")
+
+    def preferences(self, link: Link, language: str, *, services: Sequence[tuple[str, str]], chosen: str) -> bytes:
+        """The services of the library, each with its name and label. `chosen` is one of the names, "none" or ""."""
+        return self._page("preferences", link, language, "preferences.title", services=services, chosen=chosen)
 
     def could_not_verify(
         self, link: Link, language: str, *, name: HandleName, reason: str, retry_after: int | None
@@ -242,7 +248,7 @@ class Pages:
         """Render a template. A `key` that ends with an underscore is completed by the name's kind."""
         look = self._look
         texts = look.texts(language)
-        context = {"t": texts, "base": link.base, "indexed": False, **facts}
+        context = {"t": texts, "base": link.base, "indexed": False, "preferences": self.has_preferences(), **facts}
         if name is None:
             context["title"] = context["heading"] = texts(key)
         else:
@@ -258,6 +264,16 @@ def redirect_stub(target_for_display: str) -> bytes:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
         f'<body><p>This name leads to <a href="{target}">{target}</a>.</p></body></html>\n'
+    ).encode("utf-8", "replace")
+
+
+def library_stub(location: str, service: str, direct: str) -> bytes:
+    """The body of a redirect through a service of the library. Its second link leads past the service."""
+    location, service, direct = escape(location), escape(service), escape(direct)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
+        f'<body><p>This name leads to <a href="{location}">{location}</a>, through {service}.</p>'
+        f'<p>Without it: <a href="{direct}">{direct}</a></p></body></html>\n'
     ).encode("utf-8", "replace")
 
 

@@ -12,26 +12,29 @@ from typing import Final
 
 from app.doi.name import HandleName
 from app.doi.presentation import suggestions
-from app.doi.uri import url_path
+from app.errors import CouldNotVerify
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination, Destinations, Kind, Query
+from app.resolver.library_copy import NOT_CONCERNED, Decision
 from app.resolver.lookup import Lookup
-from app.resolver.options import NO_FACTS, Action, Client, Negotiation, ResolveOptions
+from app.resolver.options import DEFAULT_OPTIONS, NO_FACTS, Action, Client, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
+from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.resolver.target import Target, list_candidates
+from app.resolver.target import USUAL_STATUS, Target, list_candidates
 from app.web.api import RestApi
 from app.web.freshness import VARY_ACCEPT, Freshness, failure_token, vary
 from app.web.header import Header
+from app.web.library import DETAIL, Library, direct_link, direct_url
 from app.web.limits import ClientLimits
 from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
 from app.web.negotiation import is_browser, negotiate, wants_data, wants_page
-from app.web.pages import Link, Pages, StaleNote, redirect_stub
+from app.web.pages import Link, Pages, StaleNote, library_stub, redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
-from app.web.request_path import Parameters, read_options
+from app.web.request_path import NO_PARAMETERS, Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
@@ -40,6 +43,8 @@ _MODERN: Final = frozenset({303, 307, 308})
 _MAX_CACHED_LOCATION: Final = 2_048
 #: Seconds that a not-found page waits for the prefix's contact.
 _CONTACT_PATIENCE: Final = 1.0
+#: Seconds that a redirect waits for the registration agency, if the library's rules have a condition about it.
+_AGENCY_PATIENCE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Redirects:
         pages: Pages,
         link: Link,
         facts: Facts,
+        library: Library,
         max_age: float,
     ) -> None:
         self._resolver = resolver
@@ -77,14 +83,17 @@ class Redirects:
         self._pages = pages
         self._link = link
         self._facts = facts
+        self._library = library
         self._freshness = Freshness(max_age)
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
+        if self._library.uses_agencies:
+            return None
         if not parameters.pairs and not wants_data(request.header(b"accept")):
             hit = self._destinations.find_target_now(name)
             if hit is not None:
-                return self._redirect_hit(*hit)
+                return self._redirect_hit(request, *hit)
         query = self._read_query(request, name, parameters)
         found = self._destinations.find_now(query)
         return None if found is None else self._reply(request, query.options, parameters, found)
@@ -95,7 +104,8 @@ class Redirects:
         demand = self._limits.demand(request, query.options)
         found = await self._destinations.find(query, demand)
         contact = await self._contact(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
-        return self._reply(request, query.options, parameters, found, contact)
+        agency = await self._find_agency(request, found) if self._library.uses_agencies else None
+        return self._reply(request, query.options, parameters, found, contact, agency)
 
     def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> Query:
         options = read_options(parameters)
@@ -112,9 +122,11 @@ class Redirects:
         parameters: Parameters,
         found: Destination,
         contact: ReportContact = NO_REPORT_CONTACT,
+        agency: str | None = None,
     ) -> Reply:
         if found.target is not None:
-            return self._redirect(request, options, found, found.target)
+            copy = self._library.decide(request, parameters, found.chain.last.name, found.target, agency)
+            return self._redirect(request, options, found, found.target, copy)
         match found.kind:
             case Kind.ALIAS:
                 return self._alias(request, found.chain)
@@ -128,28 +140,40 @@ class Redirects:
                 return self._not_found(request, found.chain.last, contact)
         return self._values(request, options, found)
 
-    def _redirect_hit(self, resolution: Resolution, target: Target) -> Reply:
-        """The redirect that every client gets, from one fresh record."""
+    def _redirect_hit(self, request: Request, resolution: Resolution, target: Target) -> Reply:
+        """The redirect that every client gets, from one fresh record, unless the library's rules concern it."""
+        if self._library.is_active:
+            found = Destination(Kind.TARGET, Chain((resolution,)), target=target, is_hit=True)
+            return self._reply(request, DEFAULT_OPTIONS, NO_PARAMETERS, found)
         location, stub = _location_and_stub(target)
         freshness = self._freshness.of_redirect_hit(resolution, self._now())
         hit = Hit(resolution, self._freshness.of_redirect_hit)
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
 
-    def _redirect(self, request: Request, options: ResolveOptions, found: Destination, target: Target) -> Reply:
-        """The redirect to a target: the same for every client, or chosen for this one."""
-        resolution, now, status = found.chain.last, self._now(), target.status
-        location, stub = _location_and_stub(target)
+    def _redirect(
+        self, request: Request, options: ResolveOptions, found: Destination, target: Target, copy: Decision
+    ) -> Reply:
+        """The redirect to a target, or through the library: the same for every client, or chosen for this one."""
+        resolution, now, facts = found.chain.last, self._now(), found.facts | copy.facts
         own = record_headers(found.record, resolution.name, self._facts.record_headers)
-        headers = (HTML, location, vary(found.facts), *own, *(link_header(*one) for one in found.links))
+        headers = (*own, *(link_header(*one) for one in found.links))
+        if copy.service is not None and copy.url is not None:
+            status, direct = USUAL_STATUS, direct_url(request, resolution.name)
+            location: Header = (b"location", copy.url.encode())
+            stub, headers = library_stub(copy.url, copy.service.label, direct), (*headers, direct_link(direct))
+        else:
+            status, (location, stub) = target.status, _location_and_stub(target)
+        headers = (HTML, location, vary(facts), *headers)
         if status in _MODERN and request.scope["http_version"] == "1.0":
             status = 302
         if options.redirection_headers:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
-        if found.is_hit:
+        if found.is_hit and copy is NOT_CONCERNED and not self._library.uses_agencies:
             hit = Hit(resolution, self._freshness.of_redirect_hit)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(resolution, now), hit)
-        freshness = self._freshness.of_redirect(found.chain, now, found.facts, found.locations.ends_at)
+        detail = None if copy.url is None else DETAIL
+        freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detail)
         return Reply(status, headers, stub, freshness)
 
     def _client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
@@ -163,10 +187,7 @@ class Redirects:
 
     def _alias(self, request: Request, chain: Chain) -> Reply:
         """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
-        path = url_path(chain.last.name)
-        # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
-        path = "%2F" + path[1:] if path.startswith("/") else path
-        location = f"{request.base_url}/{path}".encode()
+        location = request.url_of(chain.last.name).encode()
         if request.query:
             location += b"?" + request.query
         return Reply(301, ((b"location", location),), freshness=self._freshness.of_redirect(chain, self._now()))
@@ -212,6 +233,19 @@ class Redirects:
         language, malformed = request.language(self._pages.languages), found.locations.malformed
         body = self._pages.locations(self._link, language, name=name, candidates=candidates, malformed=malformed)
         return page(200, body, freshness=freshness, vary=vary(NO_FACTS, is_page=True))
+
+    async def _find_agency(self, request: Request, found: Destination) -> str | None:
+        """The registration agency of a target's name. None if it is not known within _AGENCY_PATIENCE."""
+        name = found.chain.last.name
+        if found.target is None or not name.is_doi or not self._library.is_for_readers(request):
+            return None
+        lookup = Lookup(self._resolver, self._limits.client_of(request))
+        try:
+            async with asyncio.timeout(_AGENCY_PATIENCE):
+                services = await self._prefixes.services(name.prefix, lookup)
+        except (TimeoutError, CouldNotVerify):
+            return None
+        return agency_name([(one.name, one.record) for one in services])
 
     def _values_not_found(self, request: Request, resolution: Resolution) -> Reply:
         language = request.language(self._pages.languages)

@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from app.doi.name import HandleName
+from app.doi.uri import url_path
 from app.errors import InvalidParameter, RequestTooLarge
 from app.web.languages import choose
 from app.web.request_path import NO_PARAMETERS, Parameters, read_form, read_query
@@ -76,6 +78,12 @@ class Request:
             server = self.scope.get("server") or ("localhost", None)
             host = server[0] if server[1] is None else f"{server[0]}:{server[1]}"
         return f"{self.scope.get('scheme', 'http')}://{host}"
+
+    def url_of(self, name: HandleName) -> str:
+        """This resolver's own URL of a name."""
+        path = url_path(name)
+        # A handle may begin with a slash, and "//" would begin a host (RFC 3986, section 4.2).
+        return f"{self.base_url}/%2F{path[1:]}" if path.startswith("/") else f"{self.base_url}/{path}"
 
     async def parameters(self) -> Parameters:
         """The parameters of the query and, for POST, of the form or JSON body behind them."""

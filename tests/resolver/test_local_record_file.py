@@ -10,8 +10,9 @@ import pytest
 
 from app.handle.answer import ResponseCode
 from app.resolver.local_record_file import MAX_RECORD_CHARACTERS, read_records
-from app.resolver.local_records import Denial, LocalAnswer, LocalRecord, Problem, Route, TargetTemplate
+from app.resolver.local_records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
 from app.resolver.resolution import Tombstone
+from app.resolver.toml_text import Problem
 
 
 def records(text: str) -> list[LocalRecord]:

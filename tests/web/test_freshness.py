@@ -128,6 +128,20 @@ def test_two_bodies_have_two_tags() -> None:
     assert re.fullmatch(rb'"[0-9a-f]{32}"', entity_tag(b"a")[1])
 
 
+def test_what_a_cookie_decides_is_kept_by_no_cache() -> None:
+    facts = ClientFact.COOKIE | ClientFact.ADDRESS
+    headers = fields(Freshness(MAX_AGE).of_redirect(chain(3_600), NOW, facts, None, "library-copy"))
+    assert headers["cache-control"] == "private, no-store"
+    assert headers["expires"] == http_date(NOW).decode()
+    assert headers["cache-status"] == "doi-proxy; hit; ttl=3600; detail=library-copy"
+    assert vary(facts) == (b"vary", b"Accept, Cookie")
+
+
+def test_the_reason_for_a_stale_answer_comes_before_another_detail() -> None:
+    headers = fields(Freshness(MAX_AGE).of_redirect(chain(-1, origin=Origin.STALE), NOW, NO_FACTS, None, "x"))
+    assert headers["cache-status"] == "doi-proxy; hit; ttl=-1; detail=upstream-timeout"
+
+
 # --- docs/caching.md ------------------------------------------------------------------------------------------------
 
 
