@@ -16,8 +16,8 @@ from tests.browser.watched import CHROMIUM_FLAGS
 FOLDER: Final = Path(ROOT, "docs/images")
 #: Each picture by its name: the path, whether it shows the branding example, and the size in CSS pixels.
 PICTURES: Final[dict[str, tuple[str, bool, ViewportSize]]] = {
-    "home": ("/", False, {"width": 720, "height": 620}),
-    "not-found": (f"/{UNKNOWN}", True, {"width": 720, "height": 700}),
+    "home": ("/", False, {"width": 640, "height": 560}),
+    "not-found": (f"/{UNKNOWN}", True, {"width": 640, "height": 560}),
 }
 
 

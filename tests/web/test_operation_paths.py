@@ -185,8 +185,13 @@ async def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
         assert (reply.status, reply["cache-status"]) == (302, "doi-proxy; hit; ttl=590")
 
 
-@pytest.mark.parametrize("path", ["/static/", "/static/../app.py", "/static//style.css", "/static/logo-0.svg"])
+@pytest.mark.parametrize(
+    "path",
+    ["/static/", "/static/../app.py", "/static/..%2F..%2Fsettings.py", "/static//style.css", "/static/logo-0.svg"],
+)
 async def test_a_file_that_is_not_there_has_a_page_of_its_own(proxy: Proxy, path: str) -> None:
     got = await proxy.get(path, accept_language="de")
     assert (got.status, got["cache-control"], got["vary"]) == (404, "no-store", "Accept-Language")
     assert "Datei nicht gefunden" in got.text
+    assert (await proxy.head(path)).status == 404
+    assert (await proxy.post(path, "")).status == 405
