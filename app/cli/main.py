@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
     add_cache_commands(cache, _add_settings)
+    _add_documents(commands)
     return parser
 
 
@@ -128,6 +129,31 @@ def _add_config(command: argparse.ArgumentParser) -> None:
 def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--offline", action="store_true", help="do not connect to the store and to the upstream")
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+
+
+def _add_documents(commands: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
+    text = "print a completion script for a shell"
+    completion = commands.add_parser("completion", help=text, description=text, allow_abbrev=False)
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell")
+    completion.set_defaults(run=_completion)
+    text = "print the man page doi-proxy(1)"
+    commands.add_parser("man-page", help=text, description=text, allow_abbrev=False).set_defaults(run=_man_page)
+
+
+def _completion(namespace: argparse.Namespace) -> int:
+    from app.cli.command_tree import read_commands
+    from app.cli.completion import WRITERS
+
+    print(WRITERS[namespace.shell](list(read_commands(_parser()))), end="")
+    return 0
+
+
+def _man_page(_: argparse.Namespace) -> int:
+    from app.cli.command_tree import read_commands
+    from app.cli.man_page import write_man_page
+
+    print(write_man_page(list(read_commands(_parser()))), end="")
+    return 0
 
 
 def _serve(namespace: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from app.settings_sources import SourcedValue
 from app.setup.configuration import Configuration
 from app.setup.file_checks import (
     find_certificate_problems,
+    find_library_rule_problems,
     find_local_record_problems,
     find_store_folder_problems,
     find_unreadable_files,
@@ -31,6 +32,7 @@ LOCAL_CHECKS: Final[tuple[Check, ...]] = (
     find_unreadable_files,
     find_unusable_content,
     find_local_record_problems,
+    find_library_rule_problems,
     find_certificate_problems,
     find_store_folder_problems,
     find_port_in_use,

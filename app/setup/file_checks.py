@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.errors import ConfigurationError
+from app.library_file import read_library_rules
 from app.local_files import FileBounds, read_files
 from app.redaction import redact
 from app.server.listening import check_certificate
@@ -84,6 +85,15 @@ def find_local_record_problems(configuration: Configuration) -> Iterator[Finding
             str(problem),
             remedy if problem.severity == "error" else "",
         )
+
+
+def find_library_rule_problems(configuration: Configuration) -> Iterator[Finding]:
+    """Every problem in the library rules, with its line; among them are expectations that do not hold."""
+    path = configuration.settings.library_rules
+    if path is None or _access_problem(path):
+        return
+    for problem in read_library_rules(path).problems:
+        yield Finding("error", configuration.source("library_rules"), str(problem), "correct the file; a start fails")
 
 
 def find_certificate_problems(configuration: Configuration) -> Iterator[Finding]:

@@ -38,6 +38,12 @@ install -D -m 644 config/sysusers.d/doi-proxy.conf "$root/usr/lib/sysusers.d/doi
 install -D -m 644 config/tmpfiles.d/doi-proxy.conf "$root/usr/lib/tmpfiles.d/doi-proxy.conf"
 install -D -m 644 config/systemd/doi-proxy.toml "$root/etc/doi-proxy/doi-proxy.toml"
 install -m 644 LICENSE "$root/usr/share/doc/doi-proxy/copyright"
+install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" \
+    "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d"
+"$home/bin/doi-proxy" man-page | gzip -9n >"$root/usr/share/man/man1/doi-proxy.1.gz"
+"$home/bin/doi-proxy" completion bash >"$root/usr/share/bash-completion/completions/doi-proxy"
+"$home/bin/doi-proxy" completion zsh >"$root/usr/share/zsh/vendor-completions/_doi-proxy"
+"$home/bin/doi-proxy" completion fish >"$root/usr/share/fish/vendor_completions.d/doi-proxy.fish"
 gzip -9n <CHANGELOG.md >"$root/usr/share/doc/doi-proxy/changelog.gz"
 chmod -R u+rwX,go+rX,go-w "$root"
 

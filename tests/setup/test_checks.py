@@ -127,6 +127,13 @@ def test_a_problem_in_local_records_is_named_with_its_place(tmp_path: Path) -> N
     assert f"{tmp_path}/records.toml:1:1: " in found.problem
 
 
+def test_a_problem_in_library_rules_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[[rule]]\nservice = 'unknown'\n")
+    (found, *_) = findings_of(library_rules=str(tmp_path / "rules.toml"))
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_LIBRARY_RULES")
+    assert f"{tmp_path}/rules.toml" in found.problem
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for doi.example.org that ends in ten days, and its key."""
