@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.server.connections import ConnectionLimits, Connections, Phase, Reason
+from app.server.connections import Reason
 from app.server.malformed_requests import MalformedRequests
-from app.web.client_network import ClientNetworks
 from tests.server.served import PATIENCE, finish, served
 from tests.server.test_requests import GET, LAST, statuses
 
@@ -157,80 +156,3 @@ def test_malformed_requests_are_reported_once_a_minute_with_their_number(caplog:
         requests.report(now)
     numbers = [record.args for record in caplog.records]
     assert numbers == [(1, 1), (3, 3)]
-
-
-class Still:
-    """A connection that stays in one phase."""
-
-    def __init__(self, phase: Phase) -> None:
-        self.since = self.body_since = 0.0
-        self.ended: list[Reason] = []
-        self._phase = phase
-
-    def phase(self, now: float) -> tuple[Phase, float]:
-        return self._phase, self.since
-
-    def expire(self, reason: Reason) -> None:
-        self.ended.append(reason)
-
-
-def _connections(total: int) -> Connections:
-    return Connections(
-        ConnectionLimits(
-            head_timeout=15,
-            body_timeout=30,
-            write_timeout=31,
-            idle_timeout=75,
-            total=total,
-            per_client=10,
-            client_of=ClientNetworks(24, 64).client_of,
-            is_trusted=lambda address: False,
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    ("phase", "seconds", "reason"),
-    [
-        (Phase.HEAD, 15, Reason.HEAD_TIMEOUT),
-        (Phase.BODY, 30, Reason.BODY_TIMEOUT),
-        (Phase.WRITE, 31, Reason.WRITE_TIMEOUT),
-        (Phase.IDLE, 75, Reason.IDLE),
-        (Phase.CLOSING, 31, Reason.FINISHED),
-    ],
-)
-async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, seconds: float, reason: Reason) -> None:
-    connections = _connections(total=10)
-    connection = Still(phase)
-    assert connections.admit(connection, "192.0.2.7", asyncio.get_running_loop())
-    began = connections.now
-    connections.sweep(began + seconds + 0.9)
-    assert connection.ended == []
-    connections.sweep(began + seconds + 1.1)
-    assert connection.ended == [reason]
-
-
-async def test_idle_connections_give_way_first_then_those_without_progress_and_an_answer_never() -> None:
-    connections = _connections(total=5)
-    order = [Still(phase) for phase in (Phase.ANSWER, Phase.WRITE, Phase.CLOSING, Phase.BODY, Phase.IDLE)]
-    loop = asyncio.get_running_loop()
-    for number, connection in enumerate(order):
-        assert connections.admit(connection, f"192.0.{number}.1", loop)
-        connections.sweep(connections.now + 1.0)
-    gone = []
-    for number in range(5):
-        connections.admit(Still(Phase.ANSWER), f"198.51.{number}.1", loop)
-        gone = [connection for connection in order if connection.ended]
-        assert len(gone) == min(number + 1, 4)
-        if number == 0:
-            assert gone == order[-1:]
-    assert not order[0].ended
-
-
-async def test_a_connection_that_makes_progress_does_not_give_way_and_a_new_one_is_refused() -> None:
-    connections = _connections(total=1)
-    active = Still(Phase.WRITE)
-    loop = asyncio.get_running_loop()
-    assert connections.admit(active, "192.0.2.1", loop)
-    assert not connections.admit(Still(Phase.HEAD), "198.51.100.1", loop)
-    assert not active.ended

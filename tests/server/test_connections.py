@@ -1,0 +1,141 @@
+"""The open connections of a process by themselves: deadlines by phase, caps, and which connection gives way.
+
+test_deadlines.py has the same on real connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.server.connections import BODY_DEADLINES, ConnectionLimits, Connections, Phase, Reason
+from app.web.client_network import ClientNetworks
+
+pytestmark = pytest.mark.anyio
+
+
+class Still:
+    """A connection that stays in one phase."""
+
+    def __init__(self, phase: Phase) -> None:
+        self.since = self.body_since = 0.0
+        self.ended: list[Reason] = []
+        self._phase = phase
+
+    def phase(self, now: float) -> tuple[Phase, float]:
+        return self._phase, self.since
+
+    def expire(self, reason: Reason) -> None:
+        self.ended.append(reason)
+
+
+def _connections(total: int) -> Connections:
+    return Connections(
+        ConnectionLimits(
+            head_timeout=15,
+            body_timeout=30,
+            write_timeout=31,
+            idle_timeout=75,
+            total=total,
+            per_client=10,
+            client_of=ClientNetworks(24, 64).client_of,
+            is_trusted=lambda address: False,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "seconds", "reason"),
+    [
+        (Phase.HEAD, 15, Reason.HEAD_TIMEOUT),
+        (Phase.BODY, 30, Reason.BODY_TIMEOUT),
+        (Phase.WRITE, 31, Reason.WRITE_TIMEOUT),
+        (Phase.IDLE, 75, Reason.IDLE),
+        (Phase.CLOSING, 31, Reason.FINISHED),
+    ],
+)
+async def test_each_phase_has_its_deadline_and_none_ends_early(phase: Phase, seconds: float, reason: Reason) -> None:
+    connections = _connections(total=10)
+    connection = Still(phase)
+    assert connections.admit(connection, "192.0.2.7", asyncio.get_running_loop())
+    began = connections.now
+    connections.sweep(began + seconds + 0.9)
+    assert connection.ended == []
+    connections.sweep(began + seconds + 1.1)
+    assert connection.ended == [reason]
+
+
+async def test_idle_connections_give_way_first_then_those_without_progress_and_an_answer_never() -> None:
+    connections = _connections(total=5)
+    order = [Still(phase) for phase in (Phase.ANSWER, Phase.WRITE, Phase.CLOSING, Phase.BODY, Phase.IDLE)]
+    loop = asyncio.get_running_loop()
+    for number, connection in enumerate(order):
+        assert connections.admit(connection, f"192.0.{number}.1", loop)
+        connections.sweep(connections.now + 1.0)
+    gone = []
+    for number in range(5):
+        connections.admit(Still(Phase.ANSWER), f"198.51.{number}.1", loop)
+        gone = [connection for connection in order if connection.ended]
+        assert len(gone) == min(number + 1, 4)
+        if number == 0:
+            assert gone == order[-1:]
+    assert not order[0].ended
+
+
+async def test_a_connection_that_makes_progress_does_not_give_way_and_a_new_one_is_refused() -> None:
+    connections = _connections(total=1)
+    active = Still(Phase.WRITE)
+    loop = asyncio.get_running_loop()
+    assert connections.admit(active, "192.0.2.1", loop)
+    assert not connections.admit(Still(Phase.HEAD), "198.51.100.1", loop)
+    assert not active.ended
+
+
+async def test_a_body_has_a_deadline_in_all_even_with_progress() -> None:
+    connections = _connections(total=1)
+    body = Still(Phase.BODY)
+    connections.admit(body, "192.0.2.1", asyncio.get_running_loop())
+    began = connections.now
+    longest = int((30 + 1) * BODY_DEADLINES)
+    for second in range(1, longest + 1):
+        body.since = began + second
+        connections.sweep(began + second)
+    assert not body.ended
+    body.since = began + longest + 1
+    connections.sweep(began + longest + 1)
+    assert body.ended == [Reason.BODY_TIMEOUT]
+
+
+async def test_at_the_cap_of_its_client_a_connection_replaces_one_of_the_same_client() -> None:
+    connections = _connections(total=100)
+    loop = asyncio.get_running_loop()
+    other, first = Still(Phase.IDLE), Still(Phase.IDLE)
+    connections.admit(other, "198.51.100.1", loop)
+    connections.sweep(connections.now + 1.0)
+    connections.admit(first, "192.0.2.0", loop)
+    connections.sweep(connections.now + 1.0)
+    for host in range(1, 11):
+        assert connections.admit(Still(Phase.ANSWER), f"192.0.2.{host}", loop)
+    assert (first.ended, other.ended) == ([Reason.CAP], [])
+    assert not connections.admit(Still(Phase.IDLE), "192.0.2.11", loop)
+    assert connections.admit(Still(Phase.IDLE), "192.0.3.1", loop)
+
+
+@pytest.mark.parametrize("address", ["", "203.0.113.1"])
+async def test_front_proxies_have_no_cap_of_a_client(address: str) -> None:
+    connections = _connections(total=100)
+    connections.set_trusted_proxies(lambda client: client == "203.0.113.1")
+    loop = asyncio.get_running_loop()
+    assert all(connections.admit(Still(Phase.ANSWER), address, loop) for _ in range(20))
+
+
+async def test_an_ended_connection_is_counted_by_reason_and_leaves_its_place() -> None:
+    connections = _connections(total=1)
+    loop = asyncio.get_running_loop()
+    first = Still(Phase.ANSWER)
+    connections.admit(first, "192.0.2.1", loop)
+    assert not connections.admit(Still(Phase.IDLE), "198.51.100.1", loop)
+    connections.remove(first, Reason.CLIENT)
+    assert (len(connections), connections.closed[Reason.CLIENT]) == (0, 1)
+    assert connections.admit(Still(Phase.IDLE), "198.51.100.1", loop)
