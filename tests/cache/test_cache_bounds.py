@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 from app.cache.bundle import BundleWriter, Refused, read_bundle
 from app.cache.coordination import Changes
 from app.cache.entry import Entry, bound_times
-from app.cache.lease import Leases
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.file import mark_damaged, total_bytes
 from app.cache.valkey.store import ValkeyStore
@@ -78,33 +77,6 @@ def test_a_clock_may_be_60_seconds_ahead() -> None:
     ahead, far = entry(fetched_at=NOW + 60), entry(fetched_at=NOW + 60.5)
     assert (bound := bound_times(ahead, NOW, 1e9)) is not None and bound.fetched_at == NOW + 60
     assert (bound := bound_times(far, NOW, 1e9)) is not None and bound.fetched_at == 0.0
-
-
-def test_one_process_remembers_10000_leases_and_forgets_the_oldest() -> None:
-    leases = Leases()
-    for name in range(10_000):
-        assert leases.take(str(name), "a", NOW, 20)
-    assert not leases.take("0", "b", NOW, 20)
-    assert leases.take("10000", "a", NOW, 20)
-    assert not leases.take("9999", "b", NOW, 20)
-    assert not leases.take("1", "b", NOW, 20)
-    assert leases.take("0", "b", NOW, 20)
-
-
-def test_a_lease_that_is_taken_again_counts_as_new() -> None:
-    leases = Leases()
-    for name in range(10_000):
-        leases.take(str(name), "a", NOW, 20)
-    leases.take("0", "b", NOW + 20, 20)
-    leases.take("10000", "b", NOW + 20, 20)
-    assert not leases.take("0", "c", NOW + 21, 20)
-
-
-def test_a_lease_from_before_the_clock_was_set_back_is_free() -> None:
-    leases = Leases()
-    assert leases.take("10.1/A", "a", NOW, 20)
-    assert not leases.take("10.1/A", "b", NOW, 20)
-    assert leases.take("10.1/A", "b", NOW - 1, 20)
 
 
 async def test_5000_announcements_are_kept(clock: Clock) -> None:

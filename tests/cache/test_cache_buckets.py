@@ -1,9 +1,8 @@
-"""The token buckets and the leases of one process."""
+"""The token buckets of one process."""
 
 from __future__ import annotations
 
 from app.cache.buckets import Buckets
-from app.cache.lease import Leases
 
 NOW = 1_700_000_000.0
 
@@ -20,12 +19,3 @@ def test_a_bucket_that_was_pushed_out_is_full_again() -> None:
         buckets.take(name, NOW, 1, 1)
     assert buckets.take("9999", NOW, 1, 1) == 1.0
     assert buckets.take("a", NOW, 1, 1) == 0.0
-
-
-def test_a_lease_ends_by_itself() -> None:
-    leases = Leases()
-    assert leases.take("10.1000/182", "a", NOW, 20)
-    assert not leases.take("10.1000/182", "b", NOW + 19.9, 20)
-    assert leases.take("10.1000/182", "b", NOW + 20, 20)
-    leases.release("10.1000/182", "a")  # too late: it is b's now
-    assert not leases.take("10.1000/182", "a", NOW + 21, 20)
