@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from app.errors import ConfigurationError
-from app.web.network_list import NetworkList, read_networks
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -195,24 +193,6 @@ class TestLists:
         options: dict[str, Any] = {"client_rate": 0.001, "client_burst": 1, "bypass_burst": 1, "bypass_rate": 0.001}
         async with running(client_allow_file=_file(tmp_path, "192.0.2.0/24"), **options) as proxy:
             assert [(await proxy.get("/10.5555/x?auth")).status for _ in range(3)] == [404] * 3
-
-    def test_lines_are_networks_and_comments(self, tmp_path: Path) -> None:
-        networks = read_networks(_file(tmp_path, "# both\n\n192.0.2.0/24\n2001:db8::/32  # IPv6\n203.0.113.5\n"))
-        inside = ["192.0.2.255", "2001:db8:ffff::1", "203.0.113.5", "::ffff:192.0.2.1", "2001:db8::1%eth0"]
-        assert [address for address in inside if address not in networks] == []
-        assert [one for one in ["192.0.3.0", "2001:db9::1", "203.0.113.6", "unknown", ""] if one in networks] == []
-
-    def test_an_empty_list_holds_nothing(self) -> None:
-        assert "192.0.2.1" not in NetworkList()
-
-    @pytest.mark.parametrize("line", ["campus", "192.0.2.1/24", "192.0.2.0/33", "10.0.0.0/8 10.1.0.0/16"])
-    def test_a_line_that_is_not_a_network_is_named(self, tmp_path: Path, line: str) -> None:
-        with pytest.raises(ConfigurationError, match=r"networks\.txt:2: "):
-            read_networks(_file(tmp_path, f"# first\n{line}\n"))
-
-    def test_a_file_that_cannot_be_read_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigurationError, match=r"none\.txt"):
-            read_networks(tmp_path / "none.txt")
 
 
 def _file(folder: Path, text: str) -> Path:
