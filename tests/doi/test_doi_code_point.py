@@ -46,7 +46,7 @@ def test_letters_marks_numbers_punctuation_symbols_and_spaces_are_graphic(charac
 def test_a_text_is_graphic_where_unicode_says_so(text: str) -> None:
     places = [n for n, c in enumerate(text, 1) if unicodedata.category(c) in {"Cc", "Cs", "Cf", "Zl", "Zp", "Co", "Cn"}]
     first = first_not_graphic(text)
-    assert [first.place if first else None] == (places or [None])[:1]
+    assert (first.place if first else None) == (places[0] if places else None)
 
 
 @given(st.characters(codec=None, exclude_categories=()))
