@@ -1,0 +1,130 @@
+"""One transaction of the store: what a batch writes, what it leaves out, and what it evicts."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.cache.entry import MAX_SKEW, Entry
+from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
+from app.cache.sqlite.batch import write_batch
+from app.cache.sqlite.file import connect, prepare, total_bytes
+from app.cache.sqlite.writer import Change
+from app.cache.wire import pack, unpack
+from tests.cache.entries import NOW, entry
+
+KEY = "10.1000/182"
+PLENTY = 100_000_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    prepare(tmp_path / "store.sqlite3", NOW)
+    with closing(connect(tmp_path / "store.sqlite3", timeout=1.0)) as connection:
+        yield connection
+
+
+def write(
+    file: sqlite3.Connection,
+    *changes: Change,
+    now: float = NOW,
+    max_bytes: int = PLENTY,
+    used: dict[str, float] | None = None,
+) -> None:
+    write_batch(file, list(changes), used or {}, now=now, max_bytes=max_bytes)
+
+
+def put(one: Entry, *, sent_at: float | None = None, unless_newer: bool = False) -> Change:
+    return Change(one.key, one, announce=False, sent_at=sent_at, unless_newer=unless_newer)
+
+
+def purge(scope: str, at: float) -> Change:
+    return Change(scope, None, announce=False, purged_at=at)
+
+
+def read(file: sqlite3.Connection, key: str = KEY) -> Entry | None:
+    row = file.execute("SELECT data FROM entries WHERE key = ?", (key,)).fetchone()
+    return None if row is None else unpack(key, row[0])
+
+
+def keys(file: sqlite3.Connection) -> list[str]:
+    return [key for (key,) in file.execute("SELECT key FROM entries ORDER BY key")]
+
+
+def test_a_batch_is_written_whole_or_not_at_all(file: sqlite3.Connection) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write(file, Change(KEY, entry(), announce=True), put(entry("10.1000/\ud800")))
+    assert keys(file) == []
+    assert file.execute("SELECT count(*) FROM announcements").fetchone() == (0,)
+    assert not file.in_transaction
+
+
+@pytest.mark.parametrize("number", [1, 63, 64, 65, 129])
+def test_all_entries_of_a_batch_are_written(file: sqlite3.Connection, number: int) -> None:
+    write(file, *(put(entry(f"10.1000/{n:03}")) for n in range(number)))
+    assert keys(file) == [f"10.1000/{n:03}" for n in range(number)]
+    assert file.execute("SELECT entries FROM totals").fetchone() == (number,)
+
+
+@pytest.mark.parametrize("scope", [KEY, "10.1000/", EVERYTHING])
+def test_the_answer_to_a_question_from_before_a_purge_is_left_out_for_an_hour(
+    file: sqlite3.Connection, scope: str
+) -> None:
+    write(file, purge(scope, NOW))
+    write(file, put(entry(), sent_at=NOW - 1), put(entry("10.1001/1"), sent_at=NOW))
+    assert keys(file) == ["10.1001/1"]
+    write(file, put(entry(), sent_at=NOW - 1), now=NOW + PURGE_MEMORY)
+    assert read(file) == entry()
+
+
+def test_a_purge_and_the_entry_after_it_can_be_one_change(file: sqlite3.Connection) -> None:
+    write(file, put(entry(url="http://example.org/old")))
+    write(file, Change(KEY, entry(), announce=True, purged_at=NOW))
+    assert read(file) == entry()
+    assert file.execute("SELECT scope, at FROM purges").fetchall() == [(KEY, NOW)]
+    assert file.execute("SELECT key FROM announcements").fetchall() == [(KEY,)]
+
+
+def test_purges_that_have_ended_or_lie_in_the_future_are_forgotten(file: sqlite3.Connection) -> None:
+    write(file, purge("10.1/", NOW), purge("10.2/", NOW + PURGE_MEMORY + 1))
+    write(file, purge("10.3/", NOW + PURGE_MEMORY), now=NOW + PURGE_MEMORY)
+    assert file.execute("SELECT scope FROM purges").fetchall() == [("10.3/",)]
+
+
+def test_more_purges_than_are_remembered_become_one_of_everything(file: sqlite3.Connection) -> None:
+    write(file, *(purge(f"10.{n}/", NOW - 1) for n in range(MAX_PURGES)))
+    assert file.execute("SELECT count(*) FROM purges").fetchone() == (MAX_PURGES,)
+    write(file, purge("10.0.1/", NOW - 1))
+    assert file.execute("SELECT scope, at FROM purges").fetchall() == [(EVERYTHING, NOW)]
+
+
+def test_an_import_leaves_a_newer_entry_and_replaces_any_other(file: sqlite3.Connection) -> None:
+    imported = entry(url="http://example.org/imported")
+    stored = {
+        "later": (entry(fetched_at=NOW + MAX_SKEW), False),
+        "at the same time": (entry(), True),
+        "from the future": (entry(fetched_at=NOW + MAX_SKEW + 1), True),
+        "expired": (entry(fetched_at=NOW + 1, ttl=-2, grace=0), True),
+    }
+    for reason, (known, is_replaced) in stored.items():
+        write(file, put(known))
+        write(file, put(imported, unless_newer=True))
+        assert read(file) == (imported if is_replaced else known), reason
+    file.execute("UPDATE entries SET data = x'00'")
+    write(file, put(imported, unless_newer=True))
+    assert read(file) == imported
+
+
+def test_expired_entries_leave_first_and_then_those_used_longest_ago(file: sqlite3.Connection) -> None:
+    for number in range(4):
+        write(file, put(entry(f"10.1000/{number}")), now=NOW + number)
+    write(file, put(entry("10.1000/EXPIRED", ttl=1, grace=0)), now=NOW)
+    write(file, used={"10.1000/0": NOW + 9, "10.1000/UNKNOWN": NOW + 9}, now=NOW + 9)
+    assert keys(file) == [f"10.1000/{number}" for number in range(4)]
+    of_two = total_bytes(2, 2 * (len("10.1000/0") + len(pack(entry("10.1000/0")))))
+    write(file, now=NOW + 9, max_bytes=of_two)
+    assert keys(file) == ["10.1000/0", "10.1000/3"]

@@ -1,0 +1,116 @@
+"""Reading the rows of a store: usable entries, pages, damage, and the state of the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.cache.sqlite.batch import write_batch
+from app.cache.sqlite.file import connect, prepare
+from app.cache.sqlite.rows import Rows
+from app.cache.sqlite.writer import Change
+from app.errors import DamagedEntry, StoreError
+from tests.cache.entries import NOW, entry
+from tests.clock import Clock
+
+
+class File:
+    """A store file, its rows, and how often its damage was reported."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, clock: Clock) -> None:
+        self.connection = connection
+        self.reports = 0
+        self.rows = Rows(path, connection, clock, report_damage=self._report)
+
+    def put(self, *keys: str) -> None:
+        changes = [Change(key, entry(key), announce=False) for key in keys]
+        write_batch(self.connection, changes, {}, now=NOW, max_bytes=100_000_000)
+
+    def pages(self, prefix: str) -> list[list[str]]:
+        return [[found.key for found in page] for page in self.rows.pages(prefix)]
+
+    def _report(self) -> None:
+        self.reports += 1
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(NOW)
+
+
+@pytest.fixture
+def file(tmp_path: Path, clock: Clock) -> Iterator[File]:
+    path = tmp_path / "store.sqlite3"
+    prepare(path, NOW)
+    with closing(connect(path, timeout=1.0)) as connection:
+        yield File(path, connection, clock)
+
+
+def test_an_entry_is_found_with_the_time_of_its_last_use_until_its_hard_expiry(file: File, clock: Clock) -> None:
+    file.put("10.1000/182")
+    assert file.rows.find("10.1000/182") == (entry(), NOW)
+    assert file.rows.find("10.1000/183") == (None, 0.0)
+    clock.now = entry().stale_until
+    assert file.rows.find("10.1000/182") == (None, NOW)
+
+
+def test_a_damaged_time_of_use_counts_as_never(file: File) -> None:
+    file.put("10.1000/182")
+    file.connection.execute("UPDATE entries SET last_used = 'text'")
+    assert file.rows.find("10.1000/182") == (entry(), 0.0)
+
+
+@pytest.mark.parametrize(("number", "pages"), [(0, [0]), (499, [499]), (500, [500, 0]), (501, [500, 1])])
+def test_pages_have_500_entries_and_end_with_one_that_is_not_full(file: File, number: int, pages: list[int]) -> None:
+    file.put(*(f"10.1000/{n:04}" for n in range(number)))
+    found = file.pages("10.1000/")
+    assert [len(page) for page in found] == pages
+    assert [key for page in found for key in page] == [f"10.1000/{n:04}" for n in range(number)]
+
+
+def test_pages_hold_the_usable_entries_of_a_prefix_in_order(file: File) -> None:
+    file.put("10.1000/B", "10.1000/A", "10.10000/A", "10.1/A", "10.1000/C", "10.1000/D")
+    file.connection.execute("UPDATE entries SET data = x'00' WHERE key = '10.1000/C'")
+    file.connection.execute("UPDATE entries SET key = x'ff' WHERE key = '10.1000/D'")
+    assert file.pages("10.1000/") == [["10.1000/A", "10.1000/B"]]
+    assert file.pages("10.2/") == [[]]
+
+
+def test_damaged_entries_are_counted_and_the_store_stays_healthy(file: File) -> None:
+    file.put("10.1000/1", "10.1000/2")
+    file.connection.execute("UPDATE entries SET data = substr(data, 1, length(data) - 1)")
+    with pytest.raises(DamagedEntry):
+        file.rows.find("10.1000/1")
+    assert file.pages("") == [[]]
+    stats = file.rows.stats()
+    assert (stats.entries, stats.healthy) == (2, True)
+    assert "3 reads of damaged entries" in stats.detail
+    assert file.reports == 0
+
+
+def test_a_failed_read_is_a_store_error_and_the_next_one_makes_the_store_healthy(file: File) -> None:
+    file.put("10.1000/182")
+    file.connection.execute("ALTER TABLE totals RENAME TO hidden")
+    stats = file.rows.stats()
+    assert (stats.entries, stats.bytes, stats.healthy) == (0, 0, False)
+    with pytest.raises(StoreError, match="no such table"):
+        file.rows.rows("SELECT * FROM totals", ())
+    assert "3 reads failed, the last one: no such table: totals" in file.rows.stats().detail
+    file.connection.execute("ALTER TABLE hidden RENAME TO totals")
+    assert file.rows.find("10.1000/182")[0] == entry()
+    assert file.rows.stats().healthy
+    assert file.reports == 0
+
+
+def test_damage_of_the_file_itself_is_reported(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "store.sqlite3"
+    path.write_bytes(b"not a database" * 1_000)
+    with closing(sqlite3.connect(path)) as connection:
+        broken = File(path, connection, clock)
+        with pytest.raises(StoreError, match="not a database"):
+            broken.rows.find("10.1000/182")
+        assert broken.reports == 1
