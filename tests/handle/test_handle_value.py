@@ -7,7 +7,6 @@ import json
 import pytest
 
 from app.errors import InvalidAnswer
-from app.handle.record import read_values
 from app.handle.ttl import DEFAULT_TTL
 from app.handle.value import Data, HandleValue, read_value
 
@@ -84,19 +83,6 @@ def test_a_big_integer_in_a_string_stays_a_string() -> None:
 def test_references_permissions_and_timestamp_are_read() -> None:
     read = value(references=[{"handle": "10.1000/a", "index": 3}], permissions="1111", timestamp="2020-01-01T00:00:00Z")
     assert (read.references, read.permissions, read.timestamp) == ((("10.1000/a", 3),), "1111", "2020-01-01T00:00:00Z")
-
-
-def test_select_is_a_union_in_record_order() -> None:
-    raw = [
-        {"index": 100, "type": "HS_ADMIN"},
-        {"index": 1, "type": "URL"},
-        {"index": 2, "type": "Url.x"},
-        {"index": 3, "type": "DESC"},
-    ]
-    record = read_values(json.dumps(raw).encode())
-    assert [v.index for v in record.select(["url."], [100]).values] == [100, 1, 2]
-    assert [v.index for v in record.select([], []).values] == [100, 1, 2, 3]
-    assert record.select(["NOPE"]).values == ()
 
 
 def test_a_number_with_too_many_digits_is_refused_and_the_same_digits_in_a_string_are_not() -> None:
