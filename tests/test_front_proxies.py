@@ -16,6 +16,7 @@ import pytest
 
 from tests.cluster.front_proxy import CONFIG, Apache, Caddy, FrontProxy, Nginx, program
 from tests.cluster.processes import Proxy, UpstreamProcess, until
+from tests.cluster.raw_http import Answered
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -68,6 +69,17 @@ LIBRARY: Final = {
         '<location href="https://publisher.example.org/"/></locations>',
     },
 }
+#: Readers of the same campus go through EZproxy.
+LIBRARY_RULES: Final = """
+[[service]]
+name = "ezproxy"
+label = "EZproxy"
+kind = "ezproxy"
+url = "https://ezproxy.example.edu/login"
+[[rule]]
+service = "ezproxy"
+networks = ["127.0.0.2/32"]
+"""
 RECORDS: Final = {name: url_of(name) for name in TARGETS.values()}
 
 
@@ -253,6 +265,34 @@ async def test_a_cache_in_nginx_keeps_no_answer_that_was_chosen_for_one_client(c
     assert {answer.location for answer in outsider} == {"https://publisher.example.org/"}
     assert {answer.headers["x-cache"] for answer in (*campus, *outsider)} == {"MISS"}
     assert {answer.headers["cache-control"] for answer in (*campus, *outsider)} == {"private, max-age=300"}
+
+
+@pytest.fixture
+async def cached_library(tmp_path: Path) -> AsyncIterator[Site]:
+    """A site of nginx with nginx's own cache, and with library rules."""
+    program("nginx")
+    rules = tmp_path / "rules.toml"
+    rules.write_text(LIBRARY_RULES, encoding="utf-8")
+    async for one in open_site(tmp_path, "nginx cache", library_rules=rules):
+        yield one
+
+
+async def test_a_cache_in_nginx_keeps_no_redirect_through_the_library(cached_library: Site) -> None:
+    path, target = "/10.1234/tilde~bang!", url_of("10.1234/tilde~bang!")
+
+    async def ask_twice(client: str, accept: str, query: str = "") -> list[Answered]:
+        headers = {"Accept": accept}
+        return [await cached_library.front.ask(path + query, client=client, headers=headers) for _ in range(2)]
+
+    campus, outside = await ask_twice("127.0.0.2", "text/html"), await ask_twice("127.0.0.3", "text/html")
+    programs, skipped = await ask_twice("127.0.0.3", "*/*"), await ask_twice("127.0.0.2", "text/html", "?nols=y")
+    # The cache now has the answer for programs, which is not the one for the campus.
+    campus += await ask_twice("127.0.0.2", "text/html")
+    assert {one.location for one in campus} == {f"https://ezproxy.example.edu/login?url={target}"}
+    assert {one.location for one in (*outside, *programs, *skipped)} == {target}
+    assert {one.headers["x-cache"] for one in (*campus, *outside)} == {"MISS"}
+    assert {one.headers["cache-control"] for one in (*campus, *outside)} == {"private, no-store"}
+    assert [programs[1].headers["x-cache"], skipped[1].headers["x-cache"]] == ["HIT", "HIT"]
 
 
 async def test_a_cache_in_nginx_shares_what_is_the_same_for_every_client_and_obeys_vary(cached: Site) -> None:

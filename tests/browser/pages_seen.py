@@ -28,6 +28,7 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "which agency, form": ("/ra/", 200),
     "which agency": (f"/ra/{site.WORK},10.5555,{site.UNKNOWN},about-us", 200),
     "privacy": ("/privacy", 200),
+    "library services": ("/preferences", 200),
     "OpenURL without a DOI": ("/openurl?title=Hamlet", 400),
     "file not found": ("/static/nothing.css", 404),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.request import urlopen
@@ -26,6 +26,7 @@ SCRIPT_TARGET: Final = "10.5555/script-target"
 INACTIVE: Final = "10.5556/closed"
 #: The settings of an invented library.
 BRANDING: Final = "config/branding-example/doi-proxy.toml"
+LIBRARY_RULES: Final = "config/library-rules.toml"
 #: Longer than the proxy takes an address.
 TOO_LONG: Final = "10.5555/" + "long-" * 7000
 
@@ -50,12 +51,17 @@ async def open_site() -> AsyncIterator[Site]:
     """Everything, running; the records are there, and one of them is stale."""
     async with _landing_server() as landing, FakeUpstream() as upstream:
         _put_records(upstream, landing)
-        async with proxy_before(upstream.url) as base, proxy_before(upstream.url, config=BRANDING) as branded:
+        async with proxy_before(upstream.url) as base, _branded_proxy(upstream.url) as branded:
             for proxy in (base, branded):
                 await _fetch(f"{proxy}/api/handles/{STALE}")
             upstream.fault(STALE, "status", status=503)
             upstream.fault(UNREACHABLE, "status", status=503)
             yield Site(base, branded, landing, upstream)
+
+
+def _branded_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
+    """The proxy of an invented library, with its own face and its rules."""
+    return proxy_before(upstream_url, config=BRANDING, **{"library-rules": LIBRARY_RULES})
 
 
 async def _fetch(url: str) -> None:

@@ -127,11 +127,12 @@ def test_a_problem_in_local_records_is_named_with_its_place(tmp_path: Path) -> N
     assert f"{tmp_path}/records.toml:1:1: " in found.problem
 
 
-def test_a_problem_in_library_rules_is_named(tmp_path: Path) -> None:
-    (tmp_path / "rules.toml").write_text("[[rule]]\nservice = 'unknown'\n")
-    (found, *_) = findings_of(library_rules=str(tmp_path / "rules.toml"))
-    assert (found.severity, found.source) == ("error", "DOI_PROXY_LIBRARY_RULES")
-    assert f"{tmp_path}/rules.toml" in found.problem
+def test_every_problem_in_library_rules_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text('[[rule]]\nservice = "x"\n[[expect]]\ndoi = "10.1/2"\n')
+    found = findings_of(library_rules=str(tmp_path / "rules.toml"))
+    assert [(one.severity, one.source) for one in found] == [("error", "DOI_PROXY_LIBRARY_RULES")] * 2
+    assert f"{tmp_path}/rules.toml:2:1: service is 'x'" in found[0].problem
+    assert f"{tmp_path}/rules.toml:3:1: " in found[1].problem
 
 
 @pytest.fixture(scope="module")
