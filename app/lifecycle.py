@@ -36,6 +36,8 @@ class Lifecycle:
         self.settings = settings
         #: Whether `/readyz` answers 503, because the process is about to end.
         self.draining = False
+        #: Reloads the whole service, all workers included. None where nothing follows a reload.
+        self.request_reload: Callable[[], None] | None = None
         self._parts: list[_Part] = []
 
     def on_reload(self, apply: Apply, *names: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two updates of the metrics that other workers read.
 PUBLISH_INTERVAL: Final = 1.0
+#: Seconds between two reads of what other workers share in files.
+REFRESH_INTERVAL: Final = 1.0
 
 
 @asynccontextmanager
@@ -37,8 +39,9 @@ async def run_lifespan(
     library_file: LibraryFile,
     state: StateMetrics,
     exposition: Exposition,
+    refreshes: Sequence[Callable[[], None]],
 ) -> AsyncIterator[None]:
-    """Load the seed, run the background tasks, and close the parts at the end."""
+    """Load the seed, run the background tasks, and close the parts at the end. `refreshes` are called every second."""
     if parts.settings.seed is not None:
         await _load_seed(parts.settings.seed, parts.cache, clock, parts.settings.cache_grace)
     tasks = [asyncio.create_task(parts.cache.watch())]
@@ -47,6 +50,7 @@ async def run_lifespan(
     if parts.local_files is not None:
         tasks.append(asyncio.create_task(parts.local_files.watch(WATCH_INTERVAL)))
     tasks.append(asyncio.create_task(library_file.watch(WATCH_INTERVAL)))
+    tasks.append(asyncio.create_task(_refresh(refreshes)))
     if exposition.is_shared:
         tasks.append(asyncio.create_task(_publish_metrics(parts, state, exposition)))
     try:
@@ -78,6 +82,13 @@ async def _load_seed(path: Path, cache: TieredStore, clock: Callable[[], float],
                     await cache.put(replace(item, fetched_at=now, fresh_until=now, stale_until=now + grace))
                     loaded += 1
     log.info("%s: %s records loaded, %s were in the cache already", path, loaded, known)
+
+
+async def _refresh(refreshes: Sequence[Callable[[], None]]) -> None:
+    while True:
+        await asyncio.sleep(REFRESH_INTERVAL)
+        for refresh in refreshes:
+            refresh()
 
 
 async def _publish_metrics(parts: Parts, state: StateMetrics, exposition: Exposition) -> None:

@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
@@ -18,6 +18,7 @@ from app.cache.tiered import TieredStore
 from app.library_file import LibraryFile
 from app.lifecycle import Lifecycle
 from app.metrics.connections import ConnectionMetrics
+from app.metrics.history import SharedHistory
 from app.metrics.instruments import (
     AnswerMetrics,
     ClientMetrics,
@@ -34,19 +35,24 @@ from app.server.connections import ConnectionLimits, Connections, Reason
 from app.server.descriptors import connections_that_fit
 from app.server.proxies import trusted_addresses
 from app.settings import Settings
+from app.status import StatusReader
 from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES
 from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
+from app.web.client_buckets import Rate
 from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
+from app.web.denials import Denials
+from app.web.express_lane import ExpressLane
 from app.web.library import Library
-from app.web.limits import ClientLimits, Rate
+from app.web.limits import ClientLimits
 from app.web.operations import other_paths
 from app.web.pages import Pages
 from app.web.record_headers import read_allowed
 from app.web.route import Route
 from app.web_face import (
+    build_admin,
     build_express_lane,
     build_face,
     build_operations,
@@ -97,6 +103,9 @@ def create(
     express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log)
     if express is not None:
         library.followers.append(express.clear)
+    denials = _denials(settings, clock, limits, express)
+    history = SharedHistory(_shared_file(settings, "history.json"))
+    status = StatusReader(assembled, lifecycle, library_file, instruments.state, instruments.exposition, history, clock)
     operations = build_operations(
         assembled,
         face,
@@ -105,10 +114,13 @@ def create(
         library_file=library_file,
         state=instruments.state,
         exposition=instruments.exposition,
+        refreshes=(denials.refresh, status.record),
+        status=status,
     )
     return Application(
         face,
         operations=operations,
+        admin=build_admin(assembled, face, lifecycle, limits, denials, status, clock),
         other_paths=other_paths(operations),
         limits=limits,
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
@@ -160,6 +172,25 @@ def _follow_reloads(lifecycle: Lifecycle, limits: ClientLimits, connections: Con
     )
     names = (name for name in Settings.model_fields if name.startswith("branding_"))
     lifecycle.on_reload(lambda new: pages.rebrand(read_branding(new)), *names)
+
+
+def _denials(
+    settings: Settings, clock: Callable[[], float], limits: ClientLimits, express: ExpressLane | None
+) -> Denials:
+    """The networks that an operator denies. While there are any, the express lane has no answers."""
+
+    def apply(networks: Collection[str]) -> None:
+        limits.deny(networks)
+        if express is not None:
+            express.clear()
+
+    return Denials(_shared_file(settings, "denials.json"), clock, apply)
+
+
+def _shared_file(settings: Settings, name: str) -> Path | None:
+    """A file that the workers of this machine share until the service ends, None for a process alone."""
+    folder = _folder_of_counts(settings)
+    return None if folder is None else folder / name
 
 
 def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetrics) -> ClientLimits:

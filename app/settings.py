@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -16,12 +17,14 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from app.errors import ConfigurationError
-from app.redaction import redact
+from app.redaction import MASK, redact
 from app.setting_errors import explain
 from app.settings_sources import SourcedValue, flag_of, read_values, variable
 
 #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
-TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "library", "branding")
+TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "library", "branding", "admin", "status")
+#: Characters of the shortest admin token.
+MIN_TOKEN: Final = 16
 #: Marks a setting that a running process reloads at SIGHUP.
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
 #: Marks a setting whose value is never printed.
@@ -391,6 +394,51 @@ class Settings(BaseModel):
         json_schema_extra=RELOADED,
     )
 
+    admin_token: str | None = Field(
+        None,
+        description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
+        "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
+        json_schema_extra=SECRET,
+    )
+    admin_wrong_rate: float = Field(
+        0.1, gt=0, description="Requests a second with a wrong token that one client may send to the admin API."
+    )
+    admin_wrong_burst: float = Field(
+        10.0, ge=1, description="Requests with a wrong token that one client may send to the admin API at once."
+    )
+    status_access: Literal["public", "networks", "admin"] = Field(
+        "networks",
+        description="Who may see `/status`: everyone, clients in `status_networks`, or requests with `admin_token`.",
+    )
+    status_networks: str = Field(
+        "127.0.0.0/8 ::1",
+        description="Networks whose clients may see `/status`, separated by spaces. A front proxy on this machine must "
+        "send X-Forwarded-For, or all of its clients count as this machine.",
+    )
+
+    @field_validator("admin_token")
+    @classmethod
+    def _check_token(cls, value: str | None) -> str | None:
+        """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""
+        if value is not None and (
+            len(value) < MIN_TOKEN or not value.isascii() or not value.isprintable() or " " in value
+        ):
+            raise ValueError(
+                f"the token needs at least {MIN_TOKEN} printable ASCII characters without spaces, such as the output "
+                "of `openssl rand -base64 32`"
+            )
+        return value
+
+    @field_validator("status_networks")
+    @classmethod
+    def _check_networks(cls, value: str) -> str:
+        for network in value.split():
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"{network[:80]!r} is not a network such as 192.0.2.0/24: {error}") from error
+        return value
+
     @field_validator("public_url", "upstream_url", "upstream_routes")
     @classmethod
     def _name_hosts(cls, value: str | None) -> str | None:
@@ -410,6 +458,12 @@ class Settings(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _need_a_token(self) -> Settings:
+        if self.status_access == "admin" and self.admin_token is None:
+            raise ValueError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
+        return self
+
     @property
     def upstream_urls(self) -> tuple[str, ...]:
         """The upstreams, in the order in which they are tried."""
@@ -425,6 +479,15 @@ def reloadable() -> frozenset[str]:
     """The settings that a running process reloads at SIGHUP. All others need a restart."""
     fields = Settings.model_fields.items()
     return frozenset(name for name, field in fields if field.json_schema_extra == RELOADED)
+
+
+def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:
+    """The settings as text, with secrets masked. `secrets` are those that were read from secret files."""
+    values = settings.model_dump(mode="json").items()
+    return {
+        name: None if value is None else MASK if is_secret(name) or name in secrets else redact(str(value))
+        for name, value in values
+    }
 
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:

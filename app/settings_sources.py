@@ -73,6 +73,12 @@ def _read_environment(environment: Mapping[str, str], known: Collection[str]) ->
     return values
 
 
+def names_from_files(environment: Mapping[str, str], known: Collection[str]) -> frozenset[str]:
+    """The settings whose values come from NAME_FILE variables. `known` are the names of all settings."""
+    names = (key.removeprefix(ENV_PREFIX).lower() for key in environment if key.startswith(ENV_PREFIX))
+    return frozenset(name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
+
+
 def _is_file_of_secret(name: str, known: Collection[str]) -> bool:
     # NAME_FILE is the path of a file with the value, for a secret that must not be in the environment.
     return name.endswith("_file") and name not in known

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_network
 from math import ceil
 from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
 from app.assembly import Parts
+from app.errors import RateExceeded
 from app.gauges import expose
 from app.library_file import LibraryFile
 from app.lifecycle import Lifecycle
@@ -16,20 +18,27 @@ from app.lifespan import run_lifespan
 from app.metrics.instruments import StateMetrics
 from app.metrics.requests import HttpMetrics
 from app.metrics.workers import Exposition
+from app.operator_actions import build_actions
 from app.readiness import describe_readiness
 from app.resolver.destination import Destinations
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings
+from app.status import StatusReader
 from app.web.access_log import AccessLog
+from app.web.admin import create_admin
+from app.web.admin_gate import WRONG_TOKENS, AdminGate
 from app.web.api import RestApi
 from app.web.application import Face
 from app.web.branding import Branding
+from app.web.client_buckets import ClientBuckets, Rate
 from app.web.country import open_countries
+from app.web.denials import Denials
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.library import Library
 from app.web.limits import ClientLimits
+from app.web.network_list import NetworkList
 from app.web.operations import OperationPages, Operations, create_operations
 from app.web.pages import Link, Pages
 from app.web.preferences import Preferences
@@ -37,6 +46,8 @@ from app.web.privacy import PrivacyFacts
 from app.web.probe import Probe
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
+from app.web.status import STATUS_PATH
+from app.web.status_page import add_status
 
 _SECONDS_A_DAY: Final = 86_400
 
@@ -141,6 +152,34 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
     )
 
 
+def build_admin(
+    parts: Parts,
+    face: Face,
+    lifecycle: Lifecycle,
+    limits: ClientLimits,
+    denials: Denials,
+    status: StatusReader,
+    clock: Callable[[], float],
+) -> AdminGate | None:
+    """The admin API, if there is a token. Behind the same gate is `/status`, if only operators may see it."""
+    settings = parts.settings
+    if settings.admin_token is None:
+        return None
+    rate = Rate(settings.admin_wrong_rate, settings.admin_wrong_burst)
+    admin = create_admin(__version__, build_actions(parts, lifecycle, denials, clock))
+    paths = frozenset[bytes]()
+    if settings.status_access == "admin":
+        paths = frozenset({STATUS_PATH.encode()})
+        add_status(admin, status.read, lambda address: True, face.pages, face.link)
+    return AdminGate(
+        admin,
+        token=settings.admin_token,
+        attempts=ClientBuckets(WRONG_TOKENS, rate, RateExceeded, clock),
+        client_of=limits.client_of,
+        paths=paths,
+    )
+
+
 def build_express_lane(
     parts: Parts, clock: Callable[[], float], metrics: HttpMetrics, access_log: AccessLog | None
 ) -> ExpressLane | None:
@@ -167,11 +206,13 @@ def build_operations(
     library_file: LibraryFile,
     state: StateMetrics,
     exposition: Exposition,
+    refreshes: Sequence[Callable[[], None]],
+    status: StatusReader,
 ) -> Operations:
-    """The few other paths: health, metrics, API documentation, static files."""
-    return create_operations(
+    """The few other paths: health, metrics, status, API documentation, static files."""
+    operations = create_operations(
         version=__version__,
-        lifespan=lambda app: run_lifespan(parts, clock, library_file, state, exposition),
+        lifespan=lambda app: run_lifespan(parts, clock, library_file, state, exposition, refreshes),
         readiness=lambda: describe_readiness(parts, lifecycle, library_file),
         exposed=lambda accept: expose(parts, state, exposition, accept),
         face=OperationPages(face.pages, face.link, lambda: read_privacy(parts.settings, parts.upstream.guards)),
@@ -179,3 +220,12 @@ def build_operations(
         server_url=parts.settings.public_url or "/",
         probe=Probe(parts.settings.probe_key, clock) if parts.settings.probe_key else None,
     )
+    if parts.settings.status_access != "admin":
+        add_status(operations, status.read, _read_status_access(parts.settings), face.pages, face.link)
+    return operations
+
+
+def _read_status_access(settings: Settings) -> Callable[[str], bool]:
+    """Whether the client with an address may see `/status`."""
+    networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
+    return lambda address: settings.status_access == "public" or address in networks

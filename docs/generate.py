@@ -31,6 +31,8 @@ HEADINGS: Final = {
     "web": "Answers to browsers",
     "library": "Library copy",
     "branding": "The institution's own face",
+    "admin": "The admin API",
+    "status": "The status page",
 }
 #: The unit of a number is the first of these words in its description.
 UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)

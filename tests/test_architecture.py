@@ -36,7 +36,8 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "setting_errors": frozenset(),
     "settings": frozenset({"settings_sources", "setting_errors", "errors", "redaction"}),
     "main": frozenset(
-        "redaction settings server web metrics resolver cache upstream handle doi errors token_bucket".split()
+        "redaction settings settings_sources server bulk web metrics resolver cache upstream handle doi errors "
+        "token_bucket".split()
     ),
     # Set-up: checks of the settings, files for front proxies, and probes through them. It opens parts as `cli` does.
     "setup": frozenset(
@@ -48,8 +49,8 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(
-    "main assembly gauges library_file lifecycle lifespan local_files program_log readiness shared_budget "
-    "web_face".split()
+    "main assembly gauges library_file lifecycle lifespan local_files operator_actions program_log readiness "
+    "shared_budget status web_face".split()
 )
 
 #: The parts a library may be imported in.

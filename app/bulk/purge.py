@@ -1,36 +1,96 @@
-"""Removes entries from the cache. Every running proxy on the same store drops its copy within 2 s."""
+"""Removes or expires entries of the cache. Every running proxy on the same store drops its copy within 2 s."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from app.cache.entry import Entry
+from app.cache.purges import EVERYTHING
 from app.cache.tiered import TieredStore
-from app.doi.name import HandleName
+from app.doi.name import HandleName, fold
 from app.handle.answer import ResponseCode
 
-#: Entries that are deleted concurrently.
+#: Entries that are changed concurrently.
 _CONCURRENCY: Final = 64
 
 
-async def purge_names(cache: TieredStore, names: Sequence[HandleName]) -> list[HandleName]:
-    """Delete the entries of names. Returns the names that had none."""
-    return [name for name in names if not await cache.delete(name.key)]
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The entries to purge: names, those under a prefix, negative entries, or all. Exactly one is set."""
+
+    names: Sequence[HandleName] = ()
+    prefix: HandleName | None = None
+    negative: bool = False
+    everything: bool = False
+
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes whose earlier questions a purge refuses. A negative entry is refused by its deletion."""
+        if self.prefix is not None:
+            return (fold(self.prefix.key).rstrip("/") + "/",)
+        return (EVERYTHING,) if self.everything else tuple(name.key for name in self.names)
 
 
-async def purge_entries(cache: TieredStore, *, negative_only: bool) -> int:
-    """Delete all entries, or only those without a record. Returns their number."""
-    count, keys = 0, list[str]()
-    async for entry in cache.scan():
-        if not negative_only or entry.answer.code is not ResponseCode.SUCCESS:
-            keys.append(entry.key)
-        if len(keys) == _CONCURRENCY:
-            count += await _delete(cache, keys)
-            keys.clear()
-    return count + await _delete(cache, keys)
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """How many entries there were, and the names that had none."""
+
+    count: int
+    absent: tuple[HandleName, ...] = ()
 
 
-async def _delete(cache: TieredStore, keys: Sequence[str]) -> int:
-    # Concurrently, because each deletion waits until it is durable.
-    return sum(await asyncio.gather(*(cache.delete(key) for key in keys)))
+async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False) -> PurgeResult:
+    """Delete entries, or with `soft` make them stale: they stay for outages, and the next request queries the upstream.
+
+    The answers to questions that were sent earlier are not stored (see app/cache/purges.py).
+    """
+    if selection.names and not soft:
+        absent = tuple([name for name in selection.names if not await cache.delete(name.key)])
+        return PurgeResult(len(selection.names) - len(absent), absent)
+    if selection.prefix is not None and not soft:
+        return PurgeResult(await cache.clear_prefix(selection.prefix.key))
+    for scope in selection.scopes():
+        await cache.begin_purge(scope)
+    return await _change(cache, selection, cache.expire if soft else lambda entry: cache.delete(entry.key))
+
+
+async def count_selected(cache: TieredStore, selection: Selection) -> PurgeResult:
+    """Count the entries that a purge would change."""
+
+    async def leave(_: Entry) -> None:
+        return
+
+    return await _change(cache, selection, leave)
+
+
+async def _change(
+    cache: TieredStore, selection: Selection, change: Callable[[Entry], Awaitable[object]]
+) -> PurgeResult:
+    found, waiting = set[str](), list[Entry]()
+    async for entry in _select(cache, selection):
+        found.add(entry.key)
+        waiting.append(entry)
+        if len(waiting) == _CONCURRENCY:
+            await _apply(cache, waiting, change)
+            waiting.clear()
+    await _apply(cache, waiting, change)
+    return PurgeResult(len(found), tuple(name for name in selection.names if name.key not in found))
+
+
+async def _apply(cache: TieredStore, entries: Sequence[Entry], change: Callable[[Entry], Awaitable[object]]) -> None:
+    # Concurrently, because each deletion waits until it is durable. The queue of other writes is limited.
+    await asyncio.gather(*(change(entry) for entry in entries))
+    await cache.flush()
+
+
+async def _select(cache: TieredStore, selection: Selection) -> AsyncIterator[Entry]:
+    if selection.names:
+        for name in selection.names:
+            if (entry := await cache.reread(name.key)) is not None:
+                yield entry
+        return
+    async for entry in cache.scan("" if selection.prefix is None else selection.scopes()[0]):
+        if not selection.negative or entry.answer.code is not ResponseCode.SUCCESS:
+            yield entry

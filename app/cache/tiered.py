@@ -149,7 +149,12 @@ class TieredStore:
             await self.delete(entry.key)
             return
         stale = replace(entry, fresh_until=min(entry.fresh_until, self._clock()))
-        await self.put(stale, announce=True, unless_newer=True)
+        if self._store is None:
+            self._memory.keep(stale)
+            return
+        # The next request takes it from the store, if it is still needed.
+        self._memory.drop(entry.key)
+        await self._try("put", self._store.put(stale, announce=True, unless_newer=True), None)
 
     async def begin_purge(self, scope: str) -> None:
         """Refuse the answers to earlier questions, in all processes, and drop the entries of `scope` from memory.

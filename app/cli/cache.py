@@ -1,4 +1,4 @@
-"""The command line of `doi-proxy cache export|import|warm|stats|purge`.
+"""The command line of `doi-proxy cache`.
 
 Every call of the program builds this parser, so this module imports only what is fast to import.
 """
@@ -22,7 +22,9 @@ USAGE: Final = {
     "import": "[--no-checksum] FILE",
     "warm": "[--column NAME] [--limit N] LIST [LIST ...]",
     "stats": "[--json] [--every-entry]",
-    "purge": "NAME [NAME ...] | --prefix PREFIX | --negative | --all",
+    "show": "[--server URL] NAME [NAME ...]",
+    "refresh": "[--server URL] NAME [NAME ...]",
+    "purge": "[--server URL] [--soft] [--dry-run] NAME [NAME ...] | --prefix PREFIX | --negative | --all",
 }
 #: Adds the flags of the settings to a command.
 AddSettings = Callable[[argparse.ArgumentParser], None]
@@ -42,6 +44,13 @@ def add_cache_commands(cache: argparse.ArgumentParser, add_settings: AddSettings
     _add_import(add("import", "read a bundle into the store; an older record does not replace a newer one"))
     _add_warm(add("warm", "fetch the names of lists that are not fresh in the store, as a bulk job"))
     _add_stats(add("stats", "print the number and size of the entries, and whether the store works"))
+    for name, text in (
+        ("show", "print the cached answers about names, as JSON"),
+        ("refresh", "fetch names from the upstream now, fresh or not"),
+    ):
+        command = add(name, text)
+        command.add_argument("names", nargs="+", metavar="NAME", help="names, in any presentation form")
+        _add_server(command)
     _add_purge(add("purge", "delete entries, also in every running proxy on the same store"))
 
 
@@ -85,11 +94,21 @@ def _add_purge(command: argparse.ArgumentParser) -> None:
     command.add_argument("--prefix", metavar="PREFIX", help="all names under this prefix, such as 10.1000")
     command.add_argument("--negative", action="store_true", help="all names that were not found, or have no values")
     command.add_argument("--all", dest="everything", action="store_true", help="all entries")
+    _add_server(command)
+    command.add_argument("--soft", action="store_true", help="make the entries stale and keep them for outages")
+    command.add_argument("--dry-run", action="store_true", help="count the entries, and change nothing")
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--server", metavar="URL", help="use the admin API of the proxy at this URL instead of the store"
+    )
 
 
 def run_cache(namespace: argparse.Namespace, settings: Settings) -> int:
     """Run the selected command. Returns its exit status."""
     commands = {"export": _export, "import": _import, "warm": _warm, "stats": _stats, "purge": _purge}
+    commands |= {"show": _show, "refresh": _refresh}
     return commands[namespace.cache_command](namespace, settings)
 
 
@@ -122,14 +141,52 @@ def _stats(namespace: argparse.Namespace, settings: Settings) -> int:
     return asyncio.run(show_stats(settings, as_json=namespace.as_json, every_entry=namespace.every_entry))
 
 
+def _show(namespace: argparse.Namespace, settings: Settings) -> int:
+    from app.cli.admin_commands import open_client, show_remote, show_stored
+    from app.cli.cache_commands import read_argument
+
+    names = [read_argument(text) for text in namespace.names]
+    if namespace.server is not None:
+        return show_remote(open_client(settings, namespace.server), names)
+    return asyncio.run(show_stored(settings, names))
+
+
+def _refresh(namespace: argparse.Namespace, settings: Settings) -> int:
+    from app.cli.admin_commands import open_client, refresh_remote, refresh_stored
+    from app.cli.cache_commands import read_argument
+
+    names = [read_argument(text) for text in namespace.names]
+    if namespace.server is not None:
+        return refresh_remote(open_client(settings, namespace.server), names)
+    return asyncio.run(refresh_stored(settings, names))
+
+
 def _purge(namespace: argparse.Namespace, settings: Settings) -> int:
-    from app.cli.cache_commands import PurgeChoice, purge
+    from app.bulk.purge import Selection
+    from app.cli.cache_commands import purge, read_argument
 
     selections = [bool(namespace.names), bool(namespace.prefix), namespace.negative, namespace.everything]
     if sum(selections) != 1:
         raise ConfigurationError("purge needs names, or exactly one of --prefix, --negative and --all")
-    choice = PurgeChoice(namespace.names, _prefix(namespace.prefix), namespace.negative, namespace.everything)
-    return asyncio.run(purge(settings, choice))
+    prefix = _prefix(namespace.prefix)
+    if namespace.server is not None:
+        return _purge_remote(namespace, settings, prefix)
+    names = [read_argument(text) for text in namespace.names]
+    selection = Selection(names, prefix, namespace.negative, namespace.everything)
+    return asyncio.run(purge(settings, selection, soft=namespace.soft, dry_run=namespace.dry_run))
+
+
+def _purge_remote(namespace: argparse.Namespace, settings: Settings, prefix: HandleName | None) -> int:
+    from app.cli.admin_commands import open_client, purge_remote
+    from app.cli.cache_commands import read_argument
+
+    selections: list[dict[str, object]] = [{"doi": read_argument(text).text} for text in namespace.names]
+    if prefix is not None:
+        selections = [{"prefix": prefix.text}]
+    elif namespace.negative or namespace.everything:
+        selections = [{"negative": True} if namespace.negative else {"all": True}]
+    client = open_client(settings, namespace.server)
+    return purge_remote(client, selections, soft=namespace.soft, dry_run=namespace.dry_run)
 
 
 def _prefix(text: str | None) -> HandleName | None:

@@ -14,7 +14,8 @@ from app.bulk.export import STANDARD_OUTPUT, Output, RecordWriter, export_all, e
 from app.bulk.import_bundle import OUTCOMES, ImportBounds, ImportReport, import_bundle, open_bundle, size_of
 from app.bulk.lists import STANDARD_INPUT, UniqueNames, read_lists, read_name
 from app.bulk.progress import progress, shows_progress
-from app.bulk.purge import purge_entries, purge_names
+from app.bulk.purge import Selection, count_selected
+from app.bulk.purge import purge as purge_entries
 from app.bulk.stats import count_entries
 from app.bulk.visit import Verdict, Visit
 from app.cache.bundle import BundleWriter, Checksum
@@ -225,36 +226,19 @@ def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
 # --- purge --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeChoice:
-    """The entries to purge: names, those under a prefix, negative entries, or all. Exactly one is set."""
-
-    names: Sequence[str] = ()
-    prefix: HandleName | None = None
-    negative: bool = False
-    everything: bool = False
-
-
-async def purge(settings: Settings, choice: PurgeChoice) -> int:
-    """Delete entries. Raises ConfigurationError, StoreError."""
+async def purge(settings: Settings, selection: Selection, *, soft: bool, dry_run: bool) -> int:
+    """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
     require_store(settings)
-    names = [_read_name(text) for text in choice.names]
     async with open_store(settings) as cache:
-        if choice.prefix is not None:
-            count = await cache.clear_prefix(choice.prefix.key)
-        elif names:
-            unknown = await purge_names(cache, names)
-            for name in unknown:
-                print(f"{name.text}: not in the store", file=sys.stderr)
-            count = len(names) - len(unknown)
-        else:
-            count = await purge_entries(cache, negative_only=choice.negative)
+        result = await (count_selected(cache, selection) if dry_run else purge_entries(cache, selection, soft=soft))
         await cache.check()
-    print(f"purged {count}")
+    for name in result.absent:
+        print(f"{name.text}: not in the store", file=sys.stderr)
+    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {result.count}")
     return 0
 
 
-def _read_name(text: str) -> HandleName:
+def read_argument(text: str) -> HandleName:
     """Read a name of the command line. Raises ConfigurationError."""
     try:
         return read_name(text, any_handle=True)

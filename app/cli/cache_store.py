@@ -28,7 +28,8 @@ def for_command(settings: Settings) -> Settings:
     """Adapt the settings of a proxy to a command on the same store. Raises ConfigurationError for `memory:`."""
     if settings.store_url.startswith("memory:"):
         raise ConfigurationError(
-            "--store-url memory: this store ends with its process; give the store of the proxy, such as sqlite:///path"
+            "--store-url memory: this store ends with its process; give the store of the proxy, "
+            "such as sqlite:///path, or use show, refresh and purge with --server URL"
         )
     patient = max(settings.store_timeout, STORE_TIMEOUT)
     return settings.model_copy(update={"cache_memory_bytes": MEMORY_BYTES, "store_timeout": patient})

@@ -77,7 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     add_doctor_arguments(
         _add_command(commands, "doctor", _doctor, "probe the front proxy and name what to change in it")
     )
-    text = "export, import, warm, count or purge the records of the store"
+    _add_status(_add_command(commands, "status", _status, "print what a running proxy is doing"))
+    text = "export, import, warm, count, show, refresh or purge the records of the store"
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
     add_cache_commands(cache, _add_settings)
@@ -156,6 +157,11 @@ def _man_page(_: argparse.Namespace) -> int:
     return 0
 
 
+def _add_status(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
+    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+
+
 def _serve(namespace: argparse.Namespace) -> int:
     from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
@@ -187,6 +193,12 @@ def _healthcheck(namespace: argparse.Namespace) -> int:
     from app.cli.healthcheck import healthcheck
 
     return healthcheck(settings_of(namespace))
+
+
+def _status(namespace: argparse.Namespace) -> int:
+    from app.cli.admin_commands import open_client, show_status
+
+    return show_status(open_client(settings_of(namespace), namespace.server), as_json=namespace.as_json)
 
 
 def _cache(namespace: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import socket
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -61,6 +62,7 @@ def _serve_alone(
         lifecycle.start_draining()
 
     events = Events(ready=lambda: _report_ready(notifier, status), draining=drain)
+    lifecycle.request_reload = reload
     server = SignalServer(application, server_options(settings), events, reload)
     register(server, lifecycle)
     server.run(sockets=[listening])
@@ -100,10 +102,19 @@ def work(settings: Settings, listening: socket.socket, pipe: Connection) -> None
     ignore_hangup()
     begin_logging(settings)
     lifecycle = Lifecycle(settings)
+    lifecycle.request_reload = _hang_up_supervisor
     application = create(settings, lifecycle=lifecycle)
     server = WorkerServer(application, server_options(settings), lifecycle.start_draining, pipe, lifecycle.reload)
     register(server, lifecycle)
     server.run(sockets=[listening])
+
+
+def _hang_up_supervisor() -> None:
+    """Make the supervisor reload the settings and send them to every worker."""
+    supervisor = multiprocessing.parent_process()
+    # If it has ended, another process may have its number.
+    if supervisor is not None and supervisor.pid == os.getppid():
+        os.kill(supervisor.pid, signal.SIGHUP)
 
 
 def register(server: HttpServer, lifecycle: Lifecycle) -> None:

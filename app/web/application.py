@@ -17,6 +17,7 @@ from app.metrics.requests import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.web import which_ra
 from app.web.access_log import AccessLog
+from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
@@ -28,8 +29,20 @@ from app.web.preferences import Preferences
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_query
-from app.web.responses import COMMON_HEADERS, Message, Receive, Reply, Scope, Send, page, send_reply, write_reply
+from app.web.responses import (
+    COMMON_HEADERS,
+    NO_CORS_HEADERS,
+    Message,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    page,
+    send_reply,
+    write_reply,
+)
 from app.web.route import Route, api_part, find_route, names_part
+from app.web.status import STATUS_PATH
 
 #: The supported methods, in the form of `Allow`.
 ALLOW: Final = "GET, HEAD, POST, OPTIONS"
@@ -59,6 +72,7 @@ class Application:
         face: Face,
         *,
         operations: ASGIApp,
+        admin: AdminGate | None,
         other_paths: frozenset[bytes],
         limits: ClientLimits,
         public_url: str | None,
@@ -70,6 +84,7 @@ class Application:
     ) -> None:
         self._face = face
         self._operations = operations
+        self._admin = admin
         self._other_paths = other_paths
         self._limits = limits
         self._public_url = public_url
@@ -107,7 +122,7 @@ class Application:
         if request.method == "POST" or len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             return None
         try:
-            if route == "resolve":
+            if route == "resolve" and not (self._admin is not None and request.path.startswith(ADMIN_PATH)):
                 name = read_path(request.path)
                 return self._face.redirects.answer_now(request, name, read_query(request.query))
             if route == "api":
@@ -124,10 +139,15 @@ class Application:
             return
         request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
         route = find_route(request.method, request.path, self._other_paths)
+        # None of its paths is a DOI, so `answer_now` leaves them to this method.
+        is_admin = self._admin is not None and self._admin.answers(request.path)
+        route = "operation" if is_admin else route
         if self._access_log is not None:
             send = self._access_log.watch(request, route, send)
         began = self._metrics.timer()
-        if route == "operation":
+        if is_admin and self._admin is not None:
+            status = await self._admin.answer(request, self._operations_scope(request), send)
+        elif route == "operation":
             status = await self._operate(request, receive, send)
         else:
             reply = await self._answer(request, route)
@@ -138,7 +158,7 @@ class Application:
 
     def _offer(self, request: Request, reply: Reply) -> None:
         """Offer the express lane a reply that depends only on the path and one fresh record."""
-        if self.express is not None and reply.hit is not None and request.is_plain:
+        if self.express is not None and reply.hit is not None and request.is_plain and not self._limits.is_active:
             self.express.offer(request.scope["raw_path"], reply, reply.hit)
 
     async def _operate(self, request: Request, receive: Receive, send: Send) -> int:
@@ -149,7 +169,8 @@ class Application:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *COMMON_HEADERS]
+                common = NO_CORS_HEADERS if request.path == STATUS_PATH.encode() else COMMON_HEADERS
+                message["headers"] = [*message.get("headers", ()), *common]
             elif request.head_only:
                 message["body"] = b""
             await send(message)
@@ -158,7 +179,7 @@ class Application:
         return status
 
     def _operations_scope(self, request: Request) -> Scope:
-        return {**request.scope, "path": request.path.decode("ascii"), "raw_path": request.path, "root_path": ""}
+        return {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
 
     async def _answer(self, request: Request, route: Route) -> Reply:
         try:

@@ -6,35 +6,23 @@ into a log, a store or a metric.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Callable, Collection
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
-from app.errors import ClientDenied, Quota, RateExceeded, TooManyBypasses, TooManyRequests
+from app.errors import ClientDenied, RateExceeded, TooManyBypasses, TooManyRequests
 from app.resolver.options import ResolveOptions
 from app.resolver.resolver import Demand
-from app.token_bucket import Bucket, take_token
+from app.web.client_buckets import ClientBuckets, Rate
 from app.web.client_network import ClientNetworks
 from app.web.network_list import NetworkList, read_networks
 from app.web.request import Request
 
-#: Clients with a bucket. A client whose bucket was dropped gets a full one.
-MAX_CLIENTS: Final = 10_000
 #: The names of the limits, in RateLimit headers and in metrics.
 RATE: Final = "rate"
 BYPASS: Final = "bypass"
 DENIED: Final = "denied"
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """`per_second` requests a second, `burst` at once after a quiet time."""
-
-    per_second: float
-    burst: float
 
 
 class ClientLimits:
@@ -56,14 +44,20 @@ class ClientLimits:
         Raises ConfigurationError for a file that cannot be used.
         """
         self._networks = networks
-        self._requests = None if requests is None else _ClientBuckets(RATE, requests, RateExceeded, clock)
-        self._bypasses = _ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
+        self._requests = None if requests is None else ClientBuckets(RATE, requests, RateExceeded, clock)
+        self._bypasses = ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
         self._allow_file = allow_file
         self._deny_file = deny_file
         self._refused = refused
         #: Whether `admit` can refuse a request. Where it cannot, answers from memory need no check.
-        self.is_active = requests is not None or deny_file is not None
+        self.is_active = self._is_always_active = requests is not None or deny_file is not None
+        self._denied_for_now = NetworkList()
         self.reload()
+
+    def deny(self, networks: Collection[str]) -> None:
+        """Refuse the requests of these networks until the next call."""
+        self._denied_for_now = NetworkList(ip_network(network) for network in networks)
+        self.is_active = self._is_always_active or bool(networks)
 
     def reload(self) -> None:
         """Read the lists of networks again. Raises ConfigurationError, and then keeps those in force."""
@@ -77,7 +71,7 @@ class ClientLimits:
     def admit(self, request: Request) -> None:
         """Count a request. Raises ClientDenied and RateExceeded."""
         address = request.client_address
-        if address in self._denied:
+        if address in self._denied or address in self._denied_for_now:
             self._refused(DENIED)
             raise ClientDenied
         if self._requests is not None:
@@ -89,7 +83,7 @@ class ClientLimits:
             self._take(self._bypasses, request.client_address)
         return Demand(options.authoritative, options.certified, client=self.client_of(request))
 
-    def _take(self, buckets: _ClientBuckets, address: str) -> None:
+    def _take(self, buckets: ClientBuckets, address: str) -> None:
         if address in self._allowed:
             return
         try:
@@ -97,28 +91,6 @@ class ClientLimits:
         except TooManyRequests as error:
             self._refused(error.quota.name)
             raise
-
-
-class _ClientBuckets:
-    """A token bucket for each client. The least recently used ones are dropped first."""
-
-    def __init__(self, name: str, rate: Rate, error: type[TooManyRequests], clock: Callable[[], float]) -> None:
-        self._quota = Quota(name, int(rate.burst), max(1, ceil(rate.burst / rate.per_second)))
-        self._rate = rate
-        self._error = error
-        self._clock = clock
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-
-    def take(self, client: str) -> None:
-        """Take a token of a client. Raises the error of this limit if there is none."""
-        before = self._buckets.get(client)
-        bucket, wait = take_token(before, self._clock(), self._rate.per_second, self._rate.burst)
-        self._buckets[client] = bucket
-        self._buckets.move_to_end(client)
-        if len(self._buckets) > MAX_CLIENTS:
-            self._buckets.popitem(last=False)
-        if wait:
-            raise self._error(quota=self._quota, retry_after=wait)
 
 
 def _read(path: Path | None) -> NetworkList:

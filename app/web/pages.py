@@ -26,6 +26,7 @@ from app.web.shown_values import (
     public_handle_url,
     web_address,
 )
+from app.web.status import StatusView
 
 #: The values of `title_key` that `Pages.error` accepts.
 ERROR_TITLES: Final = (
@@ -232,6 +233,10 @@ class Pages:
     def privacy(self, link: Link, language: str, facts: PrivacyFacts) -> bytes:
         """What this instance stores."""
         return self._page("privacy", link, language, "privacy.title", privacy=facts)
+
+    def status(self, link: Link, language: str, view: StatusView) -> bytes:
+        """What the service is doing."""
+        return self._page("status", link, language, "status.title", view=view)
 
     def error(self, link: Link, language: str, *, title_key: str, reason: str) -> bytes:
         """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or ""."""

@@ -91,14 +91,15 @@ class Request:
         if self.method != "POST":
             return parameters
         kind = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
-        body = await self._body()
+        body = await self.body()
         if kind == "application/json" and body:
             return parameters + _read_json(body)
         if kind in ("application/x-www-form-urlencoded", "") and body:
             return parameters + read_form(body)
         return parameters
 
-    async def _body(self) -> bytes:
+    async def body(self) -> bytes:
+        """The body. Raises RequestTooLarge."""
         body = bytearray()
         while True:
             message = await self._receive()

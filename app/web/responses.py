@@ -32,6 +32,8 @@ COMMON_HEADERS: Final[tuple[Header, ...]] = (
     ),
     (b"x-content-type-options", b"nosniff"),
 )
+#: On answers that no page of another site may read.
+NO_CORS_HEADERS: Final[tuple[Header, ...]] = ((b"x-content-type-options", b"nosniff"),)
 #: On pages: nothing but our own stylesheet and pictures, no framing. `form-action` is left out on purpose: browsers
 #: apply it to the redirect that answers the form, which leads to the host of any publisher.
 PAGE_POLICY: Final[tuple[Header, ...]] = (

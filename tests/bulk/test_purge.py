@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.bulk.purge import purge_entries, purge_names
+from app.bulk.purge import PurgeResult, Selection, count_selected, purge
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
@@ -25,18 +25,36 @@ async def filled(*keys: str) -> TieredStore:
 async def test_names_without_an_entry_are_returned() -> None:
     cache = await filled("10.1000/1", "10.1000/2")
     known, unknown = HandleName("10.1000/1"), HandleName("10.1000/9")
-    assert await purge_names(cache, [known, unknown]) == [unknown]
+    assert await purge(cache, Selection(names=[known, unknown])) == PurgeResult(1, (unknown,))
     assert [one.key async for one in cache.scan()] == ["10.1000/2"]
 
 
 async def test_negative_entries_alone_can_be_purged() -> None:
     cache = await filled("10.1000/1")
     await cache.put(missing("10.1000/MISSING"))
-    assert await purge_entries(cache, negative_only=True) == 1
+    assert (await purge(cache, Selection(negative=True))).count == 1
     assert [one.key async for one in cache.scan()] == ["10.1000/1"]
 
 
 async def test_more_entries_than_one_batch_are_all_purged() -> None:
     cache = await filled(*(f"10.1000/{number}" for number in range(200)))
-    assert await purge_entries(cache, negative_only=False) == 200
+    assert (await count_selected(cache, Selection(everything=True))).count == 200
+    assert (await purge(cache, Selection(everything=True))).count == 200
     assert cache.memory.entries == 0
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(names=[HandleName("10.1000/1")]),
+        Selection(prefix=HandleName("10.1000")),
+        Selection(everything=True),
+    ],
+)
+async def test_a_soft_purge_keeps_the_record_for_an_outage(selection: Selection) -> None:
+    cache = await filled("10.1000/1")
+    assert await purge(cache, selection, soft=True) == PurgeResult(1)
+    found = cache.peek("10.1000/1")
+    assert found is not None
+    assert not found.is_fresh(NOW)
+    assert found.is_usable(NOW)

@@ -28,7 +28,7 @@ CATALOGUES = load_catalogues(("en", "de", "fr", "es"))
 ENGLISH = CATALOGUES[REFERENCE_LANGUAGE]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.
 JOINED = (
-    "gone.title_", "which_ra.", "locations.", "privacy.", "values.leads_",
+    "gone.title_", "which_ra.", "locations.", "privacy.", "status.", "values.leads_",
     "code_point.", "could_not_verify.retry_", "could_not_verify.title_", "not_found.lead_", "not_found.title_", "note.",
     "failure.", "permission.", "title.", "values.title_", "values.index", "values.type", "values.timestamp",
     "values.data", "values.cut_",

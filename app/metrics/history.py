@@ -1,0 +1,146 @@
+"""The last 24 hours as sums of five minutes. They have totals of the service alone: nothing about a name or a client.
+
+The workers of a machine share one history in a file. One of them, which holds a lock, records it; the next one goes on
+after its end. A restart of the service begins a new history.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
+
+#: Seconds of one point, and the number of points: 24 hours.
+STEP: Final = 300
+LENGTH: Final = 288
+#: Seconds between two records.
+RECORD_INTERVAL: Final = 30.0
+#: The samples that a series sums, and the labels that a sample must have one of.
+_SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
+    "requests": ("doi_proxy_http_requests_total", "", frozenset()),
+    "answers": ("doi_proxy_cache_answers_total", "", frozenset()),
+    "hits": ("doi_proxy_cache_answers_total", "kind", frozenset({"fresh", "negative", "local"})),
+    "stale": ("doi_proxy_cache_answers_total", "kind", frozenset({"stale"})),
+    "unverified": ("doi_proxy_could_not_verify_total", "", frozenset()),
+    "questions": ("doi_proxy_upstream_question_duration_seconds_count", "", frozenset()),
+    "question_seconds": ("doi_proxy_upstream_question_duration_seconds_sum", "", frozenset()),
+    "delays": ("doi_proxy_event_loop_delay_seconds_count", "", frozenset()),
+    "delay_seconds": ("doi_proxy_event_loop_delay_seconds_sum", "", frozenset()),
+}
+
+
+class Point(msgspec.Struct):
+    """The sums of the series in the STEP seconds from `start` on, in seconds since the epoch."""
+
+    start: int
+    sums: dict[str, float]
+
+
+class History(msgspec.Struct):
+    """The points, oldest first, and the totals at the last record."""
+
+    points: list[Point] = msgspec.field(default_factory=list)
+    totals: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def record(self, now: float, totals: Mapping[str, float]) -> None:
+        """Add what was counted since the last record to the point of `now`."""
+        start = int(now - now % STEP)
+        # After the clock was set back, the newest point goes on.
+        if not self.points or self.points[-1].start < start:
+            self.points.append(Point(start, {}))
+        del self.points[:-LENGTH]
+        sums = self.points[-1].sums
+        for name, total in totals.items():
+            sums[name] = sums.get(name, 0.0) + max(0.0, total - self.totals.get(name, 0.0))
+        self.totals = dict(totals)
+
+
+class Totals:
+    """The samples of all workers at a moment."""
+
+    def __init__(self, samples: dict[str, list[Sample]]) -> None:
+        self._samples = samples
+
+    def sum(self, metric: str, label: str = "", values: frozenset[str] = frozenset()) -> float:
+        """The sum of a metric, or of its samples whose label has one of the values."""
+        samples = self._samples.get(metric, ())
+        return sum(one.value for one in samples if not label or one.labels.get(label) in values)
+
+    def by(self, metric: str, label: str) -> dict[str, int]:
+        """The sums of a counter by the value of a label, without zeros."""
+        sums: dict[str, int] = {}
+        for one in self._samples.get(metric, ()):
+            if one.value:
+                sums[one.labels[label]] = sums.get(one.labels[label], 0) + int(one.value)
+        return sums
+
+    def series(self) -> dict[str, float]:
+        """The total of each series of the history."""
+        return {name: self.sum(*which) for name, which in _SERIES.items()}
+
+
+def read_totals(families: Iterable[Metric]) -> Totals:
+    """The samples of metric families."""
+    samples: dict[str, list[Sample]] = {}
+    for family in families:
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append(sample)
+    return Totals(samples)
+
+
+class SharedHistory:
+    """A history in memory, or in a file that the workers share."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._history = History()
+        self._lock: int | None = None
+        self._recorded_at: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Whether this process has to record now."""
+        if self._recorded_at is not None and 0.0 <= now - self._recorded_at < RECORD_INTERVAL:
+            return False
+        self._recorded_at = now
+        return self._file is None or self._is_recorder(self._file)
+
+    def record(self, now: float, totals: Mapping[str, float]) -> None:
+        """Record totals. Only for a process for which the record is due."""
+        self._history.record(now, totals)
+        if self._file is not None:
+            # Readers see the whole old file or the whole new one.
+            new = self._file.with_suffix(".new")
+            new.write_bytes(msgspec.json.encode(self._history))
+            new.replace(self._file)
+
+    def points(self) -> list[Point]:
+        """The points, oldest first."""
+        if self._file is not None and self._lock is None:
+            return _read(self._file).points
+        return self._history.points
+
+    def _is_recorder(self, file: Path) -> bool:
+        if self._lock is not None:
+            return True
+        descriptor = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        self._history = _read(file)
+        return True
+
+
+def _read(file: Path) -> History:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=History)
+    except (OSError, msgspec.DecodeError):
+        return History()

@@ -1,0 +1,93 @@
+"""What an operator can do to a running process, for the admin API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+from app.assembly import Parts
+from app.bulk.purge import Selection, count_selected, purge
+from app.bulk.show import describe_entry, show_time
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, InvalidParameter
+from app.lifecycle import Lifecycle
+from app.resolver.resolution import Origin
+from app.resolver.resolver import Demand
+from app.settings import Settings, mask_settings
+from app.settings_sources import names_from_files
+from app.web.admin import AdminActions
+from app.web.admin_models import (
+    DenyReport,
+    DenyRequest,
+    EntryReport,
+    PurgeReport,
+    PurgeRequest,
+    RefreshReport,
+    ReloadReport,
+)
+from app.web.denials import Denials
+
+
+def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: Callable[[], float]) -> AdminActions:
+    """The actions on one process. A purge reaches the other processes by the store, a denial by a file."""
+
+    async def show(name: HandleName) -> EntryReport | None:
+        return await _report_entry(parts, name, clock())
+
+    async def purge_entries(request: PurgeRequest, name: HandleName | None) -> PurgeReport:
+        selection = _selection(request, name)
+        result = await (
+            count_selected(parts.cache, selection)
+            if request.dry_run
+            else purge(parts.cache, selection, soft=request.soft)
+        )
+        return PurgeReport(entries=result.count, soft=request.soft, dry_run=request.dry_run)
+
+    async def refresh(name: HandleName) -> RefreshReport:
+        return await _refresh(parts, name, clock)
+
+    def reload() -> ReloadReport:
+        if lifecycle.request_reload is None:
+            raise InvalidParameter("This process does not reload its settings; restart it.")
+        # After the answer, because a reload takes a moment.
+        asyncio.get_running_loop().call_soon(lifecycle.request_reload)
+        return ReloadReport()
+
+    def deny(request: DenyRequest) -> DenyReport:
+        return DenyReport(network=request.network, until=show_time(denials.deny(request.network, request.seconds)))
+
+    def settings() -> dict[str, Any]:
+        secrets = names_from_files(os.environ, Settings.model_fields)
+        return dict(mask_settings(lifecycle.settings, secrets))
+
+    return AdminActions(show, purge_entries, refresh, reload, deny, settings)
+
+
+def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:
+    if name is None:
+        return Selection(negative=request.negative, everything=request.all)
+    return Selection(prefix=name) if request.prefix is not None else Selection(names=(name,))
+
+
+async def _refresh(parts: Parts, name: HandleName, clock: Callable[[], float]) -> RefreshReport:
+    """Query the upstream now. An upstream that is a proxy queries a primary server (`auth`)."""
+    try:
+        resolution = await parts.resolver.resolve(name, Demand(authoritative=True))
+    except CouldNotVerify as failure:
+        return RefreshReport(doi=name.key, refreshed=False, failure=failure.token)
+    failure_token = None if resolution.failure is None else resolution.failure.token
+    entry = await _report_entry(parts, name, clock())
+    return RefreshReport(
+        doi=name.key, refreshed=resolution.origin is Origin.BYPASSED, failure=failure_token, entry=entry
+    )
+
+
+async def _report_entry(parts: Parts, name: HandleName, now: float) -> EntryReport | None:
+    """The cached answer about a name, as an operator sees it. None without one."""
+    cached = parts.cache.peek(name.key)
+    newest = await parts.cache.reread(name.key)
+    if newest is None:
+        return None
+    return EntryReport(**describe_entry(newest, now), tier="memory" if newest is cached else "store")

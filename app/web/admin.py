@@ -1,0 +1,149 @@
+"""The admin API: look at an entry, refresh, purge, reload, deny a client. FastAPI behind a gate (see admin_gate)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.doi.name import HandleName
+from app.doi.presentation import read_path, read_typed
+from app.errors import DoiProxyError, InvalidName, NotADOI
+from app.web.admin_gate import CLIENT
+from app.web.admin_models import (
+    DenyReport,
+    DenyRequest,
+    EntryReport,
+    PurgeReport,
+    PurgeRequest,
+    RefreshReport,
+    RefreshRequest,
+    ReloadReport,
+)
+from app.web.problem import problem
+from app.web.responses import Reply
+
+log = logging.getLogger(__name__)
+
+#: The path of an entry, before the name.
+ENTRIES: Final = b"/admin/entries/"
+
+
+@dataclass(frozen=True, slots=True)
+class AdminActions:
+    """What an operator can do. Each action raises errors of app.errors."""
+
+    show: Callable[[HandleName], Awaitable[EntryReport | None]]
+    purge: Callable[[PurgeRequest, HandleName | None], Awaitable[PurgeReport]]
+    refresh: Callable[[HandleName], Awaitable[RefreshReport]]
+    reload: Callable[[], ReloadReport]
+    deny: Callable[[DenyRequest], DenyReport]
+    settings: Callable[[], dict[str, Any]]
+
+
+def create_admin(version: str, actions: AdminActions) -> FastAPI:
+    """The FastAPI application of the admin API."""
+    app = FastAPI(
+        title="doi-proxy admin API",
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/admin/openapi.json",
+        redirect_slashes=False,
+    )
+    _add_errors(app)
+    _add_cache(app, actions)
+    _add_service(app, actions)
+    return app
+
+
+def _add_cache(app: FastAPI, actions: AdminActions) -> None:
+    @app.get("/admin/entries/{doi:path}", tags=["cache"], summary="Show the cached answer about a name")
+    async def show_entry(request: Request, doi: str) -> EntryReport:
+        name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
+        report = await actions.show(name)
+        _audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
+        if report is None:
+            raise HTTPException(404, f"The cache has no entry for {name.text}")
+        return report
+
+    @app.post("/admin/purge", tags=["cache"], summary="Delete entries, or make them stale")
+    async def purge(request: Request, body: PurgeRequest) -> PurgeReport:
+        report = await actions.purge(body, _selected_name(body))
+        _audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
+        return report
+
+    @app.post("/admin/refresh", tags=["cache"], summary="Fetch a record from the upstream now")
+    async def refresh(request: Request, body: RefreshRequest) -> RefreshReport:
+        report = await actions.refresh(read_typed(body.doi))
+        _audit(request, "refresh", body.model_dump(), report.failure or "refreshed")
+        return report
+
+
+def _add_service(app: FastAPI, actions: AdminActions) -> None:
+    @app.post("/admin/reload", tags=["service"], summary="Reload settings and files, as SIGHUP does")
+    async def reload(request: Request) -> ReloadReport:
+        report = actions.reload()
+        _audit(request, "reload", {}, "reloading")
+        return report
+
+    @app.post("/admin/deny", tags=["service"], summary="Refuse the requests of a network for a time")
+    async def deny(request: Request, body: DenyRequest) -> DenyReport:
+        report = actions.deny(body)
+        _audit(request, "deny", body.model_dump(), f"until {report.until}")
+        return report
+
+    @app.get("/admin/settings", tags=["service"], summary="Show the settings in force, with secrets masked")
+    async def show_settings(request: Request) -> dict[str, Any]:
+        _audit(request, "settings", {}, "shown")
+        return actions.settings()
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(DoiProxyError)
+    async def failed(request: Request, error: DoiProxyError) -> Response:
+        _audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
+        return _respond(problem(error.status, error.message))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        message = str(first["msg"]).removeprefix("Value error, ")
+        return _respond(problem(400, f"{where}: {message}" if where else message))
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        return _respond(problem(error.status_code, f"{error.detail}."))
+
+
+def _respond(reply: Reply) -> Response:
+    headers = {name.decode(): value.decode() for name, value in (*reply.headers, *reply.freshness)}
+    return Response(reply.body, reply.status, headers=headers)
+
+
+def _selected_name(body: PurgeRequest) -> HandleName | None:
+    """The name or the prefix of a purge. Raises InvalidName."""
+    if body.doi is not None:
+        return read_typed(body.doi)
+    if body.prefix is None:
+        return None
+    try:
+        prefix = HandleName(body.prefix.rstrip("/"))
+    except InvalidName:
+        prefix = None
+    if prefix is None or not prefix.is_prefix:
+        raise NotADOI(f"{body.prefix[:80]!r} is not a DOI prefix; a DOI prefix looks like 10.1000.")
+    return prefix
+
+
+def _audit(request: Request, action: str, what: dict[str, Any], result: str) -> None:
+    # JSON escapes line breaks, so one action is one line.
+    client = request.scope.get(CLIENT, "")
+    log.warning("admin: client %s, %s %s: %s", client, action, json.dumps(what), json.dumps(result)[1:-1])

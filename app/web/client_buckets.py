@@ -1,0 +1,51 @@
+"""A token bucket for each client. Clients are in memory alone."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from app.errors import Quota, TooManyRequests
+from app.token_bucket import Bucket, take_token
+
+#: Clients whose buckets are remembered. One that is forgotten has a full bucket again.
+MAX_CLIENTS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """`per_second` requests a second, `burst` at once after a quiet time."""
+
+    per_second: float
+    burst: float
+
+
+class ClientBuckets:
+    """A token bucket for each client. The ones not used for longest are forgotten first."""
+
+    def __init__(self, name: str, rate: Rate, error: type[TooManyRequests], clock: Callable[[], float]) -> None:
+        self._quota = Quota(name, int(rate.burst), max(1, ceil(rate.burst / rate.per_second)))
+        self._rate = rate
+        self._error = error
+        self._clock = clock
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def take(self, client: str) -> None:
+        """Take a token of a client. Raises the error of this limit if there is none."""
+        before = self._buckets.get(client)
+        bucket, wait = take_token(before, self._clock(), self._rate.per_second, self._rate.burst)
+        self._buckets[client] = bucket
+        self._buckets.move_to_end(client)
+        if len(self._buckets) > MAX_CLIENTS:
+            self._buckets.popitem(last=False)
+        if wait:
+            raise self._error(quota=self._quota, retry_after=wait)
+
+    def check(self, client: str) -> None:
+        """Raise the error of this limit if a client has no token. Takes none."""
+        _, wait = take_token(self._buckets.get(client), self._clock(), self._rate.per_second, self._rate.burst)
+        if wait:
+            raise self._error(quota=self._quota, retry_after=wait)

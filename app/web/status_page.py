@@ -1,0 +1,61 @@
+"""The route of `/status`: JSON for programs, a page for browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from fastapi import FastAPI, Request, Response
+
+from app.web.freshness import NO_STORE
+from app.web.header import Header
+from app.web.languages import choose
+from app.web.pages import Link, Pages
+from app.web.problem import PROBLEM, problem
+from app.web.responses import HTML, JSON, PAGE_POLICY
+from app.web.status import STATUS_PATH, Status, view
+
+#: The answer depends on both (RFC 9110, section 12.5.5).
+_VARY: Header = (b"vary", b"Accept, Accept-Language")
+
+
+def add_status(
+    app: FastAPI, read: Callable[[], Awaitable[Status]], may_see: Callable[[str], bool], pages: Pages, link: Link
+) -> None:
+    """Add the route to an application. `may_see` decides by the address of the client."""
+
+    @app.api_route(
+        STATUS_PATH,
+        methods=["GET", "HEAD"],
+        tags=["operation"],
+        summary="What is the service doing?",
+        response_model=Status,
+        operation_id="status",
+        responses={403: {"description": "The setting `status_access` does not allow this client."}},
+    )
+    async def status(request: Request, format: Literal["json", "html"] | None = None) -> Response:  # noqa: A002
+        wants_page = format == "html" or (format is None and "text/html" in request.headers.get("accept", ""))
+        language = choose(request.headers.get("accept-language"), pages.languages)
+        if not may_see(request.client.host if request.client else ""):
+            return _refuse(pages, link, language) if wants_page else _problem()
+        found = await read()
+        if not wants_page:
+            return _respond(found.model_dump_json().encode(), JSON)
+        return _respond(pages.status(link, language, view(found)), HTML, *PAGE_POLICY)
+
+
+def _refuse(pages: Pages, link: Link, language: str) -> Response:
+    body = pages.error(link, language, title_key="error_request", reason=_REASON)
+    return _respond(body, HTML, *PAGE_POLICY, status=403)
+
+
+_REASON = "The status is not shown to this network; the operator decides with status_access and status_networks."
+
+
+def _problem() -> Response:
+    return _respond(problem(403, _REASON).body, PROBLEM, status=403)
+
+
+def _respond(body: bytes, *headers: Header, status: int = 200) -> Response:
+    fields = {name.decode(): value.decode() for name, value in (*headers, NO_STORE, _VARY)}
+    return Response(body, status, headers=fields)
