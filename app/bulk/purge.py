@@ -51,9 +51,25 @@ async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False)
         return PurgeResult(len(selection.names) - len(absent), absent)
     if selection.prefix is not None and not soft:
         return PurgeResult(await cache.clear_prefix(selection.prefix.key))
+    if selection.names:
+        return await _expire_names(cache, selection.names)
     for scope in selection.scopes():
         await cache.begin_purge(scope)
     return await _change(cache, selection, cache.expire if soft else lambda entry: cache.delete(entry.key))
+
+
+async def _expire_names(cache: TieredStore, names: Sequence[HandleName]) -> PurgeResult:
+    absent = []
+    for name in names:
+        # Before the purge begins, because that deletes the entry of a name.
+        entry = await cache.reread(name.key)
+        await cache.begin_purge(name.key)
+        if entry is None:
+            absent.append(name)
+        else:
+            await cache.expire(entry)
+    await cache.flush()
+    return PurgeResult(len(names) - len(absent), tuple(absent))
 
 
 async def count_selected(cache: TieredStore, selection: Selection) -> PurgeResult:

@@ -51,6 +51,7 @@ class AdminClient:
             self._connection.request(method, self._base + path, None if body is None else json.dumps(body), headers)
             answer = self._connection.getresponse()
             content = answer.read(_MAX_ANSWER)
+            self._connection.close()
         except (OSError, http.client.HTTPException) as error:
             raise DoiProxyError(f"{self._server}: no answer: {error}; check the URL and that the proxy runs") from error
         return self._read(answer.status, content)
