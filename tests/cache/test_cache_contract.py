@@ -197,6 +197,19 @@ async def test_who_missed_more_than_is_kept_hears_of_an_overrun(open_one: Opener
     assert (await there.changes(heard.cursor)).overrun is False
 
 
+async def test_every_kept_announcement_is_heard(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    await here.delete("10.1000/FIRST")
+    await here.flush()
+    cursor = (await there.changes(None)).cursor
+    # The announcement at the cursor is kept too.
+    for n in range(MAX_ANNOUNCEMENTS - 1):
+        await here.delete(f"10.1000/{n}")
+    await here.flush()
+    heard = await there.changes(cursor)
+    assert (len(heard.keys), heard.overrun) == (MAX_ANNOUNCEMENTS - 1, False)
+
+
 async def test_a_lease_has_one_owner_at_a_time(open_one: Opener) -> None:
     here, there = await open_one(), await open_one()
     assert await here.lease("10.1000/182", "here", 20) is True

@@ -210,3 +210,10 @@ async def test_a_prefix_and_four_prefixes_above_it_are_asked() -> None:
     source = CountingSource()
     await rows(source, "10.1.2")
     assert source.names == ["10.1.2", "10.1"]
+
+
+def test_the_methods_of_a_record_win_over_the_usual_ones() -> None:
+    xml = "<l chooseby='weighted'><location href='http://a/' country='gb' weight='0'/><location href='http://b/'/></l>"
+    given = record(("10320/loc", xml))
+    choice = choose_target(NAME, given, read_own_locations(given), DEFAULT_OPTIONS, Client(country="gb"))
+    assert choice.target is not None and choice.target.location == "http://b/"
