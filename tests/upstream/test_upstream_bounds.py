@@ -50,7 +50,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(upstream: FakeUp
     upstream.fault(NAME, "redirect", count=3)
     assert await ask(upstream) is ResponseCode.SUCCESS
     upstream.fault(NAME, "redirect", count=4)
-    with pytest.raises(UpstreamRefused, match="more often"):
+    with pytest.raises(UpstreamRefused, match="redirects too often"):
         await ask(upstream)
     assert upstream.asked(NAME) == 4 + 4
 
