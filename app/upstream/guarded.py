@@ -18,6 +18,7 @@ from app.errors import (
     BudgetSpent,
     CouldNotVerify,
     NotInBundle,
+    PrefixDenied,
     ShareSpent,
     UpstreamPaused,
     UpstreamRefused,
@@ -51,7 +52,7 @@ _CANCELLED: Final = "cancelled"
 #: The state of an upstream as one word, for readiness. "unknown" before the first query.
 UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 #: Every outcome that an observer can get.
-OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | failure_tokens()
+OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | failure_tokens() - {PrefixDenied.token}
 #: The outcomes of queries that were not sent.
 UNSENT_OUTCOMES: Final = frozenset(
     error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)

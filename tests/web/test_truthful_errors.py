@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import CouldNotVerify
+from app.errors import CouldNotVerify, PrefixDenied
 from app.web.languages import load_catalogues
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.upstream.faults import FAULTS
