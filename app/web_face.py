@@ -214,7 +214,7 @@ def build_operations(
         version=__version__,
         lifespan=lambda app: run_lifespan(parts, clock, library_file, state, exposition, refreshes),
         readiness=lambda: describe_readiness(parts, lifecycle, library_file),
-        exposed=lambda accept: expose(parts, state, exposition, accept),
+        write_metrics=lambda accept: expose(parts, state, exposition, accept),
         face=OperationPages(face.pages, face.link, lambda: read_privacy(parts.settings, parts.upstream.guards)),
         preferences=face.preferences,
         server_url=parts.settings.public_url or "/",

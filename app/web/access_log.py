@@ -26,25 +26,25 @@ from app.web.request import Request
 from app.web.responses import Message, Reply, Send
 
 REQUEST_ID: Final = b"x-request-id"
-#: What is taken over from a client as the name of its request.
+#: A request ID that is accepted from a client. Any other is replaced.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
 #: such lines of several processes do not mix in a pipe.
 MAX_PATH: Final = 2_000
 MAX_WORD: Final = 64
-#: Bits of an address that are kept at level 1.
+#: Bits of an address that are logged at level 1.
 _IPV4_BITS: Final = 24
 _IPV6_BITS: Final = 48
-#: The first level that tells nothing of a client's address.
+#: The first level that logs no part of a client's address.
 _NO_CLIENTS: Final = 2
 _STANDARD_OUTPUT: Final = 1
-#: Bytes that are written as they are; also no quotation mark and no backslash, so that no format has to escape.
+#: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
 _PLAIN: Final = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
 _EXPOSED: Final[Header] = (b"access-control-expose-headers", b"X-Request-ID")
 
 
 class LoggedRequest(msgspec.Struct, frozen=True, gc=False):
-    """What a line says of a request: its path and query are raw."""
+    """The fields of a log line about a request. `path` and `query` are raw."""
 
     method: str
     path: bytes
@@ -53,7 +53,7 @@ class LoggedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class LoggedReply(msgspec.Struct, frozen=True, gc=False):
-    """What a line says of an answer: `size` is the bytes of its body, `cache_status` the text of its Cache-Status."""
+    """The fields of a log line about an answer: `size` is the body in bytes, `cache_status` its Cache-Status."""
 
     route: str
     status: int
@@ -62,7 +62,7 @@ class LoggedReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class AccessLog:
-    """Writes the lines. `clock` is in seconds since the epoch, `timer` monotonic; `new_id` names a request."""
+    """Writes the log. `clock` is in seconds since the epoch, `timer` monotonic; `new_id` returns a new request ID."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class AccessLog:
         self._write = write
 
     @property
-    def tells_clients(self) -> bool:
-        """Whether a line tells anything of a client's address."""
+    def shows_clients(self) -> bool:
+        """Whether log lines have the client's address or its network."""
         return self._level < _NO_CLIENTS
 
     def watch(self, request: Request, route: str, send: Send) -> Send:
-        """`send` with the request's identifier on the answer, and a line when the answer has been sent."""
+        """Wrap `send`: it adds the request ID to the answer, and logs the answer after its last byte."""
         identifier = self._identifier(request)
-        line = self._begin(_logged(request), route, identifier)
+        line = self._begin(_request_fields(request), route, identifier)
         began = self._timer()
 
         async def send_logged(message: Message) -> None:
@@ -108,10 +108,10 @@ class AccessLog:
         """Log an answer that is written in one piece. Returns its request-ID header lines."""
         size = 0 if request.head_only else len(reply.body)
         logged = LoggedReply(route, reply.status, size, cache_status_text(reply.freshness))
-        return self._log(self._identifier(request), _logged(request), logged, seconds)
+        return self._log(self._identifier(request), _request_fields(request), logged, seconds)
 
     def log_prepared(self, request: LoggedRequest, reply: LoggedReply, seconds: float) -> bytes:
-        """The same for a request without an identifier of its own."""
+        """Log an answer of the express lane. Its request has no ID, so it gets a new one."""
         return self._log(self._new_id(), request, reply, seconds)
 
     def _log(self, identifier: str, request: LoggedRequest, reply: LoggedReply, seconds: float) -> bytes:
@@ -121,16 +121,16 @@ class AccessLog:
         return header_lines(_id_headers(identifier))
 
     def _identifier(self, request: Request) -> str:
-        given = request.header(REQUEST_ID)
-        return given if given is not None and _REQUEST_ID.fullmatch(given) else self._new_id()
+        sent = request.header(REQUEST_ID)
+        return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else self._new_id()
 
     def _begin(self, request: LoggedRequest, route: str, identifier: str) -> dict[str, Any]:
         line: dict[str, Any] = {"time": _time(self._clock()), "request_id": identifier}
-        client = shown_address(request.client, self._level)
+        client = mask_address(request.client, self._level)
         if client is not None:
             line["client"] = client
-        line["method"] = escaped(request.method.encode("latin-1", "replace"))[:MAX_WORD]
-        path = shown_path(request.path, request.query, self._level)
+        line["method"] = escape(request.method.encode("latin-1", "replace"))[:MAX_WORD]
+        path = format_path(request.path, request.query, self._level)
         if path is not None:
             line["path"] = path
         return {**line, "route": route, "status": 0, "bytes": 0, "ms": 0.0, "cache": None}
@@ -140,7 +140,7 @@ class AccessLog:
         self._write(self._format(line))
 
 
-def _logged(request: Request) -> LoggedRequest:
+def _request_fields(request: Request) -> LoggedRequest:
     return LoggedRequest(request.method, request.path, request.query, request.client_address)
 
 
@@ -148,8 +148,8 @@ def _id_headers(identifier: str) -> tuple[Header, ...]:
     return ((REQUEST_ID, identifier.encode()), _EXPOSED)
 
 
-def shown_address(address: str, level: int) -> str | None:
-    """A client's address as a level of privacy lets it be logged, None where not at all."""
+def mask_address(address: str, level: int) -> str | None:
+    """The client's address that a privacy level lets the log have, None if it lets none."""
     if level >= _NO_CLIENTS:
         return None
     try:
@@ -164,22 +164,22 @@ def shown_address(address: str, level: int) -> str | None:
     return str(ip_network((parsed, bits), strict=False).network_address)
 
 
-def shown_path(path: bytes, query: bytes, level: int) -> str | None:
-    """What was asked for as a level of privacy lets it be logged: as it was sent, what is not graphic as `%XX`."""
+def format_path(path: bytes, query: bytes, level: int) -> str | None:
+    """The raw path, and the query, that a privacy level lets the log have. Bytes that are not graphic become `%XX`."""
     if level > 2:
         return None
     whole = path + b"?" + query if level == 0 and query else path
-    shown = escaped(whole[: MAX_PATH + 1])
-    return shown if len(shown) <= MAX_PATH else shown[:MAX_PATH] + "..."
+    text = escape(whole[: MAX_PATH + 1])
+    return text if len(text) <= MAX_PATH else text[:MAX_PATH] + "..."
 
 
-def escaped(raw: bytes) -> str:
+def escape(raw: bytes) -> str:
     """Graphic ASCII without quotation marks and backslashes; other bytes as `%XX` (RFC 3986, section 2.1)."""
     return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in raw)
 
 
 def write_to_standard_output(line: bytes) -> None:
-    """Write a line; one that cannot be written is lost, because an answer matters more than its line."""
+    """Write a line. A line that cannot be written is lost: the answer matters more."""
     with suppress(OSError):
         os.write(_STANDARD_OUTPUT, line)
 

@@ -197,7 +197,7 @@ class Application:
                 return self._face.api.answer_limit(error, Parameters())
             if route == "api" and isinstance(error, DoiProxyError):
                 return self._face.api.answer_error(error.status, PROTOCOL_ERROR, error.message, Parameters())
-            return self._face.errors.answer(request, error, name=None, typed=_shown(request))
+            return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
     async def _await_answer(self, request: Request, route: Route) -> Reply:
         parameters = await request.parameters()
@@ -227,7 +227,7 @@ class Application:
         except EmptyName:
             return self._home(request)
         except DoiProxyError as error:
-            return self._face.errors.answer(request, error, name=name, typed=typed or _shown(request))
+            return self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
 
     async def _answer_which_ra(self, request: Request, names: bytes) -> Reply:
         face, client = self._face, self._limits.client_of(request)
@@ -277,5 +277,5 @@ async def _no_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-def _shown(request: Request) -> str:
+def _path_text(request: Request) -> str:
     return request.path[1:201].decode("latin-1")

@@ -1,4 +1,4 @@
-"""An institution's own face: its name, logo, colours, links, texts and templates. docs/branding.md has an example."""
+"""An institution's branding: its name, logo, colours, links, texts and templates. docs/branding.md has an example."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.doi.uri import component
 from app.errors import ConfigurationError
 from app.web.colours import brand_stylesheet
 
-#: Larger logos are refused: every reader loads it once.
+#: Larger logos are refused, because every reader loads the logo.
 MAX_LOGO_BYTES: Final = 262_144
 #: Links in one setting.
 MAX_LINKS: Final = 10
-#: The media types of a logo by its suffix, and the bytes with which such a file begins.
+#: For each suffix of a logo: the media type, and the bytes at the start of such a file.
 LOGO_TYPES: Final = {
     ".svg": ("image/svg+xml", b""),
     ".png": ("image/png", b"\x89PNG\r\n\x1a\n"),
@@ -25,21 +25,21 @@ LOGO_TYPES: Final = {
     ".jpg": ("image/jpeg", b"\xff\xd8\xff"),
     ".jpeg": ("image/jpeg", b"\xff\xd8\xff"),
 }
-#: Where the DOI name goes in the address of a search.
+#: Stands for the DOI name in the address of a search.
 NAME_PLACEHOLDER: Final = "{doi}"
 _STYLESHEET: Final = "/static/style.css"
 _FAVICON: Final = "favicon.svg"
 _ADDRESS: Final = re.compile(r"(?:https?://[^\s/]|mailto:|/)[^\s\"<>\\]*")
 _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
-#: A logo has its root element within so many bytes.
+#: The root element of an SVG logo must begin within this many bytes.
 _SVG_HEAD_BYTES: Final = 4_096
-#: Bytes of the digest in the address of a file that changes with its content.
+#: Bytes of the digest in a file's address. The address changes with the content.
 _DIGEST_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Branding:
-    """What the settings `branding_...` say, as they say it. Paths are None and texts are "" where they are not set."""
+    """The values of the settings `branding_...`. An unset path is None, an unset text is ""."""
 
     name: str
     logo: Path | None
@@ -61,13 +61,13 @@ class Branding:
 
 @dataclass(frozen=True, slots=True)
 class NamedLink:
-    """A link and its words."""
+    """A link and its text."""
 
     words: str
     address: str
 
-    def filled(self, name: str) -> str:
-        """The address with the DOI name in it, percent-encoded."""
+    def fill(self, name: str) -> str:
+        """The address with the percent-encoded DOI name in place of the placeholder."""
         return self.address.replace(NAME_PLACEHOLDER, component(name))
 
 
@@ -81,7 +81,7 @@ class StaticFile:
 
 @dataclass(frozen=True, slots=True)
 class Brand:
-    """What the pages show of an institution. Addresses are paths below the resolver's own, or URLs."""
+    """The parts of the branding that pages show. Addresses are paths below the resolver's own, or URLs."""
 
     name: str
     stylesheet: str
@@ -95,7 +95,7 @@ class Brand:
 
 
 def read_brand(branding: Branding) -> tuple[Brand, dict[str, StaticFile]]:
-    """What the pages show, and the static files by their paths. Raises ConfigurationError."""
+    """Read what the pages show, and the static files by path. Raises ConfigurationError."""
     folder = resources.files("app.web").joinpath("static")
     ours = folder.joinpath("style.css").read_text("utf-8")
     colours = {
@@ -132,7 +132,7 @@ def read_brand(branding: Branding) -> tuple[Brand, dict[str, StaticFile]]:
 
 
 def read_links(setting: str, text: str) -> tuple[NamedLink, ...]:
-    """The links in a text such as `Help = https://… | Ask us = mailto:…`. Raises ConfigurationError."""
+    """Parse the links in a text such as `Help = https://… | Ask us = mailto:…`. Raises ConfigurationError."""
     parts = [part.strip() for part in text.split("|") if part.strip()]
     if len(parts) > MAX_LINKS:
         raise ConfigurationError(f"{setting}: there are {len(parts)} links; the limit is {MAX_LINKS}")
@@ -156,7 +156,7 @@ def _read_address(setting: str, address: str) -> str:
 
 def _read_logo(path: Path) -> StaticFile:
     if path.suffix.lower() not in LOGO_TYPES:
-        raise ConfigurationError(f"branding_logo: {path} must be a file .svg, .png, .webp, .jpg or .jpeg")
+        raise ConfigurationError(f"branding_logo: {path} must end with .svg, .png, .webp, .jpg or .jpeg")
     media_type, magic = LOGO_TYPES[path.suffix.lower()]
     try:
         with path.open("rb") as file:
@@ -167,7 +167,9 @@ def _read_logo(path: Path) -> StaticFile:
         raise ConfigurationError(f"branding_logo: {path} is larger than {MAX_LOGO_BYTES} bytes; make it smaller")
     is_svg = media_type == "image/svg+xml"
     if not content.startswith(magic) or (is_svg and not _SVG_ROOT.search(content[:_SVG_HEAD_BYTES])):
-        raise ConfigurationError(f"branding_logo: the content of {path} is not of the type {media_type}")
+        raise ConfigurationError(
+            f"branding_logo: the content of {path} is not {media_type}; give the file the suffix of its content"
+        )
     return StaticFile(media_type, content)
 
 

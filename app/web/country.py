@@ -1,4 +1,4 @@
-"""The country of a client's address, from a database that the operator brings (MaxMind DB format 2.0)."""
+"""The country of a client's address, from a database that the operator supplies (MaxMind DB format 2.0)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from app.errors import ConfigurationError
 
 
 def open_countries(path: Path | None) -> Callable[[str], str | None]:
-    """A function from an address to an ISO 3166 country code; None for all without a database. ConfigurationError."""
+    """A function from an address to an ISO 3166 country code, or to None if unknown. Raises ConfigurationError."""
     if path is None:
         return lambda address: None
     try:
         reader = maxminddb.open_database(path)
     except (OSError, ValueError, maxminddb.InvalidDatabaseError) as error:
-        raise ConfigurationError(f"--country-database {path}: it cannot be used ({error})") from error
+        raise ConfigurationError(f"--country-database {path}: the database cannot be used ({error})") from error
 
     def country(address: str) -> str | None:
         try:
-            given = ip_address(address.partition("%")[0])
+            parsed = ip_address(address.partition("%")[0])
             # A server that listens on "::" sees IPv4 clients as ::ffff:192.0.2.7 (RFC 4291, section 2.5.5.2).
-            found = reader.get(getattr(given, "ipv4_mapped", None) or given)
+            row = reader.get(getattr(parsed, "ipv4_mapped", None) or parsed)
         except (ValueError, maxminddb.InvalidDatabaseError):
             return None
-        inner = found.get("country") if isinstance(found, dict) else None
-        code = inner.get("iso_code") if isinstance(inner, dict) else None
+        entry = row.get("country") if isinstance(row, dict) else None
+        code = entry.get("iso_code") if isinstance(entry, dict) else None
         return code if isinstance(code, str) else None
 
     return country

@@ -1,8 +1,8 @@
-"""The express lane: hot, plain requests answered from prepared bytes, before any task or parser exists for them.
+"""The express lane answers frequent plain requests from prepared bytes, before the server parses them.
 
-A byte cache. The application alone fills it, with replies that depend on nothing but the path and one fresh record. The
-key is the path, or a whole request that was found to be plain; the value is the last reply. A reply counts while its
-record is fresh in memory with the same values. Its freshness is written again once a second, by the same code.
+It is a byte cache. Only the application fills it, with replies that depend on the path and one fresh record alone. The
+key is the path, or a whole plain request; the value is the last reply. A reply is used while its record is fresh in
+memory with the same values. Its freshness headers are written again once a second, by the code that wrote the first.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from app.web.negotiation import wants_data
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines, status_line
 
-#: Bytes that a prepared reply takes besides its texts: its objects, its freshness, its place in a dictionary.
+#: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
 OVERHEAD: Final = 1_000
-#: Larger replies and requests take the full path, which keeps the cache small.
+#: Larger replies and requests take the full path. This keeps the cache small.
 MAX_ANSWER_BYTES: Final = 16_384
 MAX_REQUEST_BYTES: Final = 4_096
-#: A whole head (RFC 9112, section 5) that all parsers read alike.
+#: The header lines of a request (RFC 9112, section 5), without the forms that parsers read differently.
 _HEAD: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
 #: Headers with which a request takes the full path.
 NOT_PLAIN: Final = frozenset(
     {b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"if-none-match", b"x-request-id"}
 )
-#: The server's parser obeys both, though HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).
+#: The server's parser obeys both. HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).
 _CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
 _VERSION: Final = b" HTTP/1.1\r\n"
 _HEAD_METHOD: Final = b"H"
@@ -60,7 +60,7 @@ class Prepared(msgspec.Struct, gc=False):
     lines: bytes
     #: The empty line and the body.
     tail: bytes
-    #: What `head` was written from: the time, the record's own time, and the server's header lines.
+    #: The inputs of `head`: the time, the time at which the record was fetched, and the server's header lines.
     second: int = -1
     fetched_at: float = 0.0
     first: bytes = b""
@@ -69,7 +69,7 @@ class Prepared(msgspec.Struct, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes."""
+        """Its size in memory, in bytes."""
         return len(self.target) + len(self.name.text) + 2 * len(self.lines) + len(self.tail) + OVERHEAD
 
 
@@ -141,8 +141,8 @@ class ExpressLane:
 
     def offer(self, target: bytes, reply: Reply, hit: Hit) -> None:
         """Prepare the application's reply to a plain request for `target`, the raw path as it was sent."""
-        known = self._targets.get(target)
-        if known is not None and known.source == _source(hit.resolution):
+        previous = self._targets.get(target)
+        if previous is not None and previous.source == _source(hit.resolution):
             return
         prepared = Prepared(
             target=target,
@@ -162,7 +162,7 @@ class ExpressLane:
         self._requests.clear()
 
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
-        """The whole answer to one whole request without a body, None if it has to take the full path.
+        """The whole answer to one whole request without a body. None if the request must take the full path.
 
         `default_headers` are the lines that the server puts first, such as the date. `client_of` returns the address
         of the client, given the value of X-Forwarded-For. It is called for a log that shows clients.
@@ -189,7 +189,7 @@ class ExpressLane:
         self._count(ROUTE, method, prepared.status)
         if self._access_log is None:
             return prepared.head + (_EMPTY_LINE if head_only else prepared.tail)
-        client = client_of(_forwarded_for(request)) if self._access_log.tells_clients else ""
+        client = client_of(_forwarded_for(request)) if self._access_log.shows_clients else ""
         path = below(self._sub_path, prepared.target) if self._sub_path else prepared.target
         size = 0 if head_only else len(prepared.tail) - len(_EMPTY_LINE)
         reply = LoggedReply(ROUTE, prepared.status, size, prepared.cache_status)
@@ -197,7 +197,7 @@ class ExpressLane:
         return prepared.head + last + (_EMPTY_LINE if head_only else prepared.tail)
 
     def _find(self, request: bytes) -> Prepared | None:
-        """The prepared reply to a request that is not known yet."""
+        """The prepared reply to a request that is not in the map of requests."""
         end = request.find(_VERSION)
         target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
         prepared = self._targets.get(target)
@@ -223,7 +223,7 @@ def _write_head(prepared: Prepared, found: Resolution, second: int, first: bytes
 
 
 def is_plain(head: bytes) -> bool:
-    """Whether none of a request's headers can change the answer about a name without locations."""
+    """Whether no header of a request can change the answer about a name without locations."""
     if not _HEAD.fullmatch(head):
         return False
     hosts, accepts = [], []

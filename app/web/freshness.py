@@ -19,9 +19,9 @@ from app.web.header import Header, http_date
 
 #: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
 CACHE_NAME: Final = "doi-proxy"
-#: Seconds for which a client may keep an answer that is stale already.
+#: Seconds for which a client can store an answer that is already stale.
 STALE_MAX_AGE: Final = 30.0
-#: Seconds for which a browser may remember what CORS allows.
+#: Seconds for which a browser can store the answer to a CORS preflight.
 PREFLIGHT_MAX_AGE: Final = b"86400"
 #: Bytes of the digest in an ETag.
 _TAG_BYTES: Final = 16
@@ -31,7 +31,7 @@ _CACHE_STATUS: Final = b"cache-status"
 #: The answer comes from the operator's local records, which have no TTL.
 _LOCAL_STATUS: Final[Header] = (_CACHE_STATUS, f"{CACHE_NAME}; hit; detail=local".encode())
 NO_STORE: Final[Header] = (_CACHE_CONTROL, b"no-store")
-#: Our own pages change with a release alone. A new release is visible within the hour.
+#: Our own pages change only with a release. A new release is visible within the hour.
 OWN_PAGE: Final[Header] = (_CACHE_CONTROL, b"public, max-age=3600")
 STATIC_FILE: Final[Header] = (_CACHE_CONTROL, b"public, max-age=86400")
 PREFLIGHT: Final[Header] = (_CACHE_CONTROL, b"public, max-age=" + PREFLIGHT_MAX_AGE)
@@ -40,7 +40,7 @@ VARY_PREFLIGHT: Final[Header] = (b"vary", b"Access-Control-Request-Headers")
 AGENCIES: Final[Header] = (_CACHE_CONTROL, b"public, max-age=300")
 #: A redirect varies by Accept even without negotiation: whether the prefix negotiates is not known then.
 VARY_ACCEPT: Final[Header] = (b"vary", b"Accept")
-#: The words of a page are in a language of Accept-Language.
+#: The language of a page depends on Accept-Language.
 VARY_LANGUAGE: Final[Header] = (b"vary", b"Accept-Language")
 #: Facts that a client sends in a header. Vary cannot name the others: address, country and chance.
 _FACT_HEADERS: Final = {

@@ -19,30 +19,30 @@ _PARAMETERS: Final = (
     ("media", "media"),
     ("hreflang", "hreflang"),
 )
-#: What no quoted string holds here (RFC 9110, section 5.6.4), and what it holds behind a backslash.
+#: Characters that are removed from a quoted string, and those that need a backslash (RFC 9110, section 5.6.4).
 _DROPPED: Final = re.compile(r"[^\x20-\x7e]")
 _ESCAPED: Final = re.compile(r'["\\]')
-#: Longer parameters are cut: front proxies take a few kilobytes of headers.
+#: Longer parameters are cut, because front proxies accept only a few kilobytes of headers.
 MAX_CHARACTERS: Final = 500
 _MAX_LANGUAGE: Final = 35
 
 
 def link_header(location: Location, url: str) -> Header:
-    """One `Link` header; `url` is ASCII. A title that is not ASCII is written as RFC 8187 has it."""
+    """One `Link` header; `url` is ASCII. A title that is not ASCII is encoded by RFC 8187."""
     parts, seen = [f"<{url.replace('>', '%3E')}>"], set[str]()
     for attribute, parameter in _PARAMETERS:
         value = location.get(attribute)
         if value and parameter not in seen:
             seen.add(parameter)
-            parts.append(f"{parameter}={_quoted(value)}")
+            parts.append(f"{parameter}={_quote(value)}")
     title = (location.get("title") or "")[:MAX_CHARACTERS]
     if title:
         is_ascii = title.isascii() and title.isprintable()
         language = re.sub(r"[^A-Za-z0-9-]", "", location.get("titlelang") or "")[:_MAX_LANGUAGE]
         coded = quote(title.encode("utf-8", "replace"), safe="")
-        parts.append(f"title={_quoted(title)}" if is_ascii else f"title*=UTF-8'{language}'{coded}")
+        parts.append(f"title={_quote(title)}" if is_ascii else f"title*=UTF-8'{language}'{coded}")
     return b"link", "; ".join(parts).encode("ascii")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + _ESCAPED.sub(r"\\\g<0>", _DROPPED.sub("", text[:MAX_CHARACTERS])) + '"'

@@ -12,30 +12,28 @@ from app.handle.location import Location
 from app.handle.record import Record
 from app.resolver.target import NameLocations, list_candidates
 
-#: What XML 1.0 cannot hold (section 2.2).
-_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: Characters that are not allowed in XML 1.0 (section 2.2).
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ATTRIBUTE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-
-
-#: The size of an answer after which locations are left out, in characters.
+#: Limit of all elements of an answer, in characters. Further locations are left out.
 MAX_CHARACTERS: Final = 524_288
 
 
 def write_locations(name: HandleName, record: Record, locations: NameLocations) -> bytes:
-    """One `location` element a candidate, its address filled in; values that cannot be read become comments.
+    """Write one `location` element for each candidate, with its URL. Values that cannot be read become comments.
 
-    A comment says how many locations are left out of a long answer, and where the record's JSON is.
+    In a long answer, a comment has the number of locations that are left out, and the path of the record's JSON.
     """
     lines = ["<locations>"]
-    found = list_candidates(record, locations)
+    candidates = list_candidates(record, locations)
     encoded = component(name), template_path(name)
     room = MAX_CHARACTERS
-    for number, one in enumerate(found):
+    for number, one in enumerate(candidates):
         line = _element(one, one.href(*encoded))
         room -= len(line)
         if room < 0:
             json = _comment(f"/api/handles/{url_path(name)}")
-            lines.append(f"<!-- {len(found) - number} more locations are not shown here; all values: {json} -->")
+            lines.append(f"<!-- {len(candidates) - number} more locations are not shown here; all values: {json} -->")
             break
         lines.append(line)
     lines += [f"<!-- not read: {_comment(reason)} -->" for reason in locations.malformed]
@@ -48,8 +46,8 @@ def _element(location: Location, address: str | None) -> str:
     ]
     if address is not None:
         attributes.append(("href", address))
-    return "<location " + " ".join(f"{key}={quoteattr(_NO_XML.sub('', value))}" for key, value in attributes) + "/>"
+    return "<location " + " ".join(f"{key}={quoteattr(_NOT_XML.sub('', value))}" for key, value in attributes) + "/>"
 
 
 def _comment(text: str) -> str:
-    return re.sub("-(?=-)", "- ", _NO_XML.sub("", text[:300])).replace("<", "(").replace(">", ")")
+    return re.sub("-(?=-)", "- ", _NOT_XML.sub("", text[:300])).replace("<", "(").replace(">", ")")

@@ -1,4 +1,4 @@
-"""How the pages look: templates and texts, ours and those that an institution puts over ours."""
+"""The look of the pages: our templates and texts, and those of the institution, which replace ours."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,
     data_href,
-    granted,
+    format_time,
     hexadecimal,
-    linked,
+    list_permissions,
     name_href,
+    render_link,
     shape,
-    shown_time,
     visible,
 )
 
 log = logging.getLogger(__name__)
 
-#: Our own template of the same name, for a custom one to extend: `{% extends "doi-proxy/layout.html" %}`.
+#: The prefix of our own templates, which a custom template can extend: `{% extends "doi-proxy/layout.html" %}`.
 OWN_PREFIX: Final = "doi-proxy"
 #: Templates that are not pages.
 _PARTS: Final = ("layout.html", "parts.html")
@@ -55,14 +55,14 @@ class Look:
     files: Mapping[str, StaticFile]
     catalogues: Mapping[str, Catalogue]
     templates: Mapping[str, Template]
-    #: Our own templates, where the institution has a folder of its own.
+    #: Our own templates if the institution has a folder of templates, else None.
     fallback: Mapping[str, Template] | None
     folder: Path | None
-    #: The places of faults that are in the log already.
+    #: The places of errors that are logged already.
     logged: set[str] = field(default_factory=set)
 
     def texts(self, language: str) -> Catalogue:
-        """The texts of a language, those of the default language if there is no such language."""
+        """The texts of a language. A language without texts gets those of the default language."""
         return self.catalogues.get(language) or next(iter(self.catalogues.values()))
 
     def render(self, template: str, context: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ class Look:
             return self.fallback[template].render(context)
 
     def check(self, template: str, context: Mapping[str, Any]) -> None:
-        """Render a page for its errors alone. Raises ConfigurationError, which names file and line."""
+        """Render a page to find its errors. Raises ConfigurationError with the file and the line."""
         try:
             self.templates[template].render({"brand": self.brand, **context})
         except Exception as error:
@@ -93,7 +93,7 @@ class Look:
 
 
 def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
-    """Read templates, texts and files. Raises ConfigurationError, which names the file and what is wrong."""
+    """Read templates, texts and files. Raises ConfigurationError with the file and what is wrong."""
     brand, files = read_brand(branding)
     for setting, folder in (("templates", branding.templates), ("messages", branding.messages)):
         if folder is not None and not folder.is_dir():
@@ -120,12 +120,17 @@ def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
 
 
 def _load(loader: BaseLoader, names: Mapping[str, Any]) -> dict[str, Template]:
-    """Compile every template of ours, or what stands in its place."""
+    """Compile all templates. A custom template replaces ours of the same name."""
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals |= {**names, "link": linked, "granted": granted, "most_characters": MAX_CHARACTERS_SHOWN}
+    environment.globals |= {
+        **names,
+        "link": render_link,
+        "granted": list_permissions,
+        "most_characters": MAX_CHARACTERS_SHOWN,
+    }
     environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
-    environment.filters |= {"visible": visible, "time": shown_time, "hexadecimal": hexadecimal}
+    environment.filters |= {"visible": visible, "time": format_time, "hexadecimal": hexadecimal}
     compiled = {name: environment.get_template(name) for name in PackageLoader("app.web", "templates").list_templates()}
     return {name.removesuffix(".html"): template for name, template in compiled.items() if name not in _PARTS}

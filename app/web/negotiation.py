@@ -37,9 +37,9 @@ def is_browser(user_agent: str | None) -> bool:
 
 
 def negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
-    """The negotiation that headers ask for. An absent Accept and one of `*/*` alone negotiate nothing."""
-    # Cut before they are remembered, so that what is remembered stays small.
-    return _negotiated(_cut(accept), _cut(accept_language), browser)
+    """The negotiation that the headers request. Without Accept, or with `*/*` alone, they request none."""
+    # Cut before the result is cached: the keys of the cache stay small.
+    return _negotiate(_cut(accept), _cut(accept_language), browser)
 
 
 def wants_page(accept: str | None) -> bool:
@@ -69,15 +69,15 @@ def _cut(header: str | None) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _negotiated(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
+def _negotiate(accept: str | None, accept_language: str | None, browser: bool) -> Negotiation:
     entries = _entries(accept) if accept is not None else []
     if all(value == "*/*" for value, _ in entries):
         role: tuple[Locatt, ...] = (
             (*_WANTS_HTML, ("http_role", "browser")) if browser else (("http_role", "no_conneg"),)
         )
         return Negotiation(False, role + _languages(accept_language), reads_user_agent=True)
-    best_shown = max((q for value, q in entries if _is_shown(value)), default=0.0)
-    if best_shown < max(q for _, q in entries):
+    best_page_weight = max((q for value, q in entries if _is_page_type(value)), default=0.0)
+    if best_page_weight < max(q for _, q in entries):
         return Negotiation(True, (*_types(entries), ("http_role", "conneg"), *_languages(accept_language)))
     html = _WANTS_HTML if any(value in _HTML for value, _ in entries) else ()
     return Negotiation(False, (*html, ("http_role", "browser"), *_languages(accept_language)))
@@ -100,7 +100,7 @@ def _number(text: str) -> float:
         return 1.0
 
 
-def _is_shown(value: str) -> bool:
+def _is_page_type(value: str) -> bool:
     return "*" in value or value in _SHOWN or value.startswith(_SHOWN_KINDS)
 
 

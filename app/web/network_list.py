@@ -1,4 +1,4 @@
-"""Lists of networks in files: one network a line in CIDR notation (RFC 4632, RFC 4291), `#` begins a comment."""
+"""Reads lists of networks: one network a line in CIDR notation (RFC 4632, RFC 4291). `#` begins a comment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_LINE: Final = 1_000
 
 
 class NetworkList:
-    """Networks, searched in a time that depends on their different prefix lengths and not on their number."""
+    """A set of networks. A search takes one step for each prefix length in the set, however many networks it has."""
 
     def __init__(self, networks: Iterable[IPv4Network | IPv6Network] = ()) -> None:
         self._networks: dict[tuple[int, int], set[int]] = {}
@@ -28,21 +28,21 @@ class NetworkList:
             self._networks.setdefault((network.version, free_bits), set()).add(first)
 
     def __contains__(self, address: str) -> bool:
-        """Whether one of the networks holds an address. What is not an address is in none."""
+        """Whether one of the networks contains the address. Text that is not an address is in none."""
         if not self._networks:
             return False
-        read = read_address(address)
-        if read is None:
+        parsed = read_address(address)
+        if parsed is None:
             return False
-        number = int(read)
+        number = int(parsed)
         return any(
-            version == read.version and number >> free_bits in networks
+            version == parsed.version and number >> free_bits in networks
             for (version, free_bits), networks in self._networks.items()
         )
 
 
 def read_networks(path: Path) -> NetworkList:
-    """The networks of a file. Raises ConfigurationError that names the file and the line."""
+    """Read the networks of a file. Raises ConfigurationError with the file and the line."""
     networks: list[IPv4Network | IPv6Network] = []
     try:
         with path.open(encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The description of the name paths for OpenAPI. The application answers them itself, without FastAPI's machinery."""
+"""The description of the name paths for OpenAPI. The application answers them itself, without FastAPI's routing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ EXAMPLE: Final = "x-example"
 
 Types = Annotated[
     list[str],
-    Query(description="Only values of this type, letters of either case; `URL.` also takes its subtypes. Repeatable."),
+    Query(description="Only values of this type, in either letter case; `URL.` also matches its subtypes. Repeatable."),
 ]
 Indexes = Annotated[list[int], Query(description="Only the value of this index; a union with `type`. Repeatable.")]
-Auth = Annotated[str, Query(description="Ask the upstream now, past the cache, and a primary server there.")]
-Cert = Annotated[str, Query(description="Ask for a certified answer, past the cache.")]
+Auth = Annotated[str, Query(description="Bypass the cache; the upstream queries a primary server.")]
+Cert = Annotated[str, Query(description="Bypass the cache; the upstream returns a certified answer.")]
 Name = Annotated[str, Path(description="The name; a slash may be `/` or `%2F`.", examples=["10.1000/182"])]
 
 
 class HandleValueModel(BaseModel):
-    """One value of a record. Members beside these pass through as the upstream sent them."""
+    """One value of a record. Other members pass through as the upstream sent them."""
 
     index: int = Field(examples=[1])
     type: str = Field(examples=["URL"])
@@ -40,15 +40,15 @@ class HandleAnswerModel(BaseModel):
         description="1 found, 100 not found, 200 no such values, 2 could not verify, 4 and 102 bad request.",
         examples=[1],
     )
-    handle: str | None = Field(None, description="The name as the caller spelled it.", examples=["10.1000/182"])
+    handle: str | None = Field(None, description="The name as the client spelled it.", examples=["10.1000/182"])
     values: list[HandleValueModel] | None = None
-    message: str | None = Field(None, description="Why it failed.")
+    message: str | None = Field(None, description="Why the request failed.")
 
 
 class AgencyModel(BaseModel):
-    """Which registration agency a name is of: `RA`, or `status` where there is none to tell."""
+    """The registration agency of a name: `RA`, or `status` if the agency is not known."""
 
-    DOI: str = Field(description="The name as the caller wrote it.", examples=["10.1000/182"])
+    DOI: str = Field(description="The name as the client spelled it.", examples=["10.1000/182"])
     RA: str | None = Field(None, examples=["DataCite"])
     status: str | None = Field(None, examples=["DOI does not exist"])
 
@@ -56,8 +56,8 @@ class AgencyModel(BaseModel):
 _COULD_NOT_VERIFY: dict[int | str, dict[str, Any]] = {
     status: {"description": text}
     for status, text in {
-        502: "Could not verify: the upstream could not be reached or gave no valid answer.",
-        503: "Could not verify: the budget is spent or the upstream is left alone for a moment; see Retry-After.",
+        502: "Could not verify: the upstream could not be reached, or its answer is not valid.",
+        503: "Could not verify: the budget is spent, or queries to the upstream are paused; see Retry-After.",
         504: "Could not verify: the upstream did not answer in time.",
     }.items()
 }
@@ -67,14 +67,14 @@ def resolve(
     doi: Name,
     type: Types = [],  # noqa: A002, B006 - names of the handle system; FastAPI copies defaults
     index: Indexes = [],  # noqa: B006
-    noredirect: Annotated[str, Query(description="Show the record; the presence of the name is enough.")] = "",
-    urlappend: Annotated[str, Query(description="Put behind the target's URL; it may not change its host.")] = "",
+    noredirect: Annotated[str, Query(description="Show the record. The parameter needs no value.")] = "",
+    urlappend: Annotated[str, Query(description="Appended to the target's URL. It cannot change the host.")] = "",
     auth: Auth = "",
     cert: Cert = "",
 ) -> None:
-    """Redirect to where a DOI name leads, or show its record.
+    """Redirect to the target of a DOI name, or show its record.
 
-    The name may also be written `doi:10.1000/182`, `urn:doi:10.1000:182`, `info:doi/10.1000/182` or as a URL.
+    The name can also be written `doi:10.1000/182`, `urn:doi:10.1000:182`, `info:doi/10.1000/182` or as a URL.
     """
 
 
@@ -87,7 +87,7 @@ def handle_record(
     pretty: Annotated[str, Query(description="Indent the JSON (empty, `yes` or `true`).")] = "",
     callback: Annotated[str, Query(description="JSONP: wrap the JSON in a call of this function.")] = "",
 ) -> None:
-    """The record of a handle, as the upstream has it: order of values, letter case and unknown members untouched.
+    """The record of a handle as the upstream has it: the order of its values, letter case and unknown members stay.
 
     Aliases are data here and are not followed.
     """
@@ -104,8 +104,8 @@ def agencies(
 ) -> None:
     """The registration agency of each name, in the order of the names; also at `/doiRA/{names}`.
 
-    A name without an agency has a `status` instead: "Invalid DOI", "DOI does not exist", "Unknown" where it is
-    registered and no record tells the agency, or "Could not verify" where the upstream could not be asked.
+    A name without an agency has a `status` instead: "Invalid DOI", "DOI does not exist", "Unknown" if it is
+    registered but no record names the agency, or "Could not verify" if the upstream could not be queried.
     """
 
 
@@ -129,10 +129,10 @@ def name_routes() -> list[APIRoute]:
             summary="Read a record",
             openapi_extra={EXAMPLE: "/api/handles/10.1000/182?type=URL&pretty"},
             response_model=HandleAnswerModel,
-            response_description="The record, or responseCode 200 where it has no such values.",
+            response_description="The record, or responseCode 200 if it has no such values.",
             responses={
-                304: {"description": "The caller holds this very answer: its ETag stood in If-None-Match."},
-                400: {"model": HandleAnswerModel, "description": "A bad index or name."},
+                304: {"description": "The client has this answer already: If-None-Match has its ETag."},
+                400: {"model": HandleAnswerModel, "description": "The index or the name is not valid."},
                 404: {"model": HandleAnswerModel, "description": "responseCode 100: not registered."},
                 **{status: {**answer, "model": HandleAnswerModel} for status, answer in _COULD_NOT_VERIFY.items()},
             },
@@ -147,22 +147,22 @@ def name_routes() -> list[APIRoute]:
             response_model=list[AgencyModel],
             response_model_exclude_none=True,
             response_description="A row for each name.",
-            responses={400: {"description": "More names than are answered at once."}},
+            responses={400: {"description": "The request has more names than the limit."}},
         ),
     ]
 
 
 def _page_route(path: str, operation: Callable[..., None], summary: str, example: str) -> APIRoute:
-    """A route that redirects, or answers a page."""
-    location = {"description": "Where the name leads.", "schema": {"type": "string", "format": "uri"}}
+    """A route that redirects or returns a page."""
+    location = {"description": "The target of the name.", "schema": {"type": "string", "format": "uri"}}
     page: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
     answers: dict[int | str, dict[str, Any]] = {
-        200: {"description": "The record as a page: it leads nowhere, or to see it was asked for."},
-        301: {"description": "The name is an alias: to this resolver's own address of the name that it stands for."},
-        302: {"description": "To where the name leads; 303, 307 or 308 where the record says so."},
+        200: {"description": "The record as a page, because it has no target or the request has `noredirect`."},
+        301: {"description": "The name is an alias. Redirects to this resolver's address of the name it stands for."},
+        302: {"description": "Redirects to the target of the name; 303, 307 or 308 if the record says so."},
         400: {"description": "Not a DOI name."},
         404: {"description": "The upstream says that the name is not registered."},
-        414: {"description": "The address is too long."},
+        414: {"description": "The name is too long."},
         **_COULD_NOT_VERIFY,
     }
     responses = {status: {**answer, **page} for status, answer in answers.items()}

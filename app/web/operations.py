@@ -1,4 +1,4 @@
-"""The paths that are not names, by FastAPI, and the description of all paths at `/openapi.json`."""
+"""The paths that are not names, which FastAPI answers, and the description of all paths at `/openapi.json`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.web.route import STATIC_PATH
 #: Crawlers must not fetch names: each one would be an upstream query.
 ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
 
-#: A logo can be an SVG document, which a browser also opens as a page: it loads nothing and runs nothing.
+#: A browser can open an SVG logo as a page. Under this policy it loads nothing and runs nothing.
 _FILE_POLICY: Final[Header] = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -57,13 +57,13 @@ def create_operations(
     version: str,
     lifespan: Lifespan,
     readiness: Callable[[], Awaitable[Readiness]],
-    exposed: Callable[[str | None], Awaitable[MetricsText]],
+    write_metrics: Callable[[str | None], Awaitable[MetricsText]],
     face: OperationPages,
     preferences: Preferences,
     server_url: str,
     probe: Probe | None,
 ) -> FastAPI:
-    """The FastAPI application. `exposed` writes the metrics for an `Accept` header."""
+    """The FastAPI application. `write_metrics` returns the metrics for an `Accept` header."""
     app = FastAPI(
         title="doi-proxy",
         version=version,
@@ -76,12 +76,12 @@ def create_operations(
 
     def openapi() -> dict[str, Any]:
         if not schema:
-            schema.update(_description([*name_routes(), *app.routes], version, server_url))
+            schema.update(_write_schema([*name_routes(), *app.routes], version, server_url))
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
     _add_health(app, readiness)
-    _add_metrics(app, exposed)
+    _add_metrics(app, write_metrics)
     _add_pages(app, face, openapi)
     preferences.add_to(app)
     _add_files(app, face)
@@ -90,21 +90,21 @@ def create_operations(
     return app
 
 
-def _description(routes: list[BaseRoute], version: str, server_url: str) -> dict[str, Any]:
-    """The OpenAPI document, without the 422 that FastAPI adds to whatever has parameters: nothing here sends it."""
-    found = get_openapi(
+def _write_schema(routes: list[BaseRoute], version: str, server_url: str) -> dict[str, Any]:
+    """The OpenAPI document without the status 422. FastAPI adds it to operations with parameters; no path sends it."""
+    document = get_openapi(
         title="doi-proxy",
         version=version,
-        summary="A resolver for DOI names that speaks doi.org's own language.",
+        summary="A resolver for DOI names with the paths, parameters and JSON of doi.org.",
         routes=routes,
         servers=[{"url": server_url}],
     )
-    for operations in found["paths"].values():
+    for operations in document["paths"].values():
         for operation in operations.values():
             operation["responses"].pop("422", None)
     for model in ("HTTPValidationError", "ValidationError"):
-        found["components"]["schemas"].pop(model, None)
-    return found
+        document["components"]["schemas"].pop(model, None)
+    return document
 
 
 def other_paths(app: FastAPI) -> frozenset[bytes]:
@@ -125,20 +125,20 @@ def _add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> 
         responses={503: {"model": Readiness, "description": "It cannot: send requests elsewhere."}},
     )
     async def readyz(response: Response) -> Readiness:
-        found = await readiness()
-        response.status_code = 200 if found.ready else 503
-        return found
+        state = await readiness()
+        response.status_code = 200 if state.ready else 503
+        return state
 
     for route in (healthz, readyz):
         app.add_api_route("/" + route.__name__, route, methods=["HEAD"], include_in_schema=False)
 
 
-def _add_metrics(app: FastAPI, exposed: Callable[[str | None], Awaitable[MetricsText]]) -> None:
+def _add_metrics(app: FastAPI, write_metrics: Callable[[str | None], Awaitable[MetricsText]]) -> None:
     @app.api_route("/metrics", methods=["GET", "HEAD"], include_in_schema=False)
     async def metrics(request: Request) -> Response:
-        found = await exposed(request.headers.get("accept"))
-        headers = {"content-type": found.content_type, **_text_headers(NO_STORE, VARY_ACCEPT)}
-        return Response(found.body, headers=headers)
+        text = await write_metrics(request.headers.get("accept"))
+        headers = {"content-type": text.content_type, **_text_headers(NO_STORE, VARY_ACCEPT)}
+        return Response(text.body, headers=headers)
 
 
 def _add_pages(app: FastAPI, face: OperationPages, openapi: Callable[[], dict[str, Any]]) -> None:
@@ -170,13 +170,13 @@ def _no_file(face: OperationPages, request: Request) -> Response:
 
 
 def _add_files(app: FastAPI, face: OperationPages) -> None:
-    """The static files. Which ones there are can change at a reload."""
+    """The static files. A reload can add and remove some."""
 
     @app.api_route("/favicon.ico", methods=["GET", "HEAD"], include_in_schema=False)
     @app.api_route(STATIC_PATH.decode() + "{file:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def static(request: Request) -> Response:
-        found = face.pages.files.get(request.scope["path"])
-        if found is None:
+        file = face.pages.files.get(request.scope["path"])
+        if file is None:
             return _no_file(face, request)
         headers = _text_headers(STATIC_FILE, _FILE_POLICY)
-        return Response(found.content, media_type=found.media_type, headers=headers)
+        return Response(file.content, media_type=file.media_type, headers=headers)

@@ -1,4 +1,4 @@
-"""What a values page shows of a record: as many values as fit, and of each value's JSON as many items as fit."""
+"""The part of a record that a values page shows: its first values, and of each value's JSON the first items."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_DEPTH_SHOWN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Members of a JSON object, or items of a list with the key None; `omitted` of them are left out."""
+    """Members of a JSON object, or items of a list with the key None. `omitted` is the number that is left out."""
 
     shown: tuple[tuple[str | None, Any], ...]
     omitted: int = 0
@@ -39,7 +39,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A value of a page with the data that the page shows; `omitted_bytes` where there is too much to show any."""
+    """A value, and its data that the page shows. Data that is too large is left out; `omitted_bytes` is its size."""
 
     value: HandleValue
     data: Data
@@ -48,42 +48,42 @@ class Row:
 
 def rows(values: Sequence[HandleValue]) -> list[Row]:
     """The first values of a record, as many as one page shows."""
-    found: list[Row] = []
+    first_rows: list[Row] = []
     room, containers = MAX_BYTES_SHOWN, MAX_CONTAINERS_SHOWN
     for value in values[:MAX_VALUES_SHOWN]:
         room -= min(len(value.raw), MAX_VALUE_BYTES_SHOWN)
         if room < 0:
             break
-        more = 0 if value.text is not None else _containers(value.raw)
-        if value.text is None and (len(value.raw) > MAX_VALUE_BYTES_SHOWN or more > containers):
-            found.append(Row(value, Data("unknown", None), len(value.raw)))
+        nested = 0 if value.text is not None else _count_containers(value.raw)
+        if value.text is None and (len(value.raw) > MAX_VALUE_BYTES_SHOWN or nested > containers):
+            first_rows.append(Row(value, Data("unknown", None), len(value.raw)))
         else:
-            containers -= more
-            found.append(Row(value, value.data))
-    return found
+            containers -= nested
+            first_rows.append(Row(value, value.data))
+    return first_rows
 
 
-def _containers(json_text: bytes) -> int:
-    """At least as many as the lists and objects of a JSON text: a bracket within a string counts as well."""
+def _count_containers(json_text: bytes) -> int:
+    """An upper bound of the lists and objects in a JSON text: brackets within strings count too."""
     return json_text.count(b"[") + json_text.count(b"{")
 
 
 class Outline:
-    """Cuts the JSON of values to what one page shows; one object for each page, whose values share the limit."""
+    """Cuts the JSON of values to what one page shows. Each page has one object, and its values share the limit."""
 
     def __init__(self) -> None:
         self._room = MAX_MEMBERS_SHOWN
 
-    def items(self, given: Sequence[Any]) -> Members:
-        """The items of a list, themselves as they are."""
-        shown = tuple((None, item) for item in given[: self._room])
+    def items(self, content: Sequence[Any]) -> Members:
+        """The first items of a list, unchanged."""
+        shown = tuple((None, item) for item in content[: self._room])
         self._room -= len(shown)
-        return Members(shown, len(given) - len(shown))
+        return Members(shown, len(content) - len(shown))
 
     def members(self, content: Any, depth: int = 1) -> Any:
-        """Objects and lists as Members, of which only the first levels have any; anything else as it is."""
+        """Objects and lists become Members; those too deep show no member. Strings stay, other values become JSON."""
         if not isinstance(content, (dict, list)) or not content:
-            return content if isinstance(content, str) else _written(content)
+            return content if isinstance(content, str) else _write_json(content)
         pairs = content.items() if isinstance(content, dict) else ((None, item) for item in content)
         shown = []
         for key, inner in islice(pairs, self._room if depth <= MAX_DEPTH_SHOWN else 0):
@@ -94,8 +94,8 @@ class Outline:
         return Members(tuple(shown), len(content) - len(shown))
 
 
-def _written(content: Any) -> str:
+def _write_json(content: Any) -> str:
     try:
         return json.dumps(content)
     except ValueError:
-        return "…"  # an integer of more digits than Python converts
+        return "…"  # an integer with more digits than Python converts

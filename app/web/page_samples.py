@@ -1,4 +1,4 @@
-"""One sample of every page, by which the faults of custom templates are found before they are used."""
+"""One sample of every page. It finds the errors of custom templates before they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RECORD: Final = (
 
 
 def sample_facts() -> dict[str, Mapping[str, Any]]:
-    """The facts of each page by its template, as `Pages` gives them."""
+    """The facts of each page by template, as `Pages` passes them."""
     shown = rows(read_values(_RECORD).values)
     tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
     values: dict[str, Any] = {"tables": tables, "hidden": 1, "outline": Outline(), "stale": None}
@@ -47,7 +47,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
 
 
 def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of a page with those that every page has."""
+    """The facts of a page, and those that all pages have."""
     return {
         "base": "",
         "indexed": False,

@@ -143,7 +143,7 @@ class Pages:
         slashed = shorter != name.text and "/" in shorter
         others = [other for other in suggestions if not (slashed and other.text == shorter)]
         without_slash = show_name(HandleName(shorter)) if slashed else None
-        searches = [(one.words, one.filled(name.text)) for one in self._look.brand.search_links]
+        searches = [(one.words, one.fill(name.text)) for one in self._look.brand.search_links]
         facts: dict[str, Any] = {"without_slash": without_slash, "suggestions": show_names(others), "stale": stale}
         facts |= {"questionable": questionable[:MAX_ITEMS_SHOWN], "searches": searches}
         facts |= {"agency": agency, "report": contact_link(contact)}

@@ -22,12 +22,12 @@ from app.web.route import PROBE_ROUTE
 TOKEN_HEADER: Final = "doi-proxy-probe"  # noqa: S105 - the name of a header
 #: Longest time from the signature of a token to its end, in seconds.
 TOKEN_SECONDS: Final = 120
-#: The response header that a probe may ask for, and its length in bytes: a Location may be as long as an escaped name.
+#: A response header that a probe can request, and its limit in bytes: a Location can be as long as an escaped name.
 FILL_HEADER: Final = "doi-proxy-probe-fill"
 FILL_BYTES: Final = 30_000
-#: The statuses that a probe may ask for.
+#: The statuses that a probe can request.
 _STATUSES: Final = {"302": 302, "404": 404, "502": 502}
-#: How a probe may ask its answer to be cached.
+#: The Cache-Control of the answer that a probe can request.
 _CACHING: Final = {
     "": {"cache-control": "no-store"},
     "public": {"cache-control": "public, max-age=60"},
@@ -38,7 +38,7 @@ _CACHING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the answers to probes need. `clock` tells seconds since the epoch."""
+    """What the answers to probes need. `clock` is in seconds since the epoch."""
 
     key: str
     clock: Callable[[], float]
@@ -81,7 +81,7 @@ def _echo(request: Request) -> Response:
         headers[FILL_HEADER] = "x" * FILL_BYTES
     if status == HTTPStatus.FOUND:
         headers["location"] = f"{request.scope['scheme']}://{request.headers.get('host', '')}/10.1234//a%2Fb"
-    # What a cache may keep for other clients says nothing about this one.
+    # What a cache can store for other clients says nothing about this one.
     body = {"id": secrets.token_hex(8)} | ({} if caching else _describe(request))
     return JSONResponse(body, status_code=status, headers=headers)
 

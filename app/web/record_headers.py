@@ -1,4 +1,4 @@
-"""`10320/headers`: headers that a record wants on its redirect, as far as the operator allows them by name."""
+"""`10320/headers`: the headers that a record adds to its redirect, if the operator allows their names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.handle.record import Record
 from app.web.header import Header
 from app.web.responses import COMMON_HEADERS, PAGE_POLICY
 
-#: Headers that no record may set, whatever the operator allows.
+#: Headers that a record can never set. The operator cannot allow them.
 NEVER: Final = frozenset(
     {name for name, _ in (*COMMON_HEADERS, *PAGE_POLICY)}
     # Framing and the connection (RFC 9112).
@@ -24,18 +24,18 @@ NEVER: Final = frozenset(
     # The resolver's own.
     | {b"age", b"allow", b"cache-control", b"cache-status", b"content-location", b"etag", b"expires", b"last-modified"}
     | {b"link", b"location", b"pragma", b"retry-after", b"surrogate-control", b"vary", b"warning"}
-    # What browsers keep for this host, or do to it.
+    # Headers that change how browsers treat this host.
     | {b"alt-svc", b"clear-site-data", b"nel", b"refresh", b"report-to", b"reporting-endpoints"}
     | {b"service-worker-allowed", b"set-cookie", b"set-cookie2", b"strict-transport-security", b"www-authenticate"}
     | {b"authentication-info", b"x-frame-options", b"permissions-policy"}
-    # What front proxies obey instead of passing it on.
+    # Headers that front proxies obey and do not pass on.
     | {b"x-litespeed-location", b"x-reproxy-url", b"x-sendfile", b"x-lighttpd-send-file", b"x-lighttpd-sendfile"}
 )
-#: The same for every header that begins so.
+#: The same for every header that begins with one of these.
 NEVER_PREFIXES: Final = (
     b"access-control-", b"cdn-", b"content-security-policy", b"cross-origin-", b"proxy-", b"ratelimit", b"x-accel-",
 )  # fmt: skip
-#: Headers of one record, and characters of each value, after which the rest is left out.
+#: Limits of the headers of one record and of each value in characters. The rest is left out.
 MAX_HEADERS: Final = 20
 MAX_VALUE: Final = 1_000
 #: A header line (RFC 9110, section 5.5); lines for the page of the redirect begin with "<" and are left out.
@@ -43,7 +43,7 @@ _LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\x7e][\x2
 
 
 def read_allowed(setting: str) -> frozenset[bytes]:
-    """The lower-case names of the setting `record_headers`. Raises ConfigurationError for one that is never allowed."""
+    """The lower-case names of the setting `record_headers`. Raises ConfigurationError for a name in NEVER."""
     names = frozenset(name.strip().lower().encode() for name in setting.split(",") if name.strip())
     refused = sorted(name.decode() for name in names if _is_forbidden(name))
     if refused:
@@ -59,16 +59,16 @@ def _is_forbidden(name: bytes) -> bool:
 
 
 def record_headers(record: Record, name: HandleName, allowed: frozenset[bytes]) -> list[Header]:
-    """The headers of a record whose lower-case names are allowed, {hdl} and {hdl:path} filled in."""
+    """The headers of a record whose lower-case names are allowed, with {hdl} and {hdl:path} replaced."""
     if not allowed:
         return []
-    found: list[Header] = []
+    headers: list[Header] = []
     encoded = component(name), template_path(name)
     for line in islice(_lines(record), 10 * MAX_HEADERS):
         match = _LINE.fullmatch(fill_template(line, *encoded).strip())
         if match is not None and (key := match[1].lower().encode()) in allowed and not _is_forbidden(key):
-            found.append((key, match[2][:MAX_VALUE].encode()))
-    return found[:MAX_HEADERS]
+            headers.append((key, match[2][:MAX_VALUE].encode()))
+    return headers[:MAX_HEADERS]
 
 
 def _lines(record: Record) -> Iterator[str]:

@@ -155,8 +155,8 @@ class Redirects:
     ) -> Reply:
         """The redirect to a target, or through the library: the same for every client, or chosen for this one."""
         resolution, now, facts = found.chain.last, self._now(), found.facts | copy.facts
-        own = record_headers(found.record, resolution.name, self._facts.record_headers)
-        headers = (*own, *(link_header(*one) for one in found.links))
+        from_record = record_headers(found.record, resolution.name, self._facts.record_headers)
+        headers = (*from_record, *(link_header(*one) for one in found.links))
         if copy.service is not None and copy.url is not None:
             status, direct = USUAL_STATUS, direct_url(request, resolution.name)
             location: Header = (b"location", copy.url.encode())
@@ -219,8 +219,8 @@ class Redirects:
         lookup = Lookup(self._resolver, self._limits.client_of(request))
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
-                is_asked = name.is_doi and found.chain.last.tombstone is None
-                return await self._prefixes.report_contact(name, lookup) if is_asked else NO_REPORT_CONTACT
+                has_contact = name.is_doi and found.chain.last.tombstone is None
+                return await self._prefixes.report_contact(name, lookup) if has_contact else NO_REPORT_CONTACT
         except TimeoutError:
             return NO_REPORT_CONTACT
 

@@ -86,7 +86,7 @@ class Request:
         return f"{self.base_url}/%2F{path[1:]}" if path.startswith("/") else f"{self.base_url}/{path}"
 
     async def parameters(self) -> Parameters:
-        """The parameters of the query and, for POST, of the form or JSON body behind them."""
+        """The parameters of the query and, for POST, of its form or JSON body after them."""
         parameters = read_query(self.query)
         if self.method != "POST":
             return parameters

@@ -48,8 +48,8 @@ NO_PARAMETERS: Final = Parameters()
 def read_query(query: bytes, *, semicolons: bool = True) -> Parameters:
     """Read a query string: "&" and ";" separate, the first "=" splits, escapes are decoded once, "+" is a plus.
 
-    Escapes that are malformed stay as they are, bytes that are no UTF-8 become U+FFFD: a query parameter is an
-    option, and no option is worth refusing a DOI for. Without `semicolons` a ";" is data, as in an OpenURL.
+    Malformed escapes stay as they are, and bytes that are not UTF-8 become U+FFFD: a malformed option is not a reason
+    to refuse a DOI. Without `semicolons` a ";" is data, as in an OpenURL.
     """
     if not query:
         return NO_PARAMETERS
@@ -92,19 +92,19 @@ def read_options(parameters: Parameters) -> ResolveOptions:
 
 
 def _action(parameters: Parameters) -> Action:
-    given = parameters.first("action")
-    if given is None:
+    text = parameters.first("action")
+    if text is None:
         return Action.SHOW_VALUES if "noredirect" in parameters else Action.REDIRECT
-    return next((action for action in Action if action.value == given.lower()), Action.REDIRECT)
+    return next((action for action in Action if action.value == text.lower()), Action.REDIRECT)
 
 
 def _locatts(parameters: Parameters) -> tuple[Locatt, ...]:
-    """The `locatt` parameters in their order; `action=metadata` asks for the role "metadata"."""
-    given = [text.partition(":") for text in parameters.all("locatt")[:MAX_LOCATTS] if text]
-    found: list[Locatt] = [(name, value if colon else None) for name, colon, value in given]
+    """The `locatt` parameters in their order; `action=metadata` stands for the role "metadata"."""
+    pairs = [text.partition(":") for text in parameters.all("locatt")[:MAX_LOCATTS] if text]
+    locatts: list[Locatt] = [(name, value if colon else None) for name, colon, value in pairs]
     if (parameters.first("action") or "").lower() == "metadata":
-        found.append(("role", "metadata"))
-    return tuple(found)
+        locatts.append(("role", "metadata"))
+    return tuple(locatts)
 
 
 def read_api_options(parameters: Parameters) -> ResolveOptions:
@@ -113,7 +113,7 @@ def read_api_options(parameters: Parameters) -> ResolveOptions:
         return DEFAULT_OPTIONS
     for text in parameters.all("index"):
         if not _INTEGER.fullmatch(text):
-            raise InvalidParameter(f"index must be a whole number, not {text[:40]!r}.")
+            raise InvalidParameter(f"index must be a whole number of at most 10 digits, not {text[:40]!r}.")
     return ResolveOptions(
         types=parameters.all("type"),
         indexes=tuple(int(text) for text in parameters.all("index")),

@@ -1,4 +1,4 @@
-"""A reply, and how it is framed: the headers of every answer, for ASGI and as the bytes of HTTP/1.1."""
+"""A reply and its framing: the headers of every answer, for ASGI and as the bytes of HTTP/1.1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON: Final = (b"content-type", b"application/json;charset=utf-8")
 XML: Final = (b"content-type", b"text/xml;charset=utf-8")
 JAVASCRIPT: Final = (b"content-type", b"application/javascript;charset=utf-8")
 
-#: On every answer: any page may read it, no page may guess its type (WHATWG Fetch, CORS; nosniff).
+#: On every answer: scripts of any page can read it, and browsers do not guess its type (WHATWG Fetch, CORS; nosniff).
 COMMON_HEADERS: Final[tuple[Header, ...]] = (
     (b"access-control-allow-origin", b"*"),
     (
@@ -34,8 +34,8 @@ COMMON_HEADERS: Final[tuple[Header, ...]] = (
 )
 #: On answers that no page of another site may read.
 NO_CORS_HEADERS: Final[tuple[Header, ...]] = ((b"x-content-type-options", b"nosniff"),)
-#: On pages: nothing but our own stylesheet and pictures, no framing. `form-action` is left out on purpose: browsers
-#: apply it to the redirect that answers the form, which leads to the host of any publisher.
+#: On pages: only our own stylesheet and pictures, and no framing. `form-action` is left out on purpose: browsers apply
+#: it to the redirect after the form too, whose target is the host of any publisher.
 PAGE_POLICY: Final[tuple[Header, ...]] = (
     (
         b"content-security-policy",
@@ -50,7 +50,7 @@ _BODILESS: Final = (204, 304)
 class Hit(msgspec.Struct, frozen=True, gc=False):
     """The one fresh record that a reply depends on, and the function that writes the freshness of such a reply.
 
-    The function takes the record as it is then, and the time in whole seconds since the epoch.
+    The function takes the current record, and the time in whole seconds since the epoch.
     """
 
     resolution: Resolution

@@ -1,4 +1,4 @@
-"""How names and values are shown on a page: what is visible of them, as what, and where they may lead."""
+"""How pages show names and values: their visible text, its form, and the addresses that they are allowed to link to."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ PERMISSIONS: Final = (
     "list_handles", "authorized_read", "add_admin", "remove_admin", "modify_admin", "add_value",
     "delete_value", "modify_value", "delete_prefix", "add_prefix", "delete_handle", "add_handle",
 )  # fmt: skip
-#: What a page shows of one text at most, in characters.
+#: Limit of one text on a page, in characters.
 MAX_CHARACTERS_SHOWN: Final = 10_000
-#: The public resolver of handles that are no DOIs.
+#: The public resolver of handles that are not DOIs.
 HANDLE_RESOLVER: Final = "https://hdl.handle.net"
 
 _HANDLE: Final = re.compile(r"(?:hdl:)?([0-9]+(?:\.[0-9A-Za-z-]+)*/[^\s/]\S*)", re.IGNORECASE)
 _DOI: Final = re.compile(r"10(?:\.[^\s/]+)?/\S+")
 _WEB_ADDRESS: Final = re.compile(r"(?:https?|ftp)://[^\s<>\"\\]+", re.IGNORECASE)
-#: The dot stands between labels only: a class that held it as well would take quadratic time.
+#: No character class contains the dot, which only separates labels. Otherwise matching would take quadratic time.
 _EMAIL: Final = re.compile(r"[^\s@<>,;:\"]+@[^\s.@<>,;:\"]+(?:\.[^\s.@<>,;:\"]+)+")
-#: A mailbox is not longer (RFC 5321, section 4.5.3.1).
+#: The longest mailbox: 64 and 255 octets, and the @ (RFC 5321, section 4.5.3.1).
 _MAX_EMAIL_CHARACTERS: Final = 320
 _TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?Z")
 _SECONDS: Final = re.compile(r"[1-9][0-9]{0,10}")
 _BITS: Final = re.compile(f"[01]{{{len(PERMISSIONS)}}}")
-#: Controls, which HTML drops or refuses, as their pictures; a tab and a line feed are shown as what they are.
+#: Pictures of the control characters, which HTML does not show. A tab and a line feed stay.
 _PICTURES: Final = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
 
 
 def visible(text: object) -> str:
-    """Text as far as a page shows it, with pictures in place of control characters."""
+    """The part of a text that a page shows, with pictures in place of control characters."""
     return str(text)[:MAX_CHARACTERS_SHOWN].replace("\r\n", "\n").translate(_PICTURES)
 
 
-def linked(href: str, text: str | None = None) -> Markup:
-    """A link, isolated from the writing direction around it; its text is the address unless another is given."""
+def render_link(href: str, text: str | None = None) -> Markup:
+    """A link, isolated from the writing direction around it. Its default text is the address."""
     return Markup('<a href="{}"><bdi>{}</bdi></a>').format(href, visible(href if text is None else text))
 
 
 def contact_link(contact: str | None) -> Markup | None:
-    """An e-mail address or a web address as a link, anything else as its words; None where there is nothing."""
+    """An e-mail or web address as a link, other text as it is; None for an empty text."""
     words = (contact or "").strip()[:MAX_CHARACTERS_SHOWN]
     if not words:
         return None
     href = address_href(words.removeprefix("mailto:"))
-    return linked(href, words) if href else Markup("<bdi>{}</bdi>").format(visible(words))
+    return render_link(href, words) if href else Markup("<bdi>{}</bdi>").format(visible(words))
 
 
 def address_href(text: str) -> str | None:
-    """Where an address leads: http, https or ftp as it is, an e-mail address as mailto, None for anything else."""
+    """The link of an address: http, https or ftp as it is, an e-mail address as mailto, else None."""
     if _WEB_ADDRESS.fullmatch(text):
         return text
     if len(text) > _MAX_EMAIL_CHARACTERS or not text.isprintable() or _EMAIL.fullmatch(text) is None:
@@ -66,7 +66,7 @@ def address_href(text: str) -> str | None:
 
 
 def web_address(text: str | None) -> str | None:
-    """The text if it is an address that a browser may open and a page may show, else None."""
+    """The text if it is a web address that a page can show and link, else None."""
     address = (text or "").strip()
     return address if len(address) <= MAX_CHARACTERS_SHOWN and _WEB_ADDRESS.fullmatch(address) else None
 
@@ -77,15 +77,15 @@ def is_administrative(value: HandleValue) -> bool:
 
 
 def public_handle_url(text: str) -> str | None:
-    """The address at the public resolver of what looks like a handle and is no DOI; None for anything else."""
-    found = _HANDLE.fullmatch(text.strip())
-    if found is None or _DOI.match(found[1]) or not found[1].isprintable():
+    """The address at the public resolver of a text that looks like a handle and is not a DOI, else None."""
+    match = _HANDLE.fullmatch(text.strip())
+    if match is None or _DOI.match(match[1]) or not match[1].isprintable():
         return None
-    return to_url(found[1], HANDLE_RESOLVER)
+    return to_url(match[1], HANDLE_RESOLVER)
 
 
 def name_href(base: str, text: str) -> str | None:
-    """Where the record of a name is: here for a DOI, at the public resolver for another handle, None for no name."""
+    """The address of a name's record: here for a DOI, at the public resolver for another handle, else None."""
     if len(text) <= MAX_CHARACTERS_SHOWN and text.isprintable() and _DOI.fullmatch(text):
         return f"{base}/{url_path(text)}?noredirect"
     handle = public_handle_url(text[:MAX_CHARACTERS_SHOWN])
@@ -93,7 +93,7 @@ def name_href(base: str, text: str) -> str | None:
 
 
 def data_href(base: str, value: HandleValue) -> str | None:
-    """Where a value's text leads: only http, https, ftp, an e-mail address, or the record of a name."""
+    """The link of a value's text: http, https, ftp, an e-mail address, or the record of a name, else None."""
     text = (value.text or "").strip()
     if not text or len(text) > MAX_CHARACTERS_SHOWN:
         return None
@@ -104,7 +104,7 @@ def data_href(base: str, value: HandleValue) -> str | None:
 
 
 def shape(data: Data) -> str:
-    """How a page shows the data: "text", "hex", "admin", "vlist" or, for whatever else the JSON held, "members"."""
+    """How a page shows the data: "text", "hex", "admin", "vlist", or "members" for any other JSON."""
     match data.format, data.value:
         case "admin", {"handle": str(), "index": int(), "permissions": str(bits)} if _BITS.fullmatch(bits):
             return "admin"
@@ -125,7 +125,7 @@ def _bytes(data: Data) -> bytes | None:
         return None
 
 
-def granted(bits: str) -> list[str]:
+def list_permissions(bits: str) -> list[str]:
     """The PERMISSIONS that a bit string of an HS_ADMIN value grants."""
     return [permission for permission, bit in zip(PERMISSIONS, bits, strict=True) if bit == "1"]
 
@@ -135,11 +135,11 @@ def hexadecimal(data: Data) -> str:
     return (_bytes(data) or b"").hex(" ", -2)
 
 
-def shown_time(timestamp: str | None) -> str | None:
-    """A timestamp as 2004-09-10 19:49:59Z, from ISO 8601 or seconds since the epoch; other text as it came."""
+def format_time(timestamp: str | None) -> str | None:
+    """A timestamp as 2004-09-10 19:49:59Z, from ISO 8601 or seconds since the epoch. Other text stays."""
     if timestamp is None or timestamp == "0":
         return None
     if _SECONDS.fullmatch(timestamp):
         return datetime.fromtimestamp(int(timestamp), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    found = _TIME.fullmatch(timestamp)
-    return f"{found[1]} {found[2]}Z" if found else visible(timestamp)
+    match = _TIME.fullmatch(timestamp)
+    return f"{match[1]} {match[2]}Z" if match else visible(timestamp)

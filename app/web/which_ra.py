@@ -34,7 +34,7 @@ _SEPARATORS: Final = re.compile(r"[\s,]+")
 async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
     """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`.
 
-    Upstream questions are charged to `client`.
+    Upstream queries are charged to `client`.
     """
     parts = raw.split(b",")
     if len(parts) > MAX_NAMES:
@@ -46,7 +46,7 @@ async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
 
 
 async def answer_page(which_ra: WhichRa, raw: bytes, client: str, request: Request, pages: Pages, link: Link) -> Reply:
-    """The same as a page. Without names in the path, those of the form, which may be separated by spaces."""
+    """The answer as a page. If the path has no names, they come from the form, where spaces can separate them too."""
     language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
     typed = [] if raw else _read_form(request)
     names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
@@ -64,8 +64,8 @@ def _is_verified(rows: Sequence[dict[str, str]]) -> bool:
 
 
 def _read_form(request: Request) -> list[str]:
-    given = read_form(request.query).first(FORM_PARAMETER) or ""
-    return [text for text in _SEPARATORS.split(given) if text]
+    names = read_form(request.query).first(FORM_PARAMETER) or ""
+    return [text for text in _SEPARATORS.split(names) if text]
 
 
 def _read_typed(text: str) -> tuple[str, HandleName | None]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from app.web.access_log import MAX_PATH, AccessLog, escaped, shown_address, shown_path
+from app.web.access_log import MAX_PATH, AccessLog, escape, format_path, mask_address
 from app.web.request import Request
 from app.web.responses import Message, Reply, Scope, send_reply
 from tests.web.proxy import Proxy, running
@@ -147,7 +147,7 @@ async def test_a_level_decides_what_is_told_of_client_and_name(
 def test_an_address_is_told_whole_by_its_network_or_not_at_all(
     address: str, whole: str | None, network: str | None
 ) -> None:
-    addresses = [shown_address(address, level) for level in range(4)]
+    addresses = [mask_address(address, level) for level in range(4)]
     assert addresses == [whole, network, None, None]
 
 
@@ -181,13 +181,13 @@ async def test_no_path_or_query_forges_a_line_or_writes_a_control(form: Literal[
 
 
 def test_a_long_path_is_cut_and_says_so() -> None:
-    assert shown_path(b"/" + b"x" * (MAX_PATH - 1), b"", 2) == "/" + "x" * (MAX_PATH - 1)
-    assert shown_path(b"/" + b"x" * MAX_PATH, b"", 2) == "/" + "x" * (MAX_PATH - 1) + "..."
+    assert format_path(b"/" + b"x" * (MAX_PATH - 1), b"", 2) == "/" + "x" * (MAX_PATH - 1)
+    assert format_path(b"/" + b"x" * MAX_PATH, b"", 2) == "/" + "x" * (MAX_PATH - 1) + "..."
 
 
 def test_what_is_graphic_stays_as_it_was_sent() -> None:
     raw = b"/10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O%2F"
-    assert escaped(raw) == raw.decode()
+    assert escape(raw) == raw.decode()
 
 
 # --- The request's identifier -------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_name_texts_and_links_are_on_the_home_page() -> None:
 
 def test_a_search_link_gets_the_name_percent_encoded() -> None:
     (link,) = read_links("x", "Catalogue = https://example.edu/find?q={doi}&x=1")
-    assert link.filled("10.1000/a b&c") == "https://example.edu/find?q=10.1000%2Fa%20b%26c&x=1"
+    assert link.fill("10.1000/a b&c") == "https://example.edu/find?q=10.1000%2Fa%20b%26c&x=1"
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ async def test_a_logo_has_an_address_that_changes_with_its_content(
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("logo.gif", b"GIF89a", "must be a file .svg, .png, .webp, .jpg or .jpeg"),
-        ("logo.png", b"<svg></svg>", "is not of the type image/png"),
-        ("logo.svg", b"<html></html>", "is not of the type image/svg+xml"),
+        ("logo.gif", b"GIF89a", "must end with .svg, .png, .webp, .jpg or .jpeg"),
+        ("logo.png", b"<svg></svg>", "is not image/png"),
+        ("logo.svg", b"<html></html>", "is not image/svg+xml"),
         ("logo.png", b"\x89PNG\r\n\x1a\n" + bytes(MAX_LOGO_BYTES), "is larger than 262144 bytes"),
         ("logo.svg", None, "cannot be read"),
     ],
