@@ -28,7 +28,7 @@
     │   ├── BreakerOpen
     │   ├── UpstreamPaused               429 or 503 with Retry-After, a moment ago
     │   ├── BudgetSpent
-    │   │   └── ShareSpent               one client has its share of waiting questions
+    │   │   └── ShareSpent               one client has its share of waiting queries
     │   ├── NotInBundle                  sealed mode: upstreams are never queried
     │   └── PrefixDenied                 a local record refuses the prefix
     ├── StoreError                     the store failed; the caller treats it as a miss
@@ -127,7 +127,7 @@ class CrossSiteForm(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The limit of one client: `amount` requests or questions in `window` seconds."""
+    """The limit of one client: `amount` requests or queries in `window` seconds."""
 
     #: The name of the limit in RateLimit headers, and in metrics as the reason of a refusal.
     name: str
@@ -283,7 +283,7 @@ class UpstreamPaused(CouldNotVerify):
 
 
 class BudgetSpent(CouldNotVerify):
-    """This resolver's budget of upstream questions is spent; try again later."""
+    """This resolver's budget of upstream queries is spent; try again later."""
 
     status = 503
     proxy_error = "connection_limit_reached"
@@ -291,7 +291,7 @@ class BudgetSpent(CouldNotVerify):
 
 
 class ShareSpent(BudgetSpent):
-    """This client has reached its limit of waiting upstream questions; try again later."""
+    """This client has reached its limit of waiting upstream queries; try again later."""
 
     status = 429
     token = "share-spent"

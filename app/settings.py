@@ -155,10 +155,10 @@ class Settings(BaseModel):
     client_rate: float = Field(
         0.0,
         ge=0,
-        description="Requests a second that one client may send, answers from the cache included; `0` for no limit.",
+        description="Limit of one client's requests a second, answers from the cache included; `0` for no limit.",
     )
     client_burst: float = Field(
-        100.0, ge=1, description="Requests that one idle client may send at once, if `client_rate` is set."
+        100.0, ge=1, description="Requests that one idle client can send at once, if `client_rate` is set."
     )
     client_allow_file: Path | None = Field(
         None,
@@ -169,7 +169,7 @@ class Settings(BaseModel):
         None, description="File of networks, one a line, whose requests get 403; read again at SIGHUP."
     )
     client_most_waiting: int = Field(
-        100, ge=1, description="Upstream queries of one client that may wait in the queue; one more is answered 429."
+        100, ge=1, description="Limit of one client's upstream queries in the queue; one more is answered 429."
     )
 
     public_url: str | None = Field(
@@ -197,7 +197,7 @@ class Settings(BaseModel):
     record_headers: str = Field(
         "",
         pattern=r"^[A-Za-z0-9-]*(\s*,\s*[A-Za-z0-9-]+)*$",
-        description="Headers that a record's 10320/headers values may set on its redirect, separated by commas. "
+        description="Headers that 10320/headers values are allowed to set on a redirect, separated by commas. "
         "Headers that control browsers, front proxies or the connection are refused.",
     )
     web_contact: str | None = Field(
@@ -211,10 +211,10 @@ class Settings(BaseModel):
     )
 
     bypass_rate: float = Field(
-        1.0, gt=0, description="Requests a second of one client that may bypass the cache (`auth`, `cert`)."
+        1.0, gt=0, description="Limit of one client's requests a second that bypass the cache (`auth`, `cert`)."
     )
     bypass_burst: float = Field(
-        60.0, ge=1, description="Requests of one idle client that may bypass the cache at once."
+        60.0, ge=1, description="Requests of one idle client that can bypass the cache at once."
     )
 
     upstream_url: str = Field(
@@ -263,7 +263,7 @@ class Settings(BaseModel):
     )
     upstream_rate: float = Field(10.0, gt=0, description="Upstream queries a second, for all clients together.")
     upstream_burst: float = Field(
-        50.0, ge=1, description="Upstream queries that may be sent at once after an idle period."
+        50.0, ge=1, description="Upstream queries that can be sent at once after an idle period."
     )
     upstream_allotment: int = Field(
         16,
@@ -273,7 +273,7 @@ class Settings(BaseModel):
     )
     upstream_max_concurrency: int = Field(16, ge=1, description="Upstream queries in progress at the same time.")
     upstream_reserved_share: float = Field(
-        0.5, ge=0, le=0.95, description="Share of the budget that bulk and background queries may not use."
+        0.5, ge=0, le=0.95, description="Share of the budget that bulk and background queries cannot use."
     )
     upstream_queue_patience: float = Field(
         5.0, ge=0, description="Seconds that a query for a person waits for the budget before the answer is 503."
@@ -307,7 +307,7 @@ class Settings(BaseModel):
     cache_ttl_ceiling: float = Field(86400.0, ge=0, description="Longest time that a record is fresh, in seconds.")
     cache_negative_ttl: float = Field(60.0, ge=0, description='Seconds for which "not found" is cached.')
     cache_grace: float = Field(
-        30 * 86400.0, ge=0, description="Seconds after the end of its TTL in which a record may be served stale."
+        30 * 86400.0, ge=0, description="Seconds after the end of its TTL in which a record can be served stale."
     )
     cache_memory_bytes: int = Field(
         256 * 1024 * 1024, ge=0, description="Memory for cached records, in bytes, for each process."
@@ -401,18 +401,18 @@ class Settings(BaseModel):
         json_schema_extra=SECRET,
     )
     admin_wrong_rate: float = Field(
-        0.1, gt=0, description="Requests a second with a wrong token that one client may send to the admin API."
+        0.1, gt=0, description="Limit of one client's requests a second with a wrong token for the admin API."
     )
     admin_wrong_burst: float = Field(
-        10.0, ge=1, description="Requests with a wrong token that one client may send to the admin API at once."
+        10.0, ge=1, description="Requests with a wrong token that one client can send to the admin API at once."
     )
     status_access: Literal["public", "networks", "admin"] = Field(
         "networks",
-        description="Who may see `/status`: everyone, clients in `status_networks`, or requests with `admin_token`.",
+        description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",
     )
     status_networks: str = Field(
         "127.0.0.0/8 ::1",
-        description="Networks whose clients may see `/status`, separated by spaces. A front proxy on this machine must "
+        description="Networks whose clients can see `/status`, separated by spaces. A front proxy on this machine must "
         "send X-Forwarded-For, or all of its clients count as this machine.",
     )
 

@@ -72,8 +72,9 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.
 PURE_PACKAGES: Final = ("doi", "handle", "token_bucket")
 DECIDING_MODULES: Final = (
-    "alias", "asked", "library_copy", "library_rules", "library_services", "local_record_file", "local_records",
-    "location_choice", "registration_agency", "resolution", "target", "target_url", "toml_text", "ttl_policy",
+    "alias", "failure_memory", "library_copy", "library_rules", "library_services", "local_record_file",
+    "local_records", "location_choice", "options", "registration_agency", "resolution", "target", "target_url",
+    "toml_text", "ttl_policy",
 )  # fmt: skip
 IMPURE_LIBRARIES: Final = frozenset(
     "anyio asyncio concurrent http httpx io logging multiprocessing os pathlib queue random secrets select "
@@ -277,6 +278,11 @@ RULES: Final[dict[str, Rule]] = {
 @pytest.mark.parametrize("rule", RULES)
 def test_every_module_keeps_the_rule(rule: str) -> None:
     assert [problem for one in modules() for problem in RULES[rule](one)] == []
+
+
+def test_every_module_that_must_be_pure_exists() -> None:
+    pure = {*PURE_PACKAGES, *(f"resolver.{name}" for name in DECIDING_MODULES)}
+    assert pure <= {part for module in modules() for part in (module.part, module.name.removeprefix("app."))}
 
 
 def test_every_part_of_the_house_has_a_line_in_the_import_rule() -> None:

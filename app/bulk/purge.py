@@ -27,7 +27,7 @@ class Selection:
     everything: bool = False
 
     def scopes(self) -> tuple[str, ...]:
-        """The scopes whose earlier questions a purge refuses. A negative entry is refused by its deletion."""
+        """The scopes whose earlier queries a purge refuses. A negative entry is refused by its deletion."""
         if self.prefix is not None:
             return (fold(self.prefix.key).rstrip("/") + "/",)
         return (EVERYTHING,) if self.everything else tuple(name.key for name in self.names)
@@ -44,7 +44,7 @@ class PurgeResult:
 async def purge(cache: TieredStore, selection: Selection, *, soft: bool = False) -> PurgeResult:
     """Delete entries, or with `soft` make them stale: they stay for outages, and the next request queries the upstream.
 
-    The answers to questions that were sent earlier are not stored (see app/cache/purges.py).
+    The answers to queries that were sent earlier are not stored (see app/cache/purges.py).
     """
     if selection.names and not soft:
         absent = tuple([name for name in selection.names if not await cache.delete(name.key)])

@@ -15,14 +15,14 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, PrefixDenied, UpstreamPaused
 from app.handle.answer import ResponseCode
-from app.resolver.destination import Destinations, Query
+from app.resolver.destination import DestinationQuery, Destinations
 from app.resolver.options import Negotiation
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Demand, Resolver
 from app.upstream.source import Priority
 
-#: Limit of the tries of a question that was not sent because of the budget or the circuit breaker.
+#: Limit of the tries of a query that was not sent because of the budget or the circuit breaker.
 MAX_TRIES: Final = 3
 #: Limit of the pause before another try, in seconds.
 MAX_PAUSE: Final = 60.0
@@ -35,7 +35,7 @@ _BULK: Final = Demand(priority=Priority.BULK)
 #: A request for metadata. It makes the locations of the prefix count too.
 _METADATA: Final = Negotiation(conneg=True)
 
-#: Failures without a question to the upstream. The name is tried again.
+#: Failures without a query to the upstream. The name is tried again.
 _NOT_SENT: Final = (BudgetSpent, BreakerOpen, UpstreamPaused)
 
 
@@ -48,7 +48,7 @@ class Verdict(Enum):
     INVALID = "invalid"
     COULD_NOT_VERIFY = "could_not_verify"
     STALE = "stale"
-    SKIPPED = "skipped"  # fresh in the store, without a question to the upstream
+    SKIPPED = "skipped"  # fresh in the store, without a query to the upstream
 
 
 _ANSWERS: Final = {
@@ -173,14 +173,14 @@ class Visit:
         if failure is not None and verdict is not Verdict.STALE:
             verdict = Verdict.COULD_NOT_VERIFY
         self.tally.add(verdict, f"{name.text}: {failure.message}" if failure else "")
-        # Without a question, it says nothing about the upstream.
+        # Without a query, it says nothing about the upstream.
         if verdict is not Verdict.SKIPPED and not isinstance(failure, PrefixDenied):
             self._failures_in_a_row = self._failures_in_a_row + 1 if verdict in _FAILED else 0
         if self._failures_in_a_row >= MAX_FAILURES:
             self.stop(f"{self._failures_in_a_row} names in a row could not be verified")
 
     async def _resolve(self, name: HandleName) -> tuple[Resolution | None, CouldNotVerify | None]:
-        """Resolve a name. A question that was not sent is tried again. Returns the answer and the failure."""
+        """Resolve a name. A query that was not sent is tried again. Returns the answer and the failure."""
         resolution: Resolution | None = None
         failure: CouldNotVerify | None = None
         for tries_left in reversed(range(MAX_TRIES)):
@@ -205,7 +205,7 @@ class Visit:
 async def resolve_dependencies(destinations: Destinations, resolution: Resolution) -> CouldNotVerify | None:
     """Resolve what the redirect of a name needs: aliases, included locations, its prefix. Returns the failure."""
     try:
-        await destinations.complete(resolution, Query(resolution.name, negotiation=_METADATA), _BULK)
+        await destinations.complete(resolution, DestinationQuery(resolution.name, negotiation=_METADATA), _BULK)
     except CouldNotVerify as error:
         return error
     except DoiProxyError:

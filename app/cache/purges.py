@@ -1,11 +1,11 @@
-"""The purges of the last hour. The answer to a question that was sent before a purge is not stored."""
+"""The purges of the last hour. The answer to a query that was sent before a purge is not stored."""
 
 from __future__ import annotations
 
 from math import inf
 from typing import Final
 
-#: Seconds for which a purge is remembered. No question takes this long.
+#: Seconds for which a purge is remembered. No query takes this long.
 PURGE_MEMORY: Final = 3_600.0
 #: Purges that are remembered one by one. Beyond that, one purge of everything takes their place: it refuses more
 #: answers than necessary, and each of those costs one more query.
@@ -33,7 +33,7 @@ class Purges:
         self._times[scope] = at
 
     def refuses(self, key: str, sent_at: float, now: float) -> bool:
-        """Whether a question about `key` that was sent at `sent_at` is older than a purge.
+        """Whether a query about `key` that was sent at `sent_at` is older than a purge.
 
         A purge in the future was recorded before the clock was set back. It does not count.
         """

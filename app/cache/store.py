@@ -32,15 +32,15 @@ class Store(Protocol):
         """Store an entry, replacing the previous one. With `announce`, other processes drop their copy from memory.
 
         The entry is visible to this process immediately, and to other processes at the latest after `flush`. It is not
-        stored if its key was purged after `sent_at`, the time at which its question was sent. With `unless_newer`, it
+        stored if its key was purged after `sent_at`, the time at which its query was sent. With `unless_newer`, it
         does not replace a usable entry that was fetched later. Both are decided together with the write.
         """
 
     async def delete(self, key: str) -> bool:
         """Purge an entry and announce it. Returns whether there was one. The deletion is durable after `flush`.
 
-        `put` refuses the answers to earlier questions (see app/cache/purges.py). A key with a slash at its end stands
-        for all keys that begin with it, and "" for all keys: their earlier questions are refused, and the caller
+        `put` refuses the answers to earlier queries (see app/cache/purges.py). A key with a slash at its end stands
+        for all keys that begin with it, and "" for all keys: their earlier queries are refused, and the caller
         deletes the entries.
         """
 

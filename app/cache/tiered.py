@@ -122,7 +122,7 @@ class TieredStore:
     ) -> None:
         """Put an entry into both tiers. With `announce`, other processes drop their copy from memory.
 
-        It is not put if its key was purged after its question was sent at `sent_at`. For `unless_newer`, see Store.
+        It is not put if its key was purged after its query was sent at `sent_at`. For `unless_newer`, see Store.
         """
         if sent_at is not None and self._purges.refuses(entry.key, sent_at, self._clock()):
             return
@@ -157,7 +157,7 @@ class TieredStore:
         await self._try("put", self._store.put(stale, announce=True, unless_newer=True), None)
 
     async def begin_purge(self, scope: str) -> None:
-        """Refuse the answers to earlier questions, in all processes, and drop the entries of `scope` from memory.
+        """Refuse the answers to earlier queries, in all processes, and drop the entries of `scope` from memory.
 
         `scope` is a key, a prefix with a slash at its end, or "" for everything. The caller deletes or expires the
         entries in the store afterwards. With memory alone, nothing is dropped here.

@@ -19,7 +19,7 @@ from app.settings import Settings
 MEMORY_BYTES: Final = 8 * 1024 * 1024
 #: Timeout of the store, in seconds. It is long because no client waits and answers are large.
 STORE_TIMEOUT: Final = 5.0
-#: Limit of the wait for an upstream question of a bulk job, in seconds.
+#: Limit of the wait for an upstream query of a bulk job, in seconds.
 _PATIENCE: Final = 3_600.0
 _SQLITE: Final = "sqlite:///"
 
@@ -83,7 +83,7 @@ async def open_online(settings: Settings, observers: Observers = UNOBSERVED) -> 
 @asynccontextmanager
 async def open_sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
     """Open a resolver that only reads the store. Raises the errors of `open_store`."""
-    # Without questions there are no failures to remember.
+    # Without queries there are no failures to remember.
     quiet = {"mode": "sealed", "upstream_recheck": 0.0}
     with _name_store_in_errors(settings):
         parts = assemble(for_command(settings).model_copy(update=quiet), time.time, observers, read_only=True)

@@ -41,7 +41,7 @@ _decoder: Final = msgspec.json.Decoder(_Wire)
 
 
 def read_answer(body: bytes, name: str) -> Answer:
-    """Read the body of an answer to the question about `name`.
+    """Read the body of an answer to the query about `name`.
 
     Raises UpstreamRefused if the response code reports a failure. Raises InvalidAnswer if the body is not JSON, has no
     response code, has values that cannot be read, or is about another name.

@@ -105,7 +105,7 @@ class AnswerMetrics:
         )
         confirmations = Counter(
             "doi_proxy_not_found_confirmations",
-            "Second questions about a known name, because the first answer was that it does not exist.",
+            "Second queries about a known name, because the first answer was that it does not exist.",
             ["result"],
             registry=registry,
         )
@@ -155,15 +155,15 @@ class UpstreamMetrics:
         """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent."""
         self._outcomes = outcomes
         self._unsent = frozenset(unsent)
-        self._questions = Counter(
+        self._queries = Counter(
             "doi_proxy_upstream_questions",
-            "Questions to an upstream, by outcome.",
+            "Queries to an upstream, by outcome.",
             ["upstream", "outcome"],
             registry=registry,
         )
         self._seconds = Histogram(
             "doi_proxy_upstream_question_duration_seconds",
-            "Time that an upstream took to answer a question or to fail.",
+            "Time that an upstream took to answer a query or to fail.",
             ["upstream"],
             buckets=UPSTREAM_SECONDS,
             registry=registry,
@@ -173,7 +173,7 @@ class UpstreamMetrics:
         """The observer of one upstream."""
         label = str(number)
         return QueryObserver(
-            counters={outcome: self._questions.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
+            counters={outcome: self._queries.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
             observe_seconds=self._seconds.labels(label).observe,
             unsent=self._unsent,
         )
@@ -252,10 +252,10 @@ class StateMetrics:
             mode: Literal["livemostrecent", "livesum"] = "livemostrecent" if newest else "livesum"
             return Gauge(f"doi_proxy_{name}", about, labels, registry=registry, multiprocess_mode=mode)
 
-        self._in_flight = gauge("upstream_in_flight", "Upstream questions under way.")
-        self._waiting = gauge("upstream_waiting", "Upstream questions that wait for the budget.")
+        self._in_flight = gauge("upstream_in_flight", "Upstream queries under way.")
+        self._waiting = gauge("upstream_waiting", "Upstream queries that wait for the budget.")
         self._clients_waiting = gauge(
-            "upstream_clients_waiting", "Clients with an interactive question that waits for the budget."
+            "upstream_clients_waiting", "Clients with an interactive query that waits for the budget."
         )
 
         def worst(name: str, about: str) -> Gauge:
@@ -287,7 +287,7 @@ class StateMetrics:
         self._local_problems = gauge(
             "local_record_problems", "Problems found in the files of local records by the last reading.", newest=True
         )
-        self._tokens = gauge("upstream_budget_tokens", "Upstream questions that the budget allows now.", newest=True)
+        self._tokens = gauge("upstream_budget_tokens", "Upstream queries that the budget allows now.", newest=True)
         self._store_entries = gauge("store_entries", "Entries in the store.", newest=True)
         self._store_bytes = gauge("store_bytes", "Bytes of the store.", newest=True)
         self._store_up = gauge("store_up", "1 while the store works, 0 while it fails.", newest=True)

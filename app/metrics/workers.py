@@ -111,7 +111,7 @@ class WorkerSlots:
         )
 
     def drop_ended_workers(self) -> None:
-        """Drop the gauges of workers that have ended, such as their questions under way."""
+        """Drop the gauges of workers that have ended, such as their queries under way."""
         for file in self.folder.glob("slot-*.lock"):
             lock = _lock(file)
             if lock is not None:

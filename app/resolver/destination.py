@@ -61,8 +61,8 @@ class Kind(Enum):
     NOT_FOUND = "not_found"
 
 
-class Query(msgspec.Struct, frozen=True, gc=False):
-    """A name to resolve, and how."""
+class DestinationQuery(msgspec.Struct, frozen=True, gc=False):
+    """A name whose destination is to be found, and how."""
 
     name: HandleName
     options: ResolveOptions = DEFAULT_OPTIONS
@@ -110,7 +110,7 @@ class Destinations:
         self._resolver.count_answer(found)
         return found, target
 
-    def find_now(self, query: Query) -> Destination | None:
+    def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if fresh records in memory decide it. Otherwise None: use `find`."""
         options, first = query.options, self._resolver.find_fresh(query.name)
         if first is None or options.bypasses_cache or not self._resolves_here(query.name):
@@ -124,7 +124,7 @@ class Destinations:
             self._resolver.count_answer(resolution)
         return destination
 
-    def _decide_now(self, chain: Chain, query: Query) -> Destination | None:
+    def _decide_now(self, chain: Chain, query: DestinationQuery) -> Destination | None:
         while (alias := _next_alias(chain, query.options)) is not None:
             resolution = self._resolver.find_fresh(alias)
             if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:
@@ -135,14 +135,13 @@ class Destinations:
             return destination
         record = chain.last.record.select(query.options.types, query.options.indexes)
         locations = read_own_locations(record)
-        own = locations.own
-        if locations.malformed or own.includes or own.namespaces:
+        if locations.malformed or locations.of_name.includes or locations.of_name.namespaces:
             return None
         if _has_prefix(chain) and needs_prefix(record, locations, query.options, query.negotiation):
             return None
         return decide(chain, record, locations, query)
 
-    async def find(self, query: Query, demand: Demand) -> Destination:
+    async def find(self, query: DestinationQuery, demand: Demand) -> Destination:
         """Find where a name leads.
 
         Raises NotADOI, AliasChainTooLong, PrefixInactive, CouldNotVerify and InvalidParameter.
@@ -158,7 +157,7 @@ class Destinations:
             f"“{query.name.text}” is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."
         )
 
-    async def complete(self, first: Resolution, query: Query, demand: Demand) -> Destination:
+    async def complete(self, first: Resolution, query: DestinationQuery, demand: Demand) -> Destination:
         """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
         chain = Chain((first,))
         while (alias := _next_alias(chain, query.options)) is not None:
@@ -197,7 +196,7 @@ def _has_prefix(chain: Chain) -> bool:
 
 
 def decide_before_locations(
-    chain: Chain, query: Query, resolves_here: Callable[[HandleName], bool]
+    chain: Chain, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
 ) -> Destination | None:
     """Decide where a name leads, or return None if its locations are needed."""
     options = query.options
@@ -212,7 +211,7 @@ def decide_before_locations(
     return None
 
 
-def decide(chain: Chain, record: Record, locations: NameLocations, query: Query) -> Destination:
+def decide(chain: Chain, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:
     """Decide where a name leads, given its selected values and its locations. Raises InvalidParameter."""
     if query.options.action is Action.SHOW_URLS:
         return Destination(Kind.LOCATIONS, chain, record, locations)

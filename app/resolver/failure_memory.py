@@ -1,4 +1,4 @@
-"""Remembers failed questions: when and why they failed, and how long the upstream is not queried again."""
+"""Remembers failed queries: when and why they failed, and how long the upstream is not queried again."""
 
 from __future__ import annotations
 

@@ -151,11 +151,11 @@ def answer_of_value(kind: Literal["URL", "HS_ALIAS"], text: str) -> Answer:
 
 def fill_template(url: str, name: HandleName) -> str:
     """The target of one name. In the query every reserved character is encoded, in the path only what must be."""
-    path, question, query = url.partition("?")
+    path, mark, query = url.partition("?")
     suffix = name.suffix or ""
     path = path.replace(SUFFIX_PLACEHOLDER, _segments(suffix)).replace(DOI_PLACEHOLDER, url_path(name))
     query = query.replace(SUFFIX_PLACEHOLDER, component(suffix)).replace(DOI_PLACEHOLDER, component(name))
-    return path + question + query
+    return path + mark + query
 
 
 def _segments(suffix: str) -> str:

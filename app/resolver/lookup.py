@@ -21,7 +21,7 @@ class Lookup:
         priority: Priority = Priority.PERSON,
         concurrency: int | None = None,
     ) -> None:
-        """`concurrency` limits the upstream questions that wait or are under way. None: no limit."""
+        """`concurrency` limits the upstream queries that wait or are under way. None: no limit."""
         self._resolver = resolver
         self._demand = Demand(priority=priority, client=client)
         self.slots: AbstractAsyncContextManager[None] = (
@@ -30,7 +30,7 @@ class Lookup:
 
     @property
     def client(self) -> ClientNetwork:
-        """The client that the questions are charged to."""
+        """The client that the queries are charged to."""
         return self._demand.client
 
     async def resolve(self, name: HandleName) -> Resolution:

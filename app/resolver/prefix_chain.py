@@ -139,7 +139,7 @@ class PrefixChain:
     ) -> NameLocations:
         room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
         try:
-            if locations.own.includes or locations.own.namespaces:
+            if locations.of_name.includes or locations.of_name.namespaces:
                 locations = await self._add_includes(locations, name, room, lookup)
             if has_prefix and needs_prefix(record, locations, options, negotiation):
                 locations = await self._add_prefix(locations, name, room, lookup)
@@ -174,7 +174,7 @@ class PrefixChain:
                 break
         if not any(_own_locations(one).items for one in resolutions):
             resolutions += filter(
-                room.admit, await self._resolve_handles(split_handles(locations.own.setting("nshdl")), lookup)
+                room.admit, await self._resolve_handles(split_handles(locations.of_name.setting("nshdl")), lookup)
             )
         return replace(
             locations,
@@ -187,8 +187,8 @@ class PrefixChain:
         self, locations: NameLocations, name: HandleName, room: _SizeLimit, lookup: Lookup
     ) -> NameLocations:
         """Add the locations of the included handles, in the order of the includes."""
-        total, ends_at = replace(locations.own, includes=(), namespaces=()), locations.ends_at
-        waiting, seen = deque(_handles_to_include(locations.own)), {name.key}
+        total, ends_at = replace(locations.of_name, includes=(), namespaces=()), locations.ends_at
+        waiting, seen = deque(_handles_to_include(locations.of_name)), {name.key}
         while waiting and len(seen) <= MAX_INCLUDES:
             handle, is_namespace = waiting.popleft()
             if fold(handle) in seen:
@@ -201,7 +201,7 @@ class PrefixChain:
                 if is_namespace:
                     waiting += [(service, False) for service in read_namespace(resolution.record).locs]
                 ends_at = _first_end(ends_at, [resolution])
-        return replace(locations, own=total, ends_at=ends_at)
+        return replace(locations, of_name=total, ends_at=ends_at)
 
     async def _resolve_handles(self, named: Sequence[str], lookup: Lookup) -> list[Resolution]:
         found: list[Resolution] = []
@@ -218,7 +218,7 @@ class PrefixChain:
     async def report_contact(self, name: HandleName, lookup: Lookup) -> ReportContact:
         """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
         contact = None
-        # The contact is optional, so the questions of people go first.
+        # The contact is optional, so the queries of people go first.
         background = lookup.in_background()
         try:
             namespace = (await self.prefix_record(name.prefix, background)).namespace
@@ -232,7 +232,7 @@ class PrefixChain:
 
 
 def _own_locations(resolution: Resolution) -> Locations:
-    return read_own_locations(resolution.record).own
+    return read_own_locations(resolution.record).of_name
 
 
 def _handles_to_include(locations: Locations) -> list[tuple[str, bool]]:
@@ -244,7 +244,7 @@ def _handles_to_include(locations: Locations) -> list[tuple[str, bool]]:
 def _override_prefix(locations: NameLocations) -> str | None:
     """The prefix that a record names in place of its own. None if it is absent or not valid."""
     try:
-        return HandleName(_strip_na((locations.own.setting("overridePrefix") or "").strip())).prefix or None
+        return HandleName(_strip_na((locations.of_name.setting("overridePrefix") or "").strip())).prefix or None
     except InvalidName:
         return None
 

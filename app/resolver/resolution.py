@@ -21,7 +21,7 @@ class Origin(Enum):
     STALE = "stale"  # past its TTL, from the cache, because the upstream failed or was not queried
     ASKED = "asked"  # from the upstream; the cache had no answer
     RENEWED = "renewed"  # from the upstream, in place of an answer past its TTL
-    JOINED = "joined"  # from the upstream, by the question of another request
+    JOINED = "joined"  # from the upstream, by the query of another request
     BYPASSED = "bypassed"  # from the upstream, because the request bypasses the cache
     LOCAL = "local"  # from the operator's local records
 
@@ -61,7 +61,7 @@ class Step(Enum):
     ANSWER_AND_REFRESH = "refresh"  # it is fresh, and popular enough to be refreshed before it expires
     ANSWER_STALE = "stale"  # it is past its TTL, and the upstream failed a moment ago
     FETCH_WITH_FALLBACK = "fallback"  # query the upstream; if it fails or is slow, answer stale
-    FETCH = "ask"
+    FETCH = "fetch"
 
 
 #: The last part of an entry's lifetime, in which it may be refreshed early.

@@ -1,4 +1,4 @@
-"""At most one upstream question per name at a time, shared by all requests for that name."""
+"""At most one upstream query per name at a time, shared by all requests for that name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Flight(Generic[Result]):
     task: asyncio.Task[Result]
     urgent: bool
     waiters: Waiters
-    #: Whether the question was sent. Before that, it waits for its turn.
+    #: Whether the query was sent. Before that, it waits for its turn.
     is_sent: bool = False
 
 
@@ -65,7 +65,7 @@ class SingleFlight(Generic[Result]):
         return task, True
 
     def mark_sent(self, key: str) -> None:
-        """Record that the question of this key was sent. From now on, nothing replaces it."""
+        """Record that the query of this key was sent. From now on, nothing replaces it."""
         flight = self._flights.get(key)
         if flight is not None:
             flight.is_sent = True

@@ -68,10 +68,11 @@ class TargetChoice:
 class NameLocations:
     """The locations of a name: its own, those that it includes, and those of its prefix."""
 
-    own: Locations = NO_LOCATIONS
+    #: Its own, and those that it includes.
+    of_name: Locations = NO_LOCATIONS
     of_prefix: Locations = NO_LOCATIONS
     #: Whether the record has a 10320/loc value that could be read.
-    has_own: bool = False
+    has_loc_value: bool = False
     #: The errors in values that could not be read.
     malformed: tuple[str, ...] = ()
     #: Entries of the 10320/links values of the prefix's service handles.
@@ -81,8 +82,8 @@ class NameLocations:
 
     def setting(self, name: str) -> str | None:
         """A setting of the root elements. The setting of the record wins over that of the prefix."""
-        own = self.own.setting(name)
-        return self.of_prefix.setting(name) if own is None else own
+        setting = self.of_name.setting(name)
+        return self.of_prefix.setting(name) if setting is None else setting
 
     def is_set(self, name: str) -> bool:
         """Whether a setting is true."""
@@ -91,7 +92,7 @@ class NameLocations:
     @property
     def any(self) -> bool:
         """Whether the name has locations besides its URL values."""
-        return self.has_own or bool(self.own.items or self.of_prefix.items)
+        return self.has_loc_value or bool(self.of_name.items or self.of_prefix.items)
 
 
 NO_NAME_LOCATIONS: Final = NameLocations()
@@ -110,7 +111,7 @@ def _read_own_locations(record: Record) -> NameLocations:
     if not values:
         return NO_NAME_LOCATIONS
     read, malformed = _read_xml(values, MAX_NAME_XML_BYTES - MAX_LINKS_XML_BYTES)
-    return NameLocations(own=merge_locations(read), has_own=bool(read), malformed=tuple(malformed))
+    return NameLocations(of_name=merge_locations(read), has_loc_value=bool(read), malformed=tuple(malformed))
 
 
 def _read_xml(values: Sequence[HandleValue], room: int) -> tuple[list[Locations], list[str]]:
@@ -142,14 +143,14 @@ def own_xml_bytes(record: Record) -> int:
 
 def needs_prefix(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
     """Whether the answer can depend on the locations of the name's prefix."""
-    if locations.own.is_set("no_nslocs"):
+    if locations.of_name.is_set("no_nslocs"):
         return False
     if options.action is Action.SHOW_URLS:
         return True
-    if not locations.has_own and not record.of_type("URL."):
+    if not locations.has_loc_value and not record.of_type("URL."):
         return False  # a record without a target is shown as a page
     # With `nshdl`, the record names handles for the case that its prefix has none. That counts for every request.
-    return negotiation.conneg or bool(options.locatts) or locations.own.setting("nshdl") is not None
+    return negotiation.conneg or bool(options.locatts) or locations.of_name.setting("nshdl") is not None
 
 
 def is_sufficient(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
@@ -166,7 +167,7 @@ def is_sufficient(record: Record, locations: NameLocations, options: ResolveOpti
 def list_candidates(record: Record, locations: NameLocations) -> list[Location]:
     """The locations to choose from: those of the record, its URL values, then those of the prefix."""
     legacy = [] if locations.is_set("no_legacy") else _url_locations(record, locations)
-    return [*locations.own.items, *legacy, *locations.of_prefix.items]
+    return [*locations.of_name.items, *legacy, *locations.of_prefix.items]
 
 
 def _url_locations(record: Record, locations: NameLocations) -> list[Location]:
@@ -174,7 +175,7 @@ def _url_locations(record: Record, locations: NameLocations) -> list[Location]:
     values = [v for v in record.of_type("URL.") if v.text][:MAX_LOCATIONS]
     urls = [v for v in values if v.has_type("URL")]
     subtypes = [v for v in values if not v.has_type("URL")]
-    weight = parse_number(locations.setting("urlWeight"), 0.0 if locations.has_own else 1.0)
+    weight = parse_number(locations.setting("urlWeight"), 0.0 if locations.has_loc_value else 1.0)
     weights = [(value, weight) for value in urls]
     if urls:
         weight = parse_number(locations.setting("urlSubtypeWeight"), 0.0)
@@ -256,7 +257,7 @@ def links(record: Record, locations: NameLocations, name: HandleName) -> list[tu
     encoded = component(name), template_path(name)
     for location in (
         *read_links(record),
-        *locations.own.items,
+        *locations.of_name.items,
         *locations.links_of_prefix,
         *locations.of_prefix.items,
     ):

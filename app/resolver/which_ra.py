@@ -14,7 +14,7 @@ from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, I
 from app.resolver.resolver import Resolver
 from app.upstream.source import AgencySource, ClientNetwork
 
-#: Limit of upstream questions of one request that wait or are under way at a time.
+#: Limit of upstream queries of one request that wait or are under way at a time.
 CONCURRENCY: Final = 8
 
 
@@ -31,7 +31,7 @@ class WhichRa:
         """Return a row per name, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
 
         `names` are pairs of the client's spelling, which the row repeats, and the name, None for an invalid one. Does
-        not raise: if a name could not be verified, its row says so. Every question is charged to `client`.
+        not raise: if a name could not be verified, its row says so. Every query is charged to `client`.
         """
         request = _Request(
             # Each request has its own slots, so one with many names does not delay another.
@@ -60,21 +60,21 @@ class WhichRa:
 
 
 class _Request:
-    """The upstream questions of one request. The Which RA service gets one question per prefix."""
+    """The upstream queries of one request. The Which RA service gets one query per prefix."""
 
     def __init__(self, lookup: Lookup, agencies: AgencySource | None) -> None:
         self.lookup = lookup
         self._agencies = agencies
-        self._questions: dict[str, asyncio.Task[str | None]] = {}
+        self._queries: dict[str, asyncio.Task[str | None]] = {}
 
     async def agency_of_prefix(self, prefix: str) -> str | None:
         """Query the upstream's Which RA service. None if there is none, or it has no answer. Raises CouldNotVerify."""
         if self._agencies is None:
             return None
-        question = self._questions.get(fold(prefix))
-        if question is None:
-            question = self._questions[fold(prefix)] = asyncio.create_task(self._query(self._agencies, prefix))
-        return await question
+        query = self._queries.get(fold(prefix))
+        if query is None:
+            query = self._queries[fold(prefix)] = asyncio.create_task(self._query(self._agencies, prefix))
+        return await query
 
     async def _query(self, agencies: AgencySource, prefix: str) -> str | None:
         async with self.lookup.slots:

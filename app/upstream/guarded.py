@@ -123,13 +123,13 @@ class Guard:
         self,
         name: str,
         priority: Priority,
-        ask: Callable[[], Awaitable[T]],
+        fetch: Callable[[], Awaitable[T]],
         outcome: Callable[[T], str],
         waiters: Waiters,
     ) -> T:
         """Query `name` if the breaker, the pause and the budget admit it.
 
-        Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `ask` raises.
+        Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `fetch` raises.
         """
         began, admitted = self._clock(), False
         try:
@@ -141,7 +141,7 @@ class Guard:
                 self.breaker.allow(self._clock())
                 admitted = True
                 self._log_budget(priority, admitted=True)
-                return await self._learn(name, ask, outcome)
+                return await self._learn(name, fetch, outcome)
         except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
                 self._observer.record_query(error.token, self._clock() - began)
@@ -166,20 +166,20 @@ class Guard:
         if priority is Priority.PERSON:
             (self._budget_log.admission if admitted else self._budget_log.refusal)()
 
-    async def _learn(self, name: str, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
+    async def _learn(self, name: str, fetch: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
         """Query, and update breaker, pause and log by the answer or the failure."""
         try:
-            answer = await self._count(ask, outcome)
+            answer = await self._count(fetch, outcome)
         except CouldNotVerify as error:
             await self._learn_failure(name, error)
             raise
         self._learn_answer()
         return answer
 
-    async def _count(self, ask: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
+    async def _count(self, fetch: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
         began, word = self._clock(), _CANCELLED
         try:
-            answer = await ask()
+            answer = await fetch()
             word = outcome(answer)
             return answer
         except CouldNotVerify as error:

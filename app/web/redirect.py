@@ -14,7 +14,7 @@ from app.doi.name import HandleName
 from app.doi.presentation import suggestions
 from app.errors import CouldNotVerify
 from app.resolver.alias import Chain
-from app.resolver.destination import Destination, Destinations, Kind, Query
+from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from app.resolver.library_copy import NOT_CONCERNED, Decision
 from app.resolver.lookup import Lookup
 from app.resolver.options import DEFAULT_OPTIONS, NO_FACTS, Action, Client, Negotiation, ResolveOptions
@@ -107,13 +107,13 @@ class Redirects:
         agency = await self._find_agency(request, found) if self._library.uses_agencies else None
         return self._reply(request, query.options, parameters, found, contact, agency)
 
-    def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> Query:
+    def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
         options = read_options(parameters)
         negotiation = negotiate(
             request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
         )
         describe_client = partial(self._client, request, options, negotiation)
-        return Query(name, options, negotiation, describe_client, shows_alias=request.method != "POST")
+        return DestinationQuery(name, options, negotiation, describe_client, shows_alias=request.method != "POST")
 
     def _reply(
         self,

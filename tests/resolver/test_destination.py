@@ -12,7 +12,7 @@ from app.doi.name import HandleName
 from app.errors import InvalidParameter
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.alias import Chain
-from app.resolver.destination import Destination, Kind, Query, decide, decide_before_locations
+from app.resolver.destination import Destination, DestinationQuery, Kind, decide, decide_before_locations
 from app.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.target import read_own_locations
@@ -37,7 +37,7 @@ def resolution(
     return Resolution(name, entry, origin)
 
 
-def lead(*resolutions: Resolution, query: Query, everywhere: bool = True) -> Destination:
+def lead(*resolutions: Resolution, query: DestinationQuery, everywhere: bool = True) -> Destination:
     """Where the first name leads, with its own locations alone."""
     chain = Chain(resolutions)
     found = decide_before_locations(chain, query, lambda name: everywhere)
@@ -48,22 +48,22 @@ def lead(*resolutions: Resolution, query: Query, everywhere: bool = True) -> Des
 
 
 def test_a_url_is_the_target_and_depends_on_one_fresh_record() -> None:
-    found = lead(resolution(URL), query=Query(NAME))
+    found = lead(resolution(URL), query=DestinationQuery(NAME))
     assert (found.kind, found.is_hit, found.facts) == (Kind.TARGET, True, NO_FACTS)
     assert found.target is not None and found.target.location == "http://www.doi.org/hb.html"
 
 
 @pytest.mark.parametrize("origin", [one for one in Origin if one not in (Origin.HIT, Origin.LOCAL)])
 def test_what_is_not_fresh_from_memory_is_not_a_hit(origin: Origin) -> None:
-    assert not lead(resolution(URL, origin=origin), query=Query(NAME)).is_hit
+    assert not lead(resolution(URL, origin=origin), query=DestinationQuery(NAME)).is_hit
 
 
 def test_a_negotiated_answer_is_not_a_hit() -> None:
-    assert not lead(resolution(URL), query=Query(NAME, negotiation=Negotiation(conneg=True))).is_hit
+    assert not lead(resolution(URL), query=DestinationQuery(NAME, negotiation=Negotiation(conneg=True))).is_hit
 
 
 def test_one_of_several_locations_is_chosen_for_the_client() -> None:
-    found = lead(resolution(URL, LOCATIONS), query=Query(NAME, describe_client=lambda: Client(country="us")))
+    found = lead(resolution(URL, LOCATIONS), query=DestinationQuery(NAME, describe_client=lambda: Client(country="us")))
     assert found.target is not None and found.target.location == "http://us/"
     assert ClientFact.COUNTRY in found.facts and not found.is_hit
 
@@ -72,7 +72,7 @@ def test_the_client_is_not_described_where_there_is_nothing_to_choose() -> None:
     def describe() -> Client:
         raise AssertionError("nothing depends on the client")
 
-    assert lead(resolution(URL), query=Query(NAME, describe_client=describe)).kind is Kind.TARGET
+    assert lead(resolution(URL), query=DestinationQuery(NAME, describe_client=describe)).kind is Kind.TARGET
 
 
 @pytest.mark.parametrize(
@@ -87,29 +87,29 @@ def test_the_client_is_not_described_where_there_is_nothing_to_choose() -> None:
     ],
 )
 def test_what_is_asked_decides_the_kind(options: ResolveOptions, kind: Kind) -> None:
-    assert lead(resolution(URL, LOCATIONS), query=Query(NAME, options)).kind is kind
+    assert lead(resolution(URL, LOCATIONS), query=DestinationQuery(NAME, options)).kind is kind
 
 
 def test_a_record_without_a_target_leads_to_its_values() -> None:
-    assert lead(resolution({"index": 1, "type": "DESC", "data": "x"}), query=Query(NAME)).kind is Kind.VALUES
+    assert lead(resolution({"index": 1, "type": "DESC", "data": "x"}), query=DestinationQuery(NAME)).kind is Kind.VALUES
 
 
 def test_a_name_that_is_not_registered_is_not_found() -> None:
     missing = resolution(code=ResponseCode.HANDLE_NOT_FOUND)
-    assert lead(missing, query=Query(NAME)).kind is Kind.NOT_FOUND
-    assert lead(missing, query=Query(NAME, ResolveOptions(action=Action.API))).kind is Kind.RECORD
+    assert lead(missing, query=DestinationQuery(NAME)).kind is Kind.NOT_FOUND
+    assert lead(missing, query=DestinationQuery(NAME, ResolveOptions(action=Action.API))).kind is Kind.RECORD
 
 
 @pytest.mark.parametrize(
     ("query", "everywhere", "kind"),
     [
-        (Query(NAME, shows_alias=True), True, Kind.ALIAS),
-        (Query(NAME, shows_alias=True), False, Kind.TARGET),
-        (Query(NAME), True, Kind.TARGET),
-        (Query(NAME, ResolveOptions(action=Action.SHOW_VALUES), shows_alias=True), True, Kind.VALUES),
+        (DestinationQuery(NAME, shows_alias=True), True, Kind.ALIAS),
+        (DestinationQuery(NAME, shows_alias=True), False, Kind.TARGET),
+        (DestinationQuery(NAME), True, Kind.TARGET),
+        (DestinationQuery(NAME, ResolveOptions(action=Action.SHOW_VALUES), shows_alias=True), True, Kind.VALUES),
     ],
 )
-def test_an_alias_is_shown_or_followed(query: Query, everywhere: bool, kind: Kind) -> None:
+def test_an_alias_is_shown_or_followed(query: DestinationQuery, everywhere: bool, kind: Kind) -> None:
     alias = resolution({"index": 1, "type": "HS_ALIAS", "data": OTHER.text})
     found = lead(alias, resolution(URL, name=OTHER), query=query, everywhere=everywhere)
     assert (found.kind, found.is_hit) == (kind, False)
@@ -119,5 +119,5 @@ def test_an_appendix_may_not_lead_to_another_host() -> None:
     with pytest.raises(InvalidParameter):
         lead(
             resolution({**URL, "data": "http://www.doi.org"}),
-            query=Query(NAME, ResolveOptions(urlappend=".evil.example/")),
+            query=DestinationQuery(NAME, ResolveOptions(urlappend=".evil.example/")),
         )

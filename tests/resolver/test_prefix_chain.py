@@ -75,8 +75,8 @@ def xml(root: str, *ids: str) -> str:
     )
 
 
-def own(locations: NameLocations) -> list[str | None]:
-    return [one.get("id") for one in locations.own.items]
+def of_name(locations: NameLocations) -> list[str | None]:
+    return [one.get("id") for one in locations.of_name.items]
 
 
 def of_prefix(locations: NameLocations) -> list[str | None]:
@@ -122,7 +122,7 @@ class TestPrefix:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
         bench.loc("10.SERV/X", "http_sc='303'", "data")
         locations = await bench.find_locations(URL)
-        assert (own(locations), of_prefix(locations), locations.setting("http_sc")) == ([], ["data"], "303")
+        assert (of_name(locations), of_prefix(locations), locations.setting("http_sc")) == ([], ["data"], "303")
         assert bench.asked() == ["10.5555", "10.SERV/X"]
 
     async def test_it_is_asked_for_once_for_all_names_of_the_prefix(self, bench: Bench) -> None:
@@ -230,7 +230,7 @@ class TestSettings:
     async def test_nshdl_stands_in_where_the_prefix_has_no_locations(self, bench: Bench) -> None:
         bench.loc("10.SERV/X", "", "stand-in")
         locations = await bench.find_locations(loc("nshdl='10.SERV/NONE 10.SERV/X'", "own"), negotiation=READER)
-        assert (own(locations), of_prefix(locations)) == (["own"], ["stand-in"])
+        assert (of_name(locations), of_prefix(locations)) == (["own"], ["stand-in"])
 
     async def test_nshdl_is_not_asked_for_where_the_prefix_has_locations(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/Y</locs>"))
@@ -245,7 +245,7 @@ class TestIncludes:
         bench.loc("10.5555/b", "http_sc='301' no_legacy='true'", "b")
         bench.loc("10.5555/c", "", "c")
         locations = await bench.find_locations(loc("include='10.5555/a 10.5555/b'", "own"), negotiation=READER)
-        assert own(locations) == ["own", "a", "b", "c"]
+        assert of_name(locations) == ["own", "a", "b", "c"]
         assert locations.setting("http_sc") == "303" and locations.is_set("no_legacy")
 
     @pytest.mark.parametrize("named", ["10.9999", "0.NA/10.9999"])
@@ -255,11 +255,11 @@ class TestIncludes:
         bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"), loc("", "of-the-record"))
         bench.loc("10.SERV/X", "", "of-the-service")
         locations = await bench.find_locations(loc(f"includeNamespace='{named}'", "own"), negotiation=READER)
-        assert own(locations) == ["own", "of-the-record", "of-the-service"]
+        assert of_name(locations) == ["own", "of-the-record", "of-the-service"]
 
     async def test_an_include_of_a_prefix_record_takes_its_own_locations_only(self, bench: Bench) -> None:
         bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"), loc("", "of-the-record"))
-        assert own(await bench.find_locations(loc("include='10.9999'"), negotiation=READER)) == ["of-the-record"]
+        assert of_name(await bench.find_locations(loc("include='10.9999'"), negotiation=READER)) == ["of-the-record"]
         assert bench.upstream.asked("10.SERV/X") == 0
 
     @pytest.mark.parametrize("kind", ["include", "includeNamespace"])
@@ -267,14 +267,14 @@ class TestIncludes:
         bench.loc("10.5555/a", f"{kind}='10.5555/B'", "a")
         bench.loc("10.5555/b", f"{kind}='10.5555/A 10.5555/b {NAME.upper()}'", "b")
         locations = await bench.find_locations(loc(f"{kind}='10.5555/a {NAME}'", "own"), negotiation=READER)
-        assert own(locations) == ["own", "a", "b"]
+        assert of_name(locations) == ["own", "a", "b"]
         assert bench.upstream.asked(NAME) == 1
 
     async def test_a_chain_of_twenty_is_followed_and_no_longer_one(self, bench: Bench) -> None:
         for number in range(30):
             bench.loc(f"10.5555/{number}", f"include='10.5555/{number + 1}'", str(number))
         locations = await bench.find_locations(loc("include='10.5555/0'"), negotiation=READER)
-        assert own(locations) == [str(number) for number in range(20)]
+        assert of_name(locations) == [str(number) for number in range(20)]
 
     async def test_a_thousand_includes_are_twenty_questions(self, bench: Bench) -> None:
         await bench.find_locations(
@@ -285,7 +285,7 @@ class TestIncludes:
     async def test_handles_that_are_none_are_passed_over(self, bench: Bench) -> None:
         bench.loc("10.5555/a", "", "a")
         locations = await bench.find_locations(loc("include='10.5555/none &#x85; 10.5555/a'"), negotiation=READER)
-        assert own(locations) == ["a"]
+        assert of_name(locations) == ["a"]
 
     async def test_what_is_included_counts_for_the_time_left(self, bench: Bench) -> None:
         bench.loc("10.5555/a", "", "a", ttl=60)
@@ -314,7 +314,7 @@ class TestSilence:
         locations = await bench.find_locations(
             ("10320/loc", "<l><location id='data' href='http://d/' http_role='conneg'/></l>")
         )
-        assert own(locations) == ["data"]
+        assert of_name(locations) == ["data"]
 
     async def test_a_list_of_all_locations_is_not_shortened(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
@@ -323,7 +323,7 @@ class TestSilence:
 
     async def test_a_reader_is_sent_on_without_what_is_included(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555/a", "reset")
-        assert own(await bench.find_locations(loc("include='10.5555/a'", "own"), negotiation=READER)) == ["own"]
+        assert of_name(await bench.find_locations(loc("include='10.5555/a'", "own"), negotiation=READER)) == ["own"]
 
     async def test_a_record_that_only_includes_could_not_be_verified(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555/a", "reset")

@@ -11,7 +11,7 @@ from app.doi.name import HandleName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.location import Location
 from app.handle.record import Record, read_values
-from app.resolver.destination import Destinations, Query
+from app.resolver.destination import DestinationQuery, Destinations
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.location_choice import choose
 from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
@@ -85,16 +85,16 @@ def test_links_take_at_most_65536_characters_of_xml() -> None:
 
 def test_the_first_100_values_of_locations_are_read() -> None:
     locations = read_own_locations(record(*[("10320/loc", "<l><location/></l>")] * 102))
-    assert (len(locations.own.items), locations.malformed) == (100, ("2 values after the first 100",))
+    assert (len(locations.of_name.items), locations.malformed) == (100, ("2 values after the first 100",))
     assert read_own_locations(record(*[("10320/loc", "<l/>")] * 100)).malformed == ()
 
 
 def test_the_locations_of_one_record_take_at_most_196608_characters_of_xml() -> None:
     full, last = "<l><location/></l>".ljust(65_536), "<l><location/></l>"
     three = [("10320/loc", full)] * 3
-    assert len(read_own_locations(record(*three)).own.items) == 3
+    assert len(read_own_locations(record(*three)).of_name.items) == 3
     locations = read_own_locations(record(*three, ("10320/loc", last)))
-    assert (len(locations.own.items), locations.malformed) == (3, ("value 1: more XML than is read for one name",))
+    assert (len(locations.of_name.items), locations.malformed) == (3, ("value 1: more XML than is read for one name",))
 
 
 def test_xml_of_one_name_is_counted_up_to_262144_characters() -> None:
@@ -188,7 +188,7 @@ async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[s
     )
     destinations = Destinations(resolver, PrefixChain(), resolves="any")
     for _ in range(2):
-        found = await destinations.find(Query(HandleName(names[0])), ORDINARY)
+        found = await destinations.find(DestinationQuery(HandleName(names[0])), ORDINARY)
         assert [one.name.text for one in found.chain.resolutions] == names
     assert source.names == names
     await resolver.close()

@@ -156,7 +156,9 @@ class TestCandidates:
 
     def test_what_is_malformed_is_said_with_its_index(self) -> None:
         locations = read_own_locations(record(("URL", "http://a/"), ("10320/loc", "<x"), loc()))
-        assert locations.has_own and len(locations.malformed) == 1 and locations.malformed[0].startswith("value 2: ")
+        assert (
+            locations.has_loc_value and len(locations.malformed) == 1 and locations.malformed[0].startswith("value 2: ")
+        )
 
 
 class TestStatus:
@@ -192,9 +194,9 @@ class TestStatus:
     ) -> None:
         attributes = (("href", "http://l/"), *((("http_sc", of_location),) if of_location is not None else ()))
         locations = NameLocations(
-            own=Locations((Location(attributes),), {} if of_root is None else {"http_sc": of_root}),
+            of_name=Locations((Location(attributes),), {} if of_root is None else {"http_sc": of_root}),
             of_prefix=Locations((), {} if of_prefix is None else {"http_sc": of_prefix}),
-            has_own=True,
+            has_loc_value=True,
         )
         found = choose_target(NAME, record(), locations, DEFAULT_OPTIONS, UNKNOWN_CLIENT).target
         assert found is not None and found.status == expected

@@ -93,7 +93,7 @@ def test_xml_beyond_the_limit_of_one_name_is_left_out_and_the_answer_says_so() -
     xml = "<l><location href='http://a/'/>" + " " * 60_000 + "</l>"
     record = read_values(json.dumps([loc(n, xml) for n in range(5)]).encode())
     places = read_own_locations(record)
-    assert len(places.own.items) == MAX_NAME_XML_BYTES // len(xml) - 1  # 64 KiB are reserved for 10320/links
+    assert len(places.of_name.items) == MAX_NAME_XML_BYTES // len(xml) - 1  # 64 KiB are reserved for 10320/links
     assert places.malformed == tuple(f"value {n}: more XML than is read for one name" for n in (3, 4))
     assert b"not read: value 4: more XML" in write_locations(HandleName(NAME), record, places)
 

@@ -31,7 +31,7 @@ def write_batch(
     """Write changes and times of use, and evict entries beyond `max_bytes`. After sqlite3.Error nothing is written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Read before this batch adds its own: they were recorded after the questions of its entries.
+        # Read before this batch adds its own: they were recorded after the queries of its entries.
         purges = _read_purges(connection, now)
         _delete(connection, [change.key for change in changes if change.entry is None or change.purged_at is not None])
         _put(connection, [entry for change in changes if (entry := _admit(connection, change, purges, now))], now)

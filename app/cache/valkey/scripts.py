@@ -21,7 +21,7 @@ local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 """
 
 #: KEYS are the entry, the purges and the announcements. ARGV are the data, its milliseconds to live, its key if it is
-#: to be announced, the seconds since its question was sent, the time at which it was fetched, the latest valid time,
+#: to be announced, the seconds since its query was sent, the time at which it was fetched, the latest valid time,
 #: and the scopes of its key. A condition that does not apply is "". See Store.put. The seconds are a duration, because
 #: the clocks of hosts differ. The format of an entry is that of app/cache/wire.py: checksum, version, code, fetched,
 #: fresh until, stale until.
