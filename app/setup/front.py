@@ -20,6 +20,8 @@ _WORD: Final = re.compile(r"[A-Za-z0-9._~/@%+-]*")
 EXAMPLE_URL: Final = "https://doi.example.org"
 _PORTS: Final = {"http": 80, "https": 443}
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - read, not bound
+#: The default of `status_networks`.
+THIS_MACHINE: Final = ("127.0.0.0/8", "::1")
 #: Twice the longest wait of a request, so the front proxy never gives up first.
 _TIMEOUT_FACTOR: Final = 2.0
 
@@ -38,6 +40,8 @@ class Front:
     cached: bool = False
     #: Seconds that the front proxy waits for an answer.
     timeout: int = 30
+    #: Networks whose clients may see /status. Empty for everyone.
+    status_networks: tuple[str, ...] = THIS_MACHINE
 
     @property
     def host(self) -> str:
@@ -82,13 +86,32 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         key=key,
         cached=cached,
         timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + settings.upstream_queue_patience)),
+        status_networks=_status_networks(settings),
     )
     for backend in front.backends:
         if not _BACKEND.fullmatch(backend):
             raise ConfigurationError(f"--backend {backend[:80]!r} is not an address; write HOST:PORT")
     if bool(certificate) != bool(key):
         raise ConfigurationError("--certificate and --certificate-key: only one of them is given; give both")
-    for text in (front.host, front.sub_path, certificate, key):
+    for text in (
+        front.host,
+        front.sub_path,
+        certificate,
+        key,
+        *(one.replace(":", "") for one in front.status_networks),
+    ):
         if not _WORD.fullmatch(text):
             raise ConfigurationError(f"{text[:80]!r} has a character with a meaning in configurations; choose another")
     return front
+
+
+def _status_networks(settings: Settings) -> tuple[str, ...]:
+    match settings.status_access:
+        case "public":
+            return ()
+        case "networks":
+            # Without a network, doi-proxy refuses everyone. A front proxy needs at least one.
+            return tuple(settings.status_networks.split()) or THIS_MACHINE
+        case "admin":
+            # As for the admin API itself: the token is checked by doi-proxy, the address by the front proxy.
+            return THIS_MACHINE

@@ -80,8 +80,25 @@ def _nginx_values(front: Front) -> dict[str, str]:
         "SERVERS": "\n".join(f"server {one} max_fails=1 fail_timeout=5s;" for one in front.backends),
         "LISTEN": "\n".join(listen),
         "CERTIFICATE": secure,
-        "PASS": "doi-proxy-pass-cached.conf" if front.cached else "doi-proxy-pass.conf",
+        "PASS": _nginx_pass(front),
+        "STATUS": _nginx_status(front),
     }
+
+
+def _nginx_pass(front: Front) -> str:
+    return "doi-proxy-pass-cached.conf" if front.cached else "doi-proxy-pass.conf"
+
+
+def _nginx_status(front: Front) -> str:
+    """The restriction of /status, which status_access decides. Empty if it is public."""
+    if not front.status_networks:
+        return ""
+    rules = [
+        *(f"allow {one};" for one in front.status_networks),
+        "deny all;",
+        f"include snippets/{_nginx_pass(front)};",
+    ]
+    return f"location = {front.sub_path}/status {{\n" + "".join(f"    {rule}\n" for rule in rules) + "}"
 
 
 #: The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
@@ -92,7 +109,13 @@ _MEMBER: Final = 'BalancerMember "{}://{}" retry=5 connectiontimeout=2 timeout={
 def _apache_values(front: Front) -> dict[str, str]:
     members = [_MEMBER.format(front.backend_scheme, one, front.timeout) for one in front.backends]
     hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
-    return _shared_values(front) | {"MEMBERS": "\n".join(members), "HOSTS": hosts}
+    return _shared_values(front) | {"MEMBERS": "\n".join(members), "HOSTS": hosts, "STATUS": _apache_status(front)}
+
+
+def _apache_status(front: Front) -> str:
+    if not front.status_networks:
+        return ""
+    return f'<Location "{front.sub_path}/status">\n    Require ip {" ".join(front.status_networks)}\n</Location>'
 
 
 def _virtual_host(front: Front, scheme: str, port: int) -> str:
@@ -118,9 +141,18 @@ def _caddy_values(front: Front) -> dict[str, str]:
         "CERTIFICATE": f"tls {front.certificate} {front.key}" if front.certificate else "",
         "REDIRECT": f"redir {front.sub_path} {front.sub_path}/" if front.sub_path else "",
         "MATCH": f"{front.sub_path}/* " if front.sub_path else "",
+        "STATUS": _caddy_status(front),
         "BACKENDS": " ".join(front.backends),
         "TLS_BACKEND": "tls_insecure_skip_verify" if front.backend_scheme == "https" else "",
     }
+
+
+def _caddy_status(front: Front) -> str:
+    if not front.status_networks:
+        return ""
+    networks = " ".join(front.status_networks)
+    matcher = f"@foreign_status {{\n\tpath {front.sub_path}/status\n\tnot remote_ip {networks}\n}}\n"
+    return f"{matcher}respond @foreign_status 403"
 
 
 def _shared_values(front: Front) -> dict[str, str]:

@@ -12,7 +12,9 @@ from app.errors import ConfigurationError
 from app.settings import Settings
 from app.setup.front import Front, read_front
 from app.setup.front_files import GENERATED, write_file, write_front
+from tests.cache.valkey_server import free_port
 from tests.cluster.front_proxy import CONFIG, program
+from tests.setup.generated_front import GeneratedFront
 
 ONE = Front("https://doi.example.org", ("127.0.0.1:8000",))
 BELOW = Front("https://www.example.org/resolver", ("127.0.0.1:8000",))
@@ -73,6 +75,46 @@ def test_what_does_not_belong_into_a_configuration_is_refused(settings: dict[str
         read_front(Settings(), **given)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
         front_of(Settings(public_url="https://x.example/doi{}"))
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
+@pytest.mark.parametrize("front", [ONE, BELOW], ids=["host", "sub-path"])
+def test_the_settings_decide_who_may_see_the_status(kind: str, front: Front) -> None:
+    url = front.public_url
+    local, public = Settings(public_url=url), Settings(public_url=url, status_access="public")
+    campus = Settings(public_url=url, status_networks="198.51.100.0/24 2001:db8::/32")
+    token = Settings(public_url=url, status_access="admin", admin_token="0123456789abcdef", status_networks="::/0")
+    campus_text = write_front(kind, front_of(campus))
+    assert "198.51.100.0/24" in campus_text and "2001:db8::/32" in campus_text
+    assert f"{front.sub_path}/status" not in write_front(kind, front_of(public))
+    assert write_front(kind, front_of(token)) == write_front(kind, front_of(local))
+    nowhere = Settings(public_url=url, status_networks="")
+    assert write_front(kind, front_of(nowhere)) == write_front(kind, front_of(local))
+
+
+def foreign(text: str) -> str:
+    """The same configuration, with this machine as a stranger."""
+    text = re.sub(r"allow (127|::1)[^;]*;", "allow 192.0.2.1;", text)
+    text = re.sub(r"Require (local|ip 127.*)", "Require ip 192.0.2.1", text)
+    return re.sub(r"not remote_ip .*", "not remote_ip 192.0.2.1", text)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
+async def test_only_the_operators_machine_reaches_metrics_admin_and_status(kind: str, tmp_path: Path) -> None:
+    program({"apache": "apache2"}.get(kind, kind))
+    for name, change, refused in (("local", str, False), ("foreign", foreign, True)):
+        # No proxy answers behind it, so a request that is passed on ends in 502 or 503.
+        front = GeneratedFront(tmp_path / name, kind, [free_port()], change=change)
+        try:
+            await front.ready()
+            targets = ("/metrics", "/admin/settings", "/admin/entries/10.1000/182", "/status?format=json")
+            statuses = [(await front.ask_https(target)).status for target in targets]
+            assert [status == 403 for status in statuses] == [refused] * 4, statuses
+            assert (await front.ask_https("/10.1000/182")).status in (502, 503)
+        finally:
+            front.process.kill()
 
 
 @pytest.mark.parametrize("cached", [False, True])
