@@ -1,0 +1,163 @@
+"""How a page shows names and values: what it makes visible, and where it lets a person go."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.handle.value import Data, HandleValue, read_value
+from app.web.shown_values import (
+    MAX_CHARACTERS_SHOWN,
+    PERMISSIONS,
+    address_href,
+    data_href,
+    format_time,
+    hexadecimal,
+    is_administrative,
+    list_permissions,
+    name_href,
+    public_handle_url,
+    shape,
+    visible,
+    web_address,
+)
+
+BASE = "https://doi.example"
+#: Begins of addresses, some of which a browser must not open.
+ADDRESSES = st.sampled_from(["http://", "javascript:", "data:text/html,", "a@b.", "10.1/", "11304/", "hdl:1/", ""])
+
+
+def value(type_: str, text: str) -> HandleValue:
+    return read_value(json.dumps({"index": 1, "type": type_, "data": text}).encode())
+
+
+@given(st.text())
+def test_controls_are_visible_as_pictures_and_all_else_is_itself(text: str) -> None:
+    shown = visible(text)
+    assert not set(shown) & ({chr(code) for code in range(32)} - {"\t", "\n"} | {"\x7f"})
+    kept = "".join(character for character in text if character >= " " and character != "\x7f")
+    assert "".join(character for character in shown if character >= " " and character not in "␀␡") or not kept
+    assert len(shown) <= len(text)
+
+
+def test_a_text_is_cut_and_a_line_break_of_two_characters_is_one() -> None:
+    assert visible("x" * (MAX_CHARACTERS_SHOWN + 1)) == "x" * MAX_CHARACTERS_SHOWN
+    assert visible("a\r\nb\rc\td") == "a\nb\u240dc\td"
+
+
+@given(st.sampled_from(["URL", "EMAIL", "HS_ALIAS", "DESC"]), ADDRESSES, st.text(max_size=12))
+def test_a_link_leads_only_to_the_web_to_a_mailbox_or_to_a_record(type_: str, begin: str, rest: str) -> None:
+    found = data_href(BASE, value(type_, begin + rest))
+    allowed = ("http://", "https://", "ftp://", "mailto:")
+    assert found is None or found.lower().startswith(allowed)
+    assert found is None or not set(found) & set(' "<>\\\n\r\t')
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "href"),
+    [
+        ("URL", " https://a.example/x ", "https://a.example/x"),
+        ("URL", "javascript:alert(1)", None),
+        ("EMAIL", "a+b@example.org", "mailto:a+b@example.org"),
+        ("DESC", "a@example.org", None),
+        ("DESC", "10.1000/182", f"{BASE}/10.1000/182?noredirect"),
+        ("HS_ALIAS", "11304/x", "https://hdl.handle.net/11304/x?noredirect"),
+        ("HS_ALIAS", "http://a.example/", None),
+    ],
+)
+def test_a_type_decides_what_a_text_is(type_: str, text: str, href: str | None) -> None:
+    assert data_href(BASE, value(type_, text)) == href
+
+
+@pytest.mark.parametrize(
+    ("text", "href"),
+    [
+        ("a@b.example", "mailto:a@b.example"),
+        ("a" * 308 + "@b.example.x", "mailto:" + "a" * 308 + "@b.example.x"),
+        ("a" * 309 + "@b.example.x", None),  # RFC 5321, section 4.5.3.1, and some more
+        ("a@b", None),
+        ("a@b..example", None),
+        ("a?subject=x@b.example", "mailto:a%3Fsubject%3Dx@b.example"),
+        ("HTTP://a.example", "HTTP://a.example"),
+        ("http://a example", None),
+        ("//a.example", None),
+    ],
+)
+def test_an_address_is_of_the_web_or_a_mailbox(text: str, href: str | None) -> None:
+    assert address_href(text) == href
+    assert web_address(text) == (href if href and not href.startswith("mailto:") else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "handle", "record"),
+    [
+        ("10.1000/182", None, f"{BASE}/10.1000/182?noredirect"),
+        ("11304/x", "https://hdl.handle.net/11304/x", "https://hdl.handle.net/11304/x?noredirect"),
+        ("hdl:11304/x", "https://hdl.handle.net/11304/x", "https://hdl.handle.net/11304/x?noredirect"),
+        ("11304/", None, None),
+        ("abc/x", None, None),
+        ("11304/a\u202eb", None, None),
+        ("10.1000/a\u202eb", None, None),
+    ],
+)
+def test_the_record_of_a_doi_is_here_and_of_another_handle_at_the_public_resolver(
+    text: str, handle: str | None, record: str | None
+) -> None:
+    assert public_handle_url(text) == handle
+    assert name_href(BASE, text) == record
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (Data("string", "x"), "text"),
+        (Data("hex", "00ff"), "hex"),
+        (Data("hex", "no"), "text"),
+        (Data("base64", "AP8="), "hex"),
+        (Data("base64", "A"), "text"),
+        (Data("admin", {"handle": "0.NA/10.1", "index": 200, "permissions": "1" * 12}), "admin"),
+        (Data("admin", {"handle": "0.NA/10.1", "index": 200, "permissions": "1" * 11}), "members"),
+        (Data("vlist", [{"handle": "a", "index": 1}]), "vlist"),
+        (Data("vlist", [{"handle": "a"}]), "members"),
+        (Data("unknown", None), "members"),
+    ],
+)
+def test_data_have_the_shape_of_their_format_if_they_fit_it(data: Data, expected: str) -> None:
+    assert shape(data) == expected
+
+
+@given(st.binary(max_size=40))
+def test_bytes_are_shown_in_groups_of_four_digits(content: bytes) -> None:
+    shown = hexadecimal(Data("hex", content.hex()))
+    assert bytes.fromhex(shown) == content
+    assert all(len(group) == 4 for group in shown.split(" ")[:-1])
+
+
+def test_permissions_are_those_whose_bit_is_set_from_the_left() -> None:
+    assert list_permissions("1" + "0" * 10 + "1") == [PERMISSIONS[0], PERMISSIONS[-1]] == ["list_handles", "add_handle"]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "shown"),
+    [
+        ("2004-09-10T19:49:59Z", "2004-09-10 19:49:59Z"),
+        ("2004-09-10T19:49:59.123Z", "2004-09-10 19:49:59Z"),
+        ("1094845799", "2004-09-10 19:49:59Z"),
+        ("yesterday\x00", "yesterday\u2400"),
+        ("0", None),
+        (None, None),
+    ],
+)
+def test_a_time_is_shown_in_utc_and_other_text_as_it_is(timestamp: str | None, shown: str | None) -> None:
+    assert format_time(timestamp) == shown
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [("HS_ADMIN", True), ("hs_serv", True), ("HS_ALIAS", False), ("hs_alias.x", False), ("URL", False)],
+)
+def test_values_of_the_handle_system_itself_are_administrative_and_an_alias_is_not(type_: str, expected: bool) -> None:
+    assert is_administrative(value(type_, "x")) is expected
