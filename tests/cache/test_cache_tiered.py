@@ -185,6 +185,19 @@ async def test_without_a_store_memory_is_all_there_is(clock: Clock) -> None:
     assert await cache.delete("10.1000/182") is False
 
 
+async def test_leases_and_tokens_are_those_of_the_store(shared: MemoryStore, clock: Clock) -> None:
+    here, there = tier(shared, clock), tier(shared, clock)
+    assert await here.lease("10.1000/182", "here", 20) is True
+    assert await there.lease("10.1000/182", "there", 20) is False
+    await here.release("10.1000/182", "here")
+    assert await there.lease("10.1000/182", "there", 20) is True
+    assert await here.take("upstream", 1, 1) == 0.0
+    assert await there.take("upstream", 1, 1) == 1.0
+    await here.back_off("upstream", 30)
+    assert await there.take("upstream", 1, 1) == 31.0
+    assert (here.counters.lease_fallbacks, here.counters.budget_fallbacks) == (0, 0)
+
+
 class BrokenStore:
     """A store that fails at everything."""
 
@@ -262,6 +275,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     await cache.forget_announced()
     assert (await cache.stats()).healthy is False
     await cache.close()
+    assert (cache.counters.lease_fallbacks, cache.counters.budget_fallbacks) == (2, 2)
     assert cache.counters.store_errors == len(observer.operations)
     assert set(observer.operations) == {
         "put", "get", "lease", "release", "take", "back_off", "scan", "delete", "flush", "changes", "stats", "close",

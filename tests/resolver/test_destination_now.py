@@ -1,0 +1,87 @@
+"""Where a name leads if fresh records in memory decide it, and what needs the way that waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from app.cache.entry import Entry
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.handle.answer import Answer, ResponseCode
+from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
+from app.resolver.failure_memory import FailureMemory
+from app.resolver.options import ResolveOptions
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.resolver import Resolver
+from app.upstream.local import SealedSource
+from tests.clock import Clock
+from tests.parts import usual_cache, usual_patience, usual_ttl_policy
+
+pytestmark = pytest.mark.anyio
+
+URL = {"index": 1, "type": "URL", "data": "http://a.example/"}
+ALIAS = {"index": 1, "type": "HS_ALIAS", "data": "10.1000/end"}
+#: A record of more bytes than the way without waiting reads.
+LARGE = [URL, {"index": 2, "type": "DESC", "data": "x" * 20_000}]
+
+
+class Bench:
+    """Destinations of a resolver with a cache in memory and without an upstream."""
+
+    def __init__(self, clock: Clock, cache: TieredStore, resolver: Resolver) -> None:
+        self.clock, self._cache = clock, cache
+        self._destinations = Destinations(resolver, PrefixChain(), resolves="any")
+
+    async def put(self, name: str, *values: dict[str, object]) -> None:
+        answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode(values))
+        now = self.clock()
+        await self._cache.put(Entry(HandleName(name).key, answer, now, now + 100, now + 1_000))
+
+    def find(self, name: str, options: ResolveOptions | None = None) -> Destination | None:
+        return self._destinations.find_now(DestinationQuery(HandleName(name), options or ResolveOptions()))
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    clock = Clock()
+    cache = usual_cache("memory:", clock=clock)
+    resolver = Resolver(
+        cache=cache,
+        source=SealedSource(),
+        policy=usual_ttl_policy(),
+        clock=clock,
+        failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
+        patience=usual_patience(),
+    )
+    yield Bench(clock, cache, resolver)
+    await resolver.close()
+    await cache.close()
+
+
+async def test_an_alias_whose_target_is_in_memory_is_followed(bench: Bench) -> None:
+    await bench.put("10.1000/alias", ALIAS)
+    assert bench.find("10.1000/alias") is None
+    await bench.put("10.1000/end", URL)
+    found = bench.find("10.1000/alias")
+    assert found is not None and found.target is not None
+    assert (found.kind, found.target.location) == (Kind.TARGET, "http://a.example/")
+    assert [one.name.text for one in found.chain.resolutions] == ["10.1000/alias", "10.1000/end"]
+
+
+async def test_a_large_record_needs_the_way_that_waits(bench: Bench) -> None:
+    await bench.put("10.1000/large", *LARGE)
+    await bench.put("10.1000/alias", ALIAS)
+    await bench.put("10.1000/end", *LARGE)
+    assert bench.find("10.1000/large") is None
+    assert bench.find("10.1000/alias") is None
+
+
+async def test_a_record_that_is_not_fresh_or_is_bypassed_needs_it_too(bench: Bench) -> None:
+    await bench.put("10.1000/182", URL)
+    assert bench.find("10.1000/182") is not None
+    assert bench.find("10.1000/182", ResolveOptions(authoritative=True)) is None
+    bench.clock.advance(100)
+    assert bench.find("10.1000/182") is None
