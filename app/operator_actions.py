@@ -16,7 +16,7 @@ from app.lifecycle import Lifecycle
 from app.resolver.resolution import Origin
 from app.resolver.resolver import Demand
 from app.settings import Settings, mask_settings
-from app.settings_sources import names_from_files
+from app.settings.sources import names_from_files
 from app.web.admin import AdminActions
 from app.web.admin_models import (
     DenyReport,

@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
-from app.settings_sources import flag_of, variable  # noqa: E402
+from app.settings.sources import flag_of, variable  # noqa: E402
 from app.setup.front_files import GENERATED, write_file  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -40,7 +40,7 @@ UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)
 MARKDOWN_HEAD: Final = """\
 # Settings
 
-`python docs/generate.py` writes this page from `app/settings.py`.
+`python docs/generate.py` writes this page from `app/settings/`.
 
 A setting can be set in three places. A flag wins over an environment variable, and both win over the file:
 
@@ -207,7 +207,7 @@ def main(arguments: list[str]) -> int:
     for path, content in generated().items():
         if arguments == ["--check"]:
             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != content:
-                print(f"{path} differs from app/settings.py: run python docs/generate.py", file=sys.stderr)
+                print(f"{path} differs from app/settings/: run python docs/generate.py", file=sys.stderr)
                 different = 1
         else:
             (ROOT / path).write_text(content, encoding="utf-8")

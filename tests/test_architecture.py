@@ -32,20 +32,14 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "server": frozenset({"host", "errors"}),
     "host": frozenset(),
     "redaction": frozenset(),
-    "settings_sources": frozenset({"errors", "redaction"}),
-    "setting_errors": frozenset(),
-    "settings": frozenset({"settings_sources", "setting_errors", "errors", "redaction"}),
+    "settings": frozenset({"errors", "redaction"}),
     "main": frozenset(
-        "redaction settings settings_sources server bulk web metrics resolver cache upstream handle doi errors "
-        "token_bucket".split()
+        "redaction settings server bulk web metrics resolver cache upstream handle doi errors token_bucket".split()
     ),
     # Set-up: checks of the settings, files for front proxies, and probes through them. It opens parts as `cli` does.
-    "setup": frozenset(
-        "main redaction settings settings_sources server web resolver cache upstream handle doi errors".split()
-    ),
+    "setup": frozenset("main redaction settings server web resolver cache upstream handle doi errors".split()),
     "cli": frozenset(
-        "main setup redaction settings settings_sources server bulk web metrics resolver cache upstream handle doi "
-        "errors".split()
+        "main setup redaction settings server bulk web metrics resolver cache upstream handle doi errors".split()
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(

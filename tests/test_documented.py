@@ -26,7 +26,7 @@ import pytest
 import app.errors
 from app.errors import CouldNotVerify, DoiProxyError
 from app.settings import Settings, load
-from app.settings_sources import ENV_PREFIX, variable
+from app.settings.sources import ENV_PREFIX, variable
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -16,7 +16,7 @@ import yaml
 
 from app import __version__
 from app.settings import Settings, load
-from app.settings_sources import ENV_PREFIX
+from app.settings.sources import ENV_PREFIX
 from tests.test_packaging import all_of, stages, variables
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "config/kubernetes"

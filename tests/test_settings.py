@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import ConfigurationError
 from app.settings import Settings, load
-from app.settings_sources import variable
+from app.settings.sources import variable
 
 #: The names that the black-box checks and the ready-made configurations rely on.
 RELIED_ON = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from app.settings_sources import SourcedValue
+from app.settings.sources import SourcedValue
 from app.setup.checks import check_values
 from app.setup.finding import Finding, exit_status
 

@@ -16,7 +16,7 @@ from app.cli.front import add_gen_config_arguments, gen_config
 from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
 from app.settings import Settings, build, load
-from app.settings_sources import SourcedValue, flag_of, read_values, variable
+from app.settings.sources import SourcedValue, flag_of, read_values, variable
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2

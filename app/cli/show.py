@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from app.redaction import MASK, redact
 from app.settings import TABLES, Settings, is_secret, table_and_key
-from app.settings_sources import SourcedValue, variable
+from app.settings.sources import SourcedValue, variable
 
 Form = Literal["env", "toml"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from app.settings import validate
-from app.settings_sources import SourcedValue
+from app.settings.sources import SourcedValue
 from app.setup.configuration import Configuration
 from app.setup.file_checks import (
     find_certificate_problems,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.settings import Settings
-from app.settings_sources import SourcedValue
+from app.settings.sources import SourcedValue
 
 
 @dataclass(frozen=True, slots=True)

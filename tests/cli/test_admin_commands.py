@@ -16,7 +16,7 @@ import uvicorn
 from app.cli.main import main
 from app.main import create
 from app.settings import Settings
-from app.settings_sources import ENV_PREFIX
+from app.settings.sources import ENV_PREFIX
 from tests.fake_upstream import FakeUpstream
 
 pytestmark = pytest.mark.anyio

@@ -28,7 +28,7 @@ from app.cli.cache_commands import ExportChoice, export, warm
 from app.cli.main import main
 from app.errors import ConfigurationError
 from app.settings import Settings
-from app.settings_sources import ENV_PREFIX
+from app.settings.sources import ENV_PREFIX
 from tests.cache.entries import entry, missing
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_cache

@@ -10,7 +10,7 @@ import pytest
 
 from app.cli.main import main
 from app.settings import Settings
-from app.settings_sources import flag_of, variable
+from app.settings.sources import flag_of, variable
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
-from app.settings_sources import read_values, variable
+from app.settings.sources import read_values, variable
 from app.setup.checks import check_values
 from app.setup.configuration import Configuration
 from app.setup.file_checks import find_certificate_problems

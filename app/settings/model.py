@@ -1,0 +1,57 @@
+"""All settings of one proxy, from the groups of the other files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import model_validator
+
+from app.settings.branding import BrandingSettings
+from app.settings.cache import CacheSettings
+from app.settings.client import ClientSettings
+from app.settings.fields import RELOADED, SECRET
+from app.settings.operator import OperatorSettings
+from app.settings.server import ServerSettings
+from app.settings.upstream import UpstreamSettings
+from app.settings.web import WebSettings
+
+#: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
+TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "library", "branding", "admin", "status")
+
+
+# pydantic lists the fields of the last class first.
+class Settings(
+    OperatorSettings, BrandingSettings, WebSettings, CacheSettings, UpstreamSettings, ClientSettings, ServerSettings
+):
+    """The settings of one proxy."""
+
+    @model_validator(mode="after")
+    def _share_a_store(self) -> Settings:
+        if self.workers > 1 and self.store_url.startswith("memory:"):
+            raise ValueError(
+                "several workers cannot share the store 'memory:'; set store_url to sqlite:///path, redis:// or valkey://"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _need_a_token(self) -> Settings:
+        if self.status_access == "admin" and self.admin_token is None:
+            raise ValueError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
+        return self
+
+
+def reloadable() -> frozenset[str]:
+    """The settings that a running process reloads at SIGHUP. All others need a restart."""
+    fields = Settings.model_fields.items()
+    return frozenset(name for name, field in fields if field.json_schema_extra == RELOADED)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting is never printed."""
+    return name in Settings.model_fields and Settings.model_fields[name].json_schema_extra == SECRET
+
+
+def table_and_key(name: str) -> tuple[str, str]:
+    """The table of the TOML file that contains a setting, and its key there."""
+    head, _, key = name.partition("_")
+    return (head, key) if head in TABLES else (TABLES[0], name)

@@ -1,0 +1,62 @@
+"""The admin API and the status page."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Final, Literal
+
+from pydantic import Field, field_validator
+
+from app.settings.fields import SECRET, SettingsGroup
+
+#: Characters of the shortest admin token.
+MIN_TOKEN: Final = 16
+
+
+class OperatorSettings(SettingsGroup):
+    """The admin API and the status page."""
+
+    admin_token: str | None = Field(
+        None,
+        description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
+        "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
+        json_schema_extra=SECRET,
+    )
+    admin_wrong_rate: float = Field(
+        0.1, gt=0, description="Limit of one client's requests a second with a wrong token for the admin API."
+    )
+    admin_wrong_burst: float = Field(
+        10.0, ge=1, description="Requests with a wrong token that one client can send to the admin API at once."
+    )
+    status_access: Literal["public", "networks", "admin"] = Field(
+        "networks",
+        description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",
+    )
+    status_networks: str = Field(
+        "127.0.0.0/8 ::1",
+        description="Networks whose clients can see `/status`, separated by spaces. A front proxy on this machine must "
+        "send X-Forwarded-For, or all of its clients count as this machine.",
+    )
+
+    @field_validator("admin_token")
+    @classmethod
+    def _check_token(cls, value: str | None) -> str | None:
+        """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""
+        if value is not None and (
+            len(value) < MIN_TOKEN or not value.isascii() or not value.isprintable() or " " in value
+        ):
+            raise ValueError(
+                f"the token needs at least {MIN_TOKEN} printable ASCII characters without spaces, such as the output "
+                "of `openssl rand -base64 32`"
+            )
+        return value
+
+    @field_validator("status_networks")
+    @classmethod
+    def _check_networks(cls, value: str) -> str:
+        for network in value.split():
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"{network[:80]!r} is not a network such as 192.0.2.0/24: {error}") from error
+        return value

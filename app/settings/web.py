@@ -1,0 +1,32 @@
+"""Redirects of a library, and what browsers may keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from app.settings.fields import RELOADED, SettingsGroup
+
+
+class WebSettings(SettingsGroup):
+    """Redirects of a library, and what browsers may keep."""
+
+    library_rules: Path | None = Field(
+        None,
+        description="TOML file of rules that lead readers through a service of the library, such as EZproxy. A change "
+        "takes effect without a reload.",
+        json_schema_extra=RELOADED,
+    )
+    library_cookie_seconds: float = Field(
+        180 * 86400.0, gt=0, description="Seconds for which a browser keeps a reader's choice of a library service."
+    )
+    web_contact: str | None = Field(
+        None, description="Contact for users, shown on every page: an e-mail address, a URL or plain text."
+    )
+    web_max_age: float = Field(
+        300.0,
+        ge=0,
+        description="Upper limit of max-age sent to browsers, in seconds. A low value makes a corrected target "
+        "visible sooner.",
+    )
