@@ -10,6 +10,7 @@ from app.handle.record import read_values
 from app.web.outline import Outline, rows
 from app.web.privacy import PrivacyFacts
 from app.web.shown_name import show_name
+from app.web.status import BudgetStatus, HistoryPoint, Status, StatusView, StoreStatus, view
 
 _NAME: Final = show_name(HandleName("10.1000/182"))
 _RECORD: Final = (
@@ -17,6 +18,30 @@ _RECORD: Final = (
     b'{"index":100,"type":"HS_ADMIN","data":{"format":"admin","value":{"handle":"0.NA/10","index":1,'
     b'"permissions":"111111111111"}},"ttl":1}]'
 )
+
+
+def _sample_status() -> StatusView:
+    counts = {"requests": 3, "answers": 3, "hits": 2, "stale": 0, "unverified": 0, "questions": 1}
+    status = Status(
+        version="1.0.0",
+        mode="online",
+        draining=False,
+        workers=1,
+        requests={"302": 3},
+        answers={"fresh": 2, "asked": 1},
+        hit_share=0.67,
+        unverified={},
+        upstreams=[],
+        upstream_seconds=0.2,
+        budget=BudgetStatus(tokens=10.0, rate=5.0, in_flight=0, waiting=0, clients_waiting=0),
+        store=StoreStatus(kind="memory", healthy=True, entries=0, bytes=0, memory_entries=1, memory_bytes=1000),
+        local_records=None,
+        connections=1,
+        refused={},
+        loop_delay=0.001,
+        history=[HistoryPoint(start=0, upstream_seconds=0.2, loop_delay=0.001, **counts)],
+    )
+    return view(status)
 
 
 def sample_facts() -> dict[str, Mapping[str, Any]]:
@@ -35,6 +60,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "locations": {"locations": (), "hidden": 0, "malformed": ()},
         "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
         "privacy": {"privacy": PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)},
+        "status": {"view": _sample_status()},
         "preferences": {"services": [("ezproxy", "EZproxy")], "chosen": ""},
         "could_not_verify": could_not_verify,
         "alias_chain_too_long": {"reached": _NAME},

@@ -22,6 +22,8 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "could not verify": (f"/{site.UNREACHABLE}", 502),
     "alias chain": (f"/{site.LOOP}", 404),
     "inactive prefix": (f"/{site.INACTIVE}?locatt=id:1", 404),
+    "gone": (f"/{site.GONE}", 410),
+    "prefix denied": (f"/{site.DENIED}", 403),
     "address too long": (f"/{site.TOO_LONG}", 414),
     "documentation": ("/docs", 200),
     "locations": (f"/{site.EVERY_FORMAT}?action=showurls", 200),
@@ -29,6 +31,7 @@ EVERY_PAGE: Final[dict[str, tuple[str, int]]] = {
     "which agency": (f"/ra/{site.WORK},10.5555,{site.UNKNOWN},about-us", 200),
     "privacy": ("/privacy", 200),
     "library services": ("/preferences", 200),
+    "status": ("/status", 200),
     "OpenURL without a DOI": ("/openurl?title=Hamlet", 400),
     "file not found": ("/static/nothing.css", 404),
 }

@@ -27,6 +27,10 @@ INACTIVE: Final = "10.5556/closed"
 #: The settings of an invented library.
 BRANDING: Final = "config/branding-example/doi-proxy.toml"
 LIBRARY_RULES: Final = "config/library-rules.toml"
+#: The example of local records, and two names in it.
+LOCAL_RECORDS: Final = "config/local-records.toml"
+GONE: Final = "10.5072/withdrawn"
+DENIED: Final = "10.5072.3/anything"
 #: Longer than the proxy takes an address.
 TOO_LONG: Final = "10.5555/" + "long-" * 7000
 
@@ -51,7 +55,7 @@ async def open_site() -> AsyncIterator[Site]:
     """Everything, running; the records are there, and one of them is stale."""
     async with _landing_server() as landing, FakeUpstream() as upstream:
         _put_records(upstream, landing)
-        async with proxy_before(upstream.url) as base, _branded_proxy(upstream.url) as branded:
+        async with _plain_proxy(upstream.url) as base, _branded_proxy(upstream.url) as branded:
             for proxy in (base, branded):
                 await _fetch(f"{proxy}/api/handles/{STALE}")
             upstream.fault(STALE, "status", status=503)
@@ -59,9 +63,15 @@ async def open_site() -> AsyncIterator[Site]:
             yield Site(base, branded, landing, upstream)
 
 
+def _plain_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
+    """A proxy with our own face, and with local records."""
+    return proxy_before(upstream_url, **{"local-records": LOCAL_RECORDS})
+
+
 def _branded_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
-    """The proxy of an invented library, with its own face and its rules."""
-    return proxy_before(upstream_url, config=BRANDING, **{"library-rules": LIBRARY_RULES})
+    """The proxy of an invented library, with its own face, its rules and its local records."""
+    files = {"library-rules": LIBRARY_RULES, "local-records": LOCAL_RECORDS}
+    return proxy_before(upstream_url, config=BRANDING, **files)
 
 
 async def _fetch(url: str) -> None:

@@ -58,6 +58,9 @@ async def ask(
             "127.0.0.1", port, limit=_MAX_BYTES, ssl=tls, local_addr=(client, 0)
         )
         try:
+            # Linux can connect a socket to itself if nothing listens on a port of the ephemeral range.
+            if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
+                raise ConnectionRefusedError(f"nothing listens on port {port}")
             writer.write(method.encode() + b" " + raw + b" HTTP/1.1\r\n" + head.encode() + b"\r\n" + body)
             return await read_answer(reader, method)
         finally:
