@@ -1,4 +1,5 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`, and the files of front proxies.
+"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`, and the files of front
+proxies, systemd, Compose and Kubernetes.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -19,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
 from app.settings.sources import flag_of, variable  # noqa: E402
-from app.setup.front_files import GENERATED, write_file  # noqa: E402
+from app.setup.shipped import shipped_files  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
@@ -193,11 +194,10 @@ def write_toml(found: list[Setting]) -> str:
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
-    fronts = {Path("config", path): write_file(path, front) for path, front in GENERATED.items()}
     return {
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
-        **fronts,
+        **{Path(path): content for path, content in shipped_files().items()},
     }
 
 
@@ -207,7 +207,7 @@ def main(arguments: list[str]) -> int:
     for path, content in generated().items():
         if arguments == ["--check"]:
             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != content:
-                print(f"{path} differs from app/settings/: run python docs/generate.py", file=sys.stderr)
+                print(f"{path} differs from app/settings/ or app/setup/: run docs/generate.py", file=sys.stderr)
                 different = 1
         else:
             (ROOT / path).write_text(content, encoding="utf-8")

@@ -1,20 +1,26 @@
-"""`doi-proxy gen-config`: the configuration of a front proxy for these settings."""
+"""`doi-proxy gen-config`: the configuration of a front proxy, a unit or containers for these settings."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from app.errors import ConfigurationError
+from app.settings.sources import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
     from app.settings import Settings
 
 #: The front proxies for which there is a configuration. app.setup.front_files writes them.
-WRITTEN_KINDS: Final = ("nginx", "apache", "caddy")
+_FRONTS: Final = ("nginx", "apache", "caddy")
+WRITTEN_KINDS: Final = (*_FRONTS, "systemd", "compose", "kubernetes")
 
 
 def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `doi-proxy gen-config`."""
-    command.add_argument("kind", choices=WRITTEN_KINDS, help="front proxy")
+    command.add_argument("kind", choices=WRITTEN_KINDS, help="front proxy, or what starts doi-proxy")
     command.add_argument(
         "--backend",
         dest="backends",
@@ -30,6 +36,23 @@ def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
 
 def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print a configuration. Raises ConfigurationError."""
+    text = _write_front(namespace, settings) if namespace.kind in _FRONTS else _write_deployment(namespace, settings)
+    print(text, end="")
+    return 0
+
+
+def _write_deployment(namespace: argparse.Namespace, settings: Settings) -> str:
+    from app.setup.deployment_files import CONFIG, write_compose, write_unit
+    from app.setup.kubernetes_files import write_manifests
+
+    if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
+        raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
+    if namespace.kind == "systemd":
+        return write_unit(settings, namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG))
+    return write_compose(settings) if namespace.kind == "compose" else write_manifests(settings)
+
+
+def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:
     from app.setup.front import read_front
     from app.setup.front_files import write_front
 
@@ -40,5 +63,4 @@ def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
         key=namespace.certificate_key,
         cached=namespace.cache,
     )
-    print(write_front(namespace.kind, front), end="")
-    return 0
+    return write_front(namespace.kind, front)

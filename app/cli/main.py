@@ -72,7 +72,8 @@ def _parser() -> argparse.ArgumentParser:
         commands, "healthcheck", _healthcheck, "check whether the running proxy is ready; exit status 0 if it is"
     )
     _add_check(_add_command(commands, "check", _check, "examine settings, files, store and upstream before a start"))
-    gen_config = _add_command(commands, "gen-config", _gen_config, "print the configuration of a front proxy")
+    text = "print the configuration of a front proxy, a systemd unit, a compose file or Kubernetes manifests"
+    gen_config = _add_command(commands, "gen-config", _gen_config, text)
     add_gen_config_arguments(gen_config)
     add_doctor_arguments(
         _add_command(commands, "doctor", _doctor, "probe the front proxy and name what to change in it")

@@ -7,36 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from typing import Final
 
 from app.errors import ConfigurationError
 from app.setup.front import Front
+from app.setup.template import fill_template
 
 #: What the files in config/ are for: a host of its own, and a sub-path of another host.
 _TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
 SHIPPED: Final = Front("https://doi.example.org", _TWO)
 SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
 
-_PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 #: An include of one of the files in `templates`.
 _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
 
 
 def write_file(path: str, front: Front) -> str:
     """One configuration file, such as `nginx/doi-proxy.conf`."""
-    template = files("app.setup").joinpath("templates", path).read_text("utf-8")
-    values = _VALUES[path.partition("/")[0]](front)
-    return "".join(_fill(line, values) for line in template.splitlines(keepends=True))
-
-
-def _fill(line: str, values: Mapping[str, str]) -> str:
-    """A line with its placeholders replaced. A line that is only a placeholder takes several lines, or none."""
-    alone = _PLACEHOLDER.fullmatch(line.strip())
-    if alone is None:
-        return _PLACEHOLDER.sub(lambda match: values[match[1]], line)
-    indent = line[: len(line) - len(line.lstrip())]
-    return "".join(f"{indent}{one}\n" if one else "\n" for one in values[alone[1]].splitlines())
+    return fill_template(path, _VALUES[path.partition("/")[0]](front))
 
 
 def write_front(kind: str, front: Front) -> str:
