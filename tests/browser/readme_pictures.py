@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 from pathlib import Path
 from typing import Final
 
-from playwright.async_api import ViewportSize, async_playwright
+from playwright.async_api import Page, Route, ViewportSize, async_playwright
 
+from app.settings import Settings
+from app.web.pages import Link
+from app.web.status import HistoryPoint, Status, view
+from app.web_face import build_pages
 from tests.browser.proxy_process import ROOT
 from tests.browser.site import UNKNOWN, open_site
 from tests.browser.watched import CHROMIUM_FLAGS
@@ -18,7 +23,47 @@ FOLDER: Final = Path(ROOT, "docs/images")
 PICTURES: Final[dict[str, tuple[str, bool, ViewportSize]]] = {
     "home": ("/", False, {"width": 640, "height": 560}),
     "not-found": (f"/{UNKNOWN}", True, {"width": 640, "height": 560}),
+    "status": ("/status?format=html", False, {"width": 640, "height": 560}),
 }
+#: Of the invented day: its points, and the seconds of each.
+_POINTS: Final = 288
+_STEP: Final = 300
+
+
+def invented_day() -> list[HistoryPoint]:
+    """24 hours: few requests at night, and an outage of the upstream in the afternoon."""
+    points = []
+    for number in range(_POINTS):
+        tide, ripple = math.cos(2 * math.pi * number / _POINTS), math.sin(number / 3) * math.sin(number / 7)
+        requests = round(900 - 700 * tide + 60 * ripple)
+        outage = 190 <= number < 200
+        hits = round(requests * (0.94 + 0.03 * math.sin(number / 9)))
+        seconds = None if outage else 0.18 + 0.05 * math.sin(number / 13) + 0.02 * math.sin(number / 4)
+        point = HistoryPoint(
+            start=number * _STEP,
+            requests=requests,
+            answers=requests,
+            hits=hits,
+            stale=0,
+            unverified=40 + number % 7 if outage else 0,
+            questions=requests - hits,
+            upstream_seconds=seconds,
+            loop_delay=0.001,
+        )
+        points.append(point)
+    return points
+
+
+async def show_invented_day(page: Page) -> None:
+    """Put the invented day into the page `/status`. The numbers below the plots stay those of the proxy."""
+    pages = build_pages(Settings())
+
+    async def answer(route: Route) -> None:
+        reply = await route.fetch(url=route.request.url.replace("html", "json"))
+        status = Status.model_validate(await reply.json()).model_copy(update={"history": invented_day()})
+        await route.fulfill(body=pages.status(Link(""), "en", view(status)), content_type="text/html;charset=utf-8")
+
+    await page.route("**/status?*", answer)
 
 
 async def main() -> None:
@@ -28,6 +73,7 @@ async def main() -> None:
         browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=CHROMIUM_FLAGS)
         for name, (path, branded, size) in PICTURES.items():
             page = await browser.new_page(viewport=size, locale="en", color_scheme="light")
+            await show_invented_day(page)
             await page.goto(site.at(path, branded=branded))
             await page.screenshot(path=FOLDER / f"{name}.png")
         await browser.close()
