@@ -7,7 +7,7 @@ In a test:
         upstream.fault("10.1234/x", "reset", count=1)
         upstream.hold("10.1234/slow")        # is answered after release("10.1234/slow")
         ... query upstream.url ...
-        assert upstream.asked("10.1000/182") == 1
+        assert upstream.queries("10.1000/182") == 1
 
 As a process: `python -m tests.fake_upstream --port N --records FILE.ndjson`, a record {"handle": …, "values": […]}
 a line. Its controls are POST /control/put {"handle": …, "values": …}, /control/fault {"name": …, "kind": …, …} and
@@ -65,7 +65,7 @@ class FakeUpstream:
         self._arrival = asyncio.Event()
         self.last_headers: dict[str, str] = {}
         self.targets: deque[str] = deque(maxlen=1000)
-        self.in_flight = self.max_in_flight = self.connections = self.agency_questions = 0
+        self.in_flight = self.max_in_flight = self.connections = self.agency_queries = 0
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
@@ -129,14 +129,14 @@ class FakeUpstream:
 
     # Counts
 
-    def asked(self, name: str | None = None) -> int:
+    def queries(self, name: str | None = None) -> int:
         """The number of queries for a name, or for all names."""
         return self._counts.total() if name is None else self._counts[_fold(name)]
 
     async def arrived(self, name: str, count: int = 1) -> None:
         """Wait until `count` queries for a name have arrived."""
         async with asyncio.timeout(_MAX_WAIT):
-            while self.asked(name) < count:
+            while self.queries(name) < count:
                 self._arrival.clear()
                 await self._arrival.wait()
 
@@ -168,9 +168,9 @@ class FakeUpstream:
         if found is None:
             send(writer, 404, b"<html>There is no such page.</html>", "text/html")
             return True
-        return await self._question(found[1], Asked(target, unquote(found[2]), headers), writer)
+        return await self._answer(found[1], Asked(target, unquote(found[2]), headers), writer)
 
-    async def _question(self, service: str, asked: Asked, writer: Peer) -> bool:
+    async def _answer(self, service: str, asked: Asked, writer: Peer) -> bool:
         self._counts[_fold(asked.name)] += 1
         self.targets.append(asked.target)
         self.last_headers = asked.headers
@@ -205,7 +205,7 @@ class FakeUpstream:
         return 200, encoded({"responseCode": 1, "handle": name, "values": values})
 
     def _which_agency(self, asked: Asked) -> tuple[int, bytes]:
-        self.agency_questions += 1
+        self.agency_queries += 1
         listed = urlsplit(asked.target).path.rpartition("/ra/")[2]
         rows = []
         for name in map(unquote, listed.split(",")):
@@ -216,7 +216,7 @@ class FakeUpstream:
     def _control(self, what: str, method: str, body: bytes) -> object:
         command = json.loads(body or b"{}")
         if what == "counts":
-            return {"asked": self.asked(), "by_name": self._counts, "max_in_flight": self.max_in_flight}
+            return {"asked": self.queries(), "by_name": self._counts, "max_in_flight": self.max_in_flight}
         if what == "put" and method == "POST":
             self.put(command["handle"], command["values"])
         elif what == "fault" and method == "POST":

@@ -252,7 +252,7 @@ async def test_a_cache_in_nginx_makes_a_hundred_requests_one(cached: Site) -> No
     assert {(answer.status, answer.location) for answer in answers} == {(302, RECORDS["10.1234//double"])}
     caches = [answer.headers["x-cache"] for answer in answers]
     assert (caches.count("MISS"), caches.count("HIT")) == (1, 99)
-    assert await cached.upstream.asked("10.1234//double") == 1
+    assert await cached.upstream.queries("10.1234//double") == 1
     # The record is fresh for a day. The time for which nginx may store the answer is another one.
     assert answers[0].headers["cache-control"] == "public, max-age=300"
 

@@ -464,13 +464,13 @@ async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_q
         )
         assert "could_not_verify: 10.1000/bad: " in output.err
         assert "2 names were repeated" in output.err
-        assert upstream.asked("10.1000/1") == upstream.asked("10.1000") == upstream.asked(SERVICE) == 1
+        assert upstream.queries("10.1000/1") == upstream.queries("10.1000") == upstream.queries(SERVICE) == 1
         upstream.reset()
         upstream.put("10.1000/late", url=HANDBOOK)
         assert await warm(settings, [path], column=None, limit=None) == 0
         assert "resolved 1, not_found 1, values_not_found 1, invalid 1" in (out := capsys.readouterr().out)
         assert out.endswith("stale 0, skipped 3\n")
-        assert upstream.asked() == upstream.asked("10.1000/bad") == 1
+        assert upstream.queries() == upstream.queries("10.1000/bad") == 1
 
 
 @pytest.mark.anyio
@@ -484,7 +484,7 @@ async def test_no_more_names_are_asked_than_the_limit_says_and_the_next_run_goes
             upstream.put(name, url=HANDBOOK)
         for asked in (2, 4, 5, 5):
             assert await warm(settings_for(upstream, store), [listed(tmp_path, *names)], column=None, limit=2) == 0
-            assert sum(upstream.asked(name) for name in names) == asked
+            assert sum(upstream.queries(name) for name in names) == asked
     assert "resolved 0, " in capsys.readouterr().out.splitlines()[-1]
 
 
@@ -531,7 +531,7 @@ async def test_a_question_that_the_budget_lets_wait_is_asked_later_and_not_given
         path = listed(tmp_path, "10.1000/1", "10.1000/2")
         upstream.put("10.1000/2", url=HANDBOOK)
         assert await warm(settings, [path], column=None, limit=None) == 1
-        assert upstream.asked("10.1000/2") == 1
+        assert upstream.queries("10.1000/2") == 1
     assert "resolved 1, " in capsys.readouterr().out
 
 
@@ -572,7 +572,7 @@ async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_
         assert out.startswith(b"resolved 2, not_found 0, ")
         assert b"stopped: by SIGINT; run the same command again" in err
         assert sorted(await asyncio.to_thread(held, store)) == ["10.1000", "10.1000/1", "10.1000/2"]
-        assert upstream.asked("10.1000/3") == 0
+        assert upstream.queries("10.1000/3") == 0
 
 
 @pytest.mark.anyio
@@ -589,7 +589,7 @@ async def test_an_export_may_ask_for_what_is_missing(
         assert await warm(settings, [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 0
         path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
         assert await export(settings, ExportChoice(names_from=path, queries_upstream=True), str(tmp_path / "b")) == 1
-        assert upstream.asked("10.1000/1") == upstream.asked("10.1000/2") == 1
+        assert upstream.queries("10.1000/1") == upstream.queries("10.1000/2") == 1
     assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
     assert "resolved 1, not_found 0, values_not_found 0, invalid 0, could_not_verify 1, stale 0, skipped 1" in (
         capsys.readouterr().out
@@ -657,7 +657,7 @@ async def test_a_purge_is_seen_by_a_running_proxy(tmp_path: Path, store: str) ->
         async with asyncio.timeout(PATIENCE):
             while (await proxy.ask("/10.1000/1")).location != "https://new.example/":
                 pass
-        assert upstream.asked("10.1000/1") == 2
+        assert upstream.queries("10.1000/1") == 2
 
 
 @pytest.mark.anyio
@@ -678,7 +678,7 @@ async def test_a_store_in_use_is_exported_imported_and_purged_at_the_same_time(t
         outputs = [await asyncio.to_thread(process.communicate, timeout=PATIENCE) for process in processes]
         assert [process.returncode for process in processes] == [0, 0, 0], outputs
         assert (await proxy.ask("/10.2000/7")).location == "https://example.org/10.2000/7"
-        assert upstream.asked("10.2000/7") == 0
+        assert upstream.queries("10.2000/7") == 0
         assert json.loads((await proxy.ask("/readyz")).body)["ready"] is True
     assert keys_in((tmp_path / "out").read_bytes()) is not None
 
@@ -756,13 +756,13 @@ async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str
         register(upstream)
         expected = await answers(first)
         upstream.fault("10.1000/bad", "status", status=500)
-        questions = upstream.asked()
+        questions = upstream.queries()
         behind = settings_for(
             upstream, f"sqlite:///{tmp_path}/second.sqlite3", upstream_url=f"http://127.0.0.1:{first.port}"
         )
         with serving(behind) as second:
             assert await answers(second) == expected
-            assert upstream.asked() == questions
+            assert upstream.queries() == questions
             assert (await second.ask("/10.1000/unknown")).status == 404
             assert (await second.ask("/api/handles/10.1000/bad")).status == 502
 

@@ -62,7 +62,7 @@ async def test_warm_asks_for_no_local_name_and_goes_on_after_denied_ones(
         output = capsys.readouterr()
         assert output.out == f"{verdicts}, skipped 1\n"
         assert "could_not_verify: 10.5073/0: For tests." in output.err
-        assert upstream.asked("10.5072/local") == upstream.asked("10.5072/gone") == upstream.asked(DENIED[0]) == 0
+        assert upstream.queries("10.5072/local") == upstream.queries("10.5072/gone") == upstream.queries(DENIED[0]) == 0
         assert "10.5074/A" in await keys(settings)
         assert {"10.5072/LOCAL", "10.5072/GONE"}.isdisjoint(await keys(settings))
 

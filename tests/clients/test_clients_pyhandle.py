@@ -38,7 +38,7 @@ def test_it_reads_the_record_s_json(client: Any) -> None:
 def test_it_reads_one_value(client: Any, site: Site) -> None:
     assert client.get_value_from_handle(NAME, "EMAIL") == "someone@example.org"
     assert client.get_value_from_handle(NAME, "CHECKSUM") is None
-    assert site.upstream.asked(NAME) == 1
+    assert site.upstream.queries(NAME) == 1
 
 
 def test_a_name_with_odd_characters_is_read(client: Any, site: Site) -> None:

@@ -193,7 +193,7 @@ class UpstreamProcess:
         counts: dict[str, Any] = (await ask(self.port, "/control/counts")).json
         return counts
 
-    async def asked(self, name: str) -> int:
+    async def queries(self, name: str) -> int:
         """The number of queries for a name."""
         return int((await self.counts())["by_name"].get(fold(name), 0))
 

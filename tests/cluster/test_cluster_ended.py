@@ -75,7 +75,7 @@ async def test_sigterm_ends_a_proxy_whose_upstream_does_not_answer(
     await expect_all(proxy, NAMES)
     await upstream.tell("fault", kind="hang")
     waiting = asyncio.create_task(proxy.ask("/10.1234/never-answered", deadline=30.0))
-    while not await upstream.asked("10.1234/never-answered"):
+    while not await upstream.queries("10.1234/never-answered"):
         assert not waiting.done()
     seconds = await asyncio.to_thread(proxy.process.terminate)
     # The client got "could not verify", or no answer.
@@ -99,12 +99,12 @@ async def test_a_killed_proxy_s_question_is_asked_by_the_one_that_waits_for_it(
     await asyncio.gather(upstream.ready(), first.ready(), second.ready())
     await upstream.tell("fault", name=name, kind="hang", count=1)
     leader = asyncio.create_task(first.ask(f"/{name}"))
-    while not await upstream.asked(name):
+    while not await upstream.queries(name):
         assert not leader.done()
     waiter = asyncio.create_task(second.ask(f"/{name}"))
     first.process.kill()
     assert (await waiter).location == url
-    assert await upstream.asked(name) == 2
+    assert await upstream.queries(name) == 2
     await asyncio.gather(leader, return_exceptions=True)
 
 
@@ -116,7 +116,7 @@ async def test_one_proxy_is_the_upstream_of_another(start_upstream: StartUpstrea
     await expect_all(child, dict(list(NAMES.items())[:10]))
     for name, path in ODD_PATHS.items():
         assert (await child.ask(path)).location == ODD_NAMES[name]
-        assert await upstream.asked(name) == 1
+        assert await upstream.queries(name) == 1
     assert (await child.ask("/10.1234/unknown")).status == 404
     upstream.process.kill()
     await expect_all(child, dict(list(NAMES.items())[:10]))

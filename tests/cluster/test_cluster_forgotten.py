@@ -35,7 +35,7 @@ class Cluster:
         await asyncio.gather(*(one.ready() for one in (self.upstream, self.first, self.second)))
         for proxy in (self.first, self.second, self.first, self.second):
             assert (await proxy.ask(f"/{NAME}")).location == OLD
-        assert await self.upstream.asked(NAME) == 1
+        assert await self.upstream.queries(NAME) == 1
 
     async def expect(self, status: int, location: str) -> None:
         """Every proxy answers so within SEEN_WITHIN."""
@@ -62,7 +62,7 @@ async def test_a_purged_record_is_asked_for_again_by_every_proxy(cluster: Cluste
     assert await cache.delete(NAME.upper())
     await cache.close()
     await cluster.expect(302, NEW)
-    assert await cluster.upstream.asked(NAME) == 2
+    assert await cluster.upstream.queries(NAME) == 2
 
 
 async def test_a_record_that_changed_for_one_proxy_changes_for_the_other(cluster: Cluster) -> None:

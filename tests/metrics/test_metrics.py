@@ -191,7 +191,7 @@ async def test_head_has_the_headers_without_the_body_and_does_not_query_the_upst
         reply = await proxy.head("/metrics")
         assert (reply.status, reply.body) == (200, b"")
         assert (await proxy.get("/metrics?x=1")).status == 200
-        assert proxy.upstream.asked() == 0
+        assert proxy.upstream.queries() == 0
 
 
 @anyio

@@ -57,7 +57,7 @@ class Bench:
     async def record(self, name: str) -> Record:
         return (await self.resolver.resolve(HandleName(name))).record
 
-    def asked(self) -> list[str]:
+    def queries(self) -> list[str]:
         """The names that were resolved in addition to NAME, in order."""
         names = [target.rpartition("/api/handles/")[2] for target in self.upstream.targets]
         return [name for name in names if name != NAME]
@@ -123,21 +123,21 @@ class TestPrefix:
         bench.loc("10.SERV/X", "http_sc='303'", "data")
         locations = await bench.find_locations(URL)
         assert (of_name(locations), of_prefix(locations), locations.setting("http_sc")) == ([], ["data"], "303")
-        assert bench.asked() == ["10.5555", "10.SERV/X"]
+        assert bench.queries() == ["10.5555", "10.SERV/X"]
 
     async def test_it_is_asked_for_once_for_all_names_of_the_prefix(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
         bench.loc("10.SERV/X", "", "data")
         for name in ("10.5555/a", "10.5555/b", "10.5555/A"):
             assert of_prefix(await bench.find_locations(URL, name=name)) == ["data"]
-        assert bench.upstream.asked("10.5555") == bench.upstream.asked("10.SERV/X") == 1
+        assert bench.upstream.queries("10.5555") == bench.upstream.queries("10.SERV/X") == 1
 
     async def test_prefixes_of_one_agency_share_its_service_handle(self, bench: Bench) -> None:
         bench.loc("10.SERV/X", "", "data")
         for prefix in ("10.5555", "10.5556"):
             bench.put(prefix, namespace("<locs>10.SERV/X</locs>"))
             assert of_prefix(await bench.find_locations(URL, name=f"{prefix}/a")) == ["data"]
-        assert bench.upstream.asked("10.SERV/X") == 1
+        assert bench.upstream.queries("10.SERV/X") == 1
 
     @pytest.mark.parametrize(
         ("values", "options", "negotiation"),
@@ -153,7 +153,7 @@ class TestPrefix:
         self, bench: Bench, values: list[tuple[str, str]], options: ResolveOptions, negotiation: Negotiation
     ) -> None:
         await bench.find_locations(*values, options=options, negotiation=negotiation)
-        assert bench.asked() == []
+        assert bench.queries() == []
 
     async def test_a_sub_divided_prefix_has_the_locations_of_those_above_it(self, bench: Bench) -> None:
         bench.put("10.5555.1.2", namespace("<locs>10.SERV/A</locs>"))
@@ -161,17 +161,17 @@ class TestPrefix:
         bench.loc("10.SERV/A", "", "a")
         bench.loc("10.SERV/B", "", "b")
         assert of_prefix(await bench.find_locations(URL, name="10.5555.1.2/x")) == ["a", "b"]
-        assert [name for name in bench.asked() if "/" not in name] == ["10.5555.1.2", "10.5555.1", "10.5555"]
+        assert [name for name in bench.queries() if "/" not in name] == ["10.5555.1.2", "10.5555.1", "10.5555"]
 
     async def test_no_nslocs_ends_the_way_up(self, bench: Bench) -> None:
         bench.put("10.5555.1", namespace("<locs no_nslocs='true'>10.SERV/A</locs>"))
         bench.loc("10.SERV/A", "", "a")
         assert of_prefix(await bench.find_locations(URL, name="10.5555.1/x")) == ["a"]
-        assert "10.5555" not in bench.asked()
+        assert "10.5555" not in bench.queries()
 
     async def test_the_way_up_is_bounded(self, bench: Bench) -> None:
         await bench.find_locations(URL, name=f"10{'.1' * 2000}/x")
-        assert bench.upstream.asked() <= 6
+        assert bench.upstream.queries() <= 6
 
     async def test_a_prefix_that_is_not_registered_has_none(self, bench: Bench) -> None:
         assert of_prefix(await bench.find_locations(URL)) == []
@@ -197,7 +197,7 @@ class TestPrefix:
     async def test_no_more_than_the_most_service_handles_are_asked(self, bench: Bench) -> None:
         bench.put("10.5555", namespace(f"<locs>{' '.join(f'10.SERV/{n}' for n in range(1000))}</locs>"))
         await bench.find_locations(URL)
-        assert len(bench.asked()) == 1 + 20
+        assert len(bench.queries()) == 1 + 20
 
     async def test_links_of_the_service_handle_hold_for_the_name(self, bench: Bench) -> None:
         bench.put("10.5555", namespace("<locs>10.SERV/X</locs>"))
@@ -219,7 +219,7 @@ class TestSettings:
         for number, named in enumerate(("10.9999", "0.NA/10.9999", "0.na/10.9999", "10.9999/some-name", " 10.9999 ")):
             locations = await bench.find_locations(loc(f"overridePrefix='{named}'", "own"), name=f"10.5555/{number}")
             assert of_prefix(locations) == ["data"], named
-        assert bench.upstream.asked("10.5555") == 0 and bench.upstream.asked("10.9999") == 1
+        assert bench.upstream.queries("10.5555") == 0 and bench.upstream.queries("10.9999") == 1
 
     @pytest.mark.parametrize("named", ["", " ", "/", "&#x85;", "a&#10;b", "x" * 9000])
     async def test_what_can_be_no_prefix_is_ignored(self, bench: Bench, named: str) -> None:
@@ -236,7 +236,7 @@ class TestSettings:
         bench.put("10.5555", namespace("<locs>10.SERV/Y</locs>"))
         bench.loc("10.SERV/Y", "", "data")
         assert of_prefix(await bench.find_locations(loc("nshdl='10.SERV/X'"))) == ["data"]
-        assert bench.upstream.asked("10.SERV/X") == 0
+        assert bench.upstream.queries("10.SERV/X") == 0
 
 
 class TestIncludes:
@@ -260,7 +260,7 @@ class TestIncludes:
     async def test_an_include_of_a_prefix_record_takes_its_own_locations_only(self, bench: Bench) -> None:
         bench.put("10.9999", namespace("<locs>10.SERV/X</locs>"), loc("", "of-the-record"))
         assert of_name(await bench.find_locations(loc("include='10.9999'"), negotiation=READER)) == ["of-the-record"]
-        assert bench.upstream.asked("10.SERV/X") == 0
+        assert bench.upstream.queries("10.SERV/X") == 0
 
     @pytest.mark.parametrize("kind", ["include", "includeNamespace"])
     async def test_a_loop_is_read_once(self, bench: Bench, kind: str) -> None:
@@ -268,7 +268,7 @@ class TestIncludes:
         bench.loc("10.5555/b", f"{kind}='10.5555/A 10.5555/b {NAME.upper()}'", "b")
         locations = await bench.find_locations(loc(f"{kind}='10.5555/a {NAME}'", "own"), negotiation=READER)
         assert of_name(locations) == ["own", "a", "b"]
-        assert bench.upstream.asked(NAME) == 1
+        assert bench.upstream.queries(NAME) == 1
 
     async def test_a_chain_of_twenty_is_followed_and_no_longer_one(self, bench: Bench) -> None:
         for number in range(30):
@@ -280,7 +280,7 @@ class TestIncludes:
         await bench.find_locations(
             loc(f"include='{' '.join(f'10.5555/{n}' for n in range(1000))}'"), negotiation=READER
         )
-        assert len(bench.asked()) == 20
+        assert len(bench.queries()) == 20
 
     async def test_handles_that_are_none_are_passed_over(self, bench: Bench) -> None:
         bench.loc("10.5555/a", "", "a")

@@ -130,7 +130,7 @@ class TestRows:
     )
     async def test_what_is_neither_doi_nor_prefix_is_invalid_without_a_query(self, bench: Bench, name: str) -> None:
         assert await bench.rows(name) == [{"DOI": name, "status": "Invalid DOI"}]
-        assert bench.upstream.asked() == 0
+        assert bench.upstream.queries() == 0
 
     async def test_an_agency_that_the_records_do_not_tell_is_asked_of_the_upstream(self, bench: Bench) -> None:
         bench.upstream.put("10.5555/a", url="http://a/")
@@ -166,5 +166,5 @@ class TestRows:
         for name in names:
             bench.upstream.put(name, url="http://a/")
         assert await bench.rows(*names) == [{"DOI": name, "RA": "Crossref"} for name in names]
-        assert bench.upstream.asked("10.5555") == bench.upstream.asked("10.SERV/CROSSREF") == 1
+        assert bench.upstream.queries("10.5555") == bench.upstream.queries("10.SERV/CROSSREF") == 1
         assert bench.upstream.max_in_flight <= 8

@@ -84,8 +84,8 @@ class Bench:
     async def ask(self, name: HandleName = NAME, demand: Demand | None = None) -> Resolution:
         return await (self.resolver.resolve(name) if demand is None else self.resolver.resolve(name, demand))
 
-    def asked(self) -> int:
-        return self.upstream.asked(NAME.text)
+    def queries(self) -> int:
+        return self.upstream.queries(NAME.text)
 
     async def cached(self, ttl: int = 1000) -> None:
         """NAME leads to OLD, which is cached."""
@@ -146,7 +146,7 @@ class TestCached:
     async def test_an_unknown_name_is_asked_and_then_kept(self, bench: Bench) -> None:
         await bench.cached()
         again = await bench.ask()
-        assert (again.origin, target(again), bench.asked()) == (Origin.HIT, OLD, 1)
+        assert (again.origin, target(again), bench.queries()) == (Origin.HIT, OLD, 1)
 
     async def test_every_spelling_is_one_name_and_each_gets_its_own_back(self, bench: Bench) -> None:
         await bench.cached()
@@ -165,13 +165,13 @@ class TestCached:
         assert target(await bench.ask()) == OLD
         bench.clock.advance(0.1)
         assert target(await bench.ask()) == NEW
-        assert bench.asked() == 2
+        assert bench.queries() == 2
 
     @pytest.mark.parametrize("ttl", [0, -1])
     async def test_a_ttl_of_nothing_is_asked_every_time(self, bench: Bench, ttl: int) -> None:
         bench.upstream.put(NAME.text, url=OLD, ttl=ttl)
         origins = [(await bench.ask()).origin for _ in range(3)]
-        assert (origins, bench.asked()) == ([Origin.ASKED, Origin.RENEWED, Origin.RENEWED], 3)
+        assert (origins, bench.queries()) == ([Origin.ASKED, Origin.RENEWED, Origin.RENEWED], 3)
 
     async def test_not_found_is_kept_for_the_negative_ttl(self) -> None:
         async with running(policy=usual_ttl_policy(negative=60)) as bench:
@@ -181,19 +181,19 @@ class TestCached:
             assert not (await bench.ask()).is_registered
             bench.clock.advance(1)
             assert (await bench.ask()).is_registered
-            assert bench.asked() == 2
+            assert bench.queries() == 2
 
     async def test_without_a_negative_ttl_not_found_is_asked_every_time(self) -> None:
         async with running(policy=usual_ttl_policy(negative=0)) as bench:
             assert [(await bench.ask()).is_registered for _ in range(3)] == [False] * 3
-            assert bench.asked() == 3
+            assert bench.queries() == 3
 
     async def test_a_record_without_values_is_kept_like_not_found(self, bench: Bench) -> None:
         bench.upstream.put(NAME.text, [])
         for _ in range(2):
             resolution = await bench.ask()
             assert (resolution.is_registered, resolution.record.values) == (True, ())
-        assert bench.asked() == 1
+        assert bench.queries() == 1
 
     @pytest.mark.parametrize(("floor", "ceiling", "fresh_for"), [(300, 86400, 300), (0, 20, 20)])
     async def test_floor_and_ceiling_bound_what_is_kept(self, floor: float, ceiling: float, fresh_for: float) -> None:
@@ -247,7 +247,7 @@ class TestOneQuestion:
         answers = await asyncio.gather(*callers)
         assert [one.name.text for one in answers] == [one.text for one in spellings]
         assert sorted(one.origin.value for one in answers) == ["asked"] + ["joined"] * 99
-        assert bench.asked() == 1
+        assert bench.queries() == 1
 
     async def test_names_are_asked_side_by_side(self, bench: Bench) -> None:
         names = [HandleName(f"10.5555/{number}") for number in range(10)]
@@ -272,7 +272,7 @@ class TestOneQuestion:
         await asyncio.wait([first])
         bench.upstream.release(NAME.text)
         assert {target(one) for one in await asyncio.gather(*others)} == {OLD}
-        assert (first.cancelled(), bench.asked()) == (True, 1)
+        assert (first.cancelled(), bench.queries()) == (True, 1)
 
     async def test_all_callers_may_leave_and_the_answer_is_kept(self, bench: Bench) -> None:
         bench.upstream.put(NAME.text, url=OLD)
@@ -284,7 +284,7 @@ class TestOneQuestion:
         await asyncio.wait(callers)
         bench.upstream.release(NAME.text)
         await eventually(lambda: bench.resolver.peek(NAME) is not None)
-        assert bench.asked() == 1
+        assert bench.queries() == 1
 
     async def test_all_waiting_callers_get_a_failure_and_no_later_caller_does(self, bench: Bench) -> None:
         bench.upstream.put(NAME.text, url=OLD)
@@ -297,7 +297,7 @@ class TestOneQuestion:
         assert [type(one) for one in outcomes] == [InvalidAnswer] * 5
         assert bench.seen.failures == ["upstream-bad-answer"] * 5
         assert target(await bench.ask()) == OLD
-        assert bench.asked() == 2
+        assert bench.queries() == 2
 
     @pytest.mark.parametrize("priority", [Priority.BULK, Priority.BACKGROUND])
     async def test_a_person_joins_a_bulk_job_s_question_that_has_left(self, bench: Bench, priority: Priority) -> None:
@@ -309,7 +309,7 @@ class TestOneQuestion:
         await asyncio.sleep(0)
         bench.upstream.release(NAME.text)
         assert [(await one).origin for one in (bulk, person)] == [Origin.ASKED, Origin.JOINED]
-        assert bench.asked() == 1
+        assert bench.queries() == 1
 
     async def test_closing_ends_the_questions_in_flight(self, bench: Bench) -> None:
         bench.upstream.hold(NAME.text)
@@ -333,7 +333,7 @@ class TestBypass:
         fresh = await bench.ask(demand=demand)
         assert (fresh.origin, target(fresh)) == (Origin.BYPASSED, NEW)
         assert bench.upstream.targets[-1].endswith(f"?{flags}")
-        assert (target(await bench.ask()), bench.asked()) == (NEW, 2)
+        assert (target(await bench.ask()), bench.queries()) == (NEW, 2)
 
     async def test_it_passes_a_negative_entry_too(self, bench: Bench) -> None:
         assert not (await bench.ask()).is_registered
@@ -345,7 +345,7 @@ class TestBypass:
         await bench.cached()
         bench.upstream.delete(NAME.text)
         assert not (await bench.ask(demand=AUTHORITATIVE)).is_registered
-        assert bench.asked() == 2
+        assert bench.queries() == 2
         assert not (await bench.ask()).is_registered
 
     async def test_a_certified_not_found_is_doubted(self, bench: Bench) -> None:
@@ -368,7 +368,7 @@ class TestBypass:
         await bench.upstream.arrived(NAME.text)
         bench.upstream.release(NAME.text)
         assert {one.origin for one in await asyncio.gather(*callers)} == {Origin.BYPASSED}
-        assert bench.asked() == 1
+        assert bench.queries() == 1
 
 
 class TestStale:
@@ -424,7 +424,7 @@ class TestStale:
             bench.upstream.release(NAME.text)
             await eventually(lambda: bench.resolver.peek(NAME) is not None)
             fresh = await bench.ask()
-            assert (fresh.origin, target(fresh), bench.asked()) == (Origin.HIT, NEW, 2)
+            assert (fresh.origin, target(fresh), bench.queries()) == (Origin.HIT, NEW, 2)
 
     async def test_who_knows_nothing_waits_for_as_long_as_it_takes(self) -> None:
         async with running(patience=usual_patience(upstream=0)) as bench:
@@ -450,10 +450,10 @@ class TestStale:
             first = await bench.ask()
             bench.clock.advance(29.9)
             second = await bench.ask()
-            assert (second.origin, str(second.failure), bench.asked()) == (Origin.STALE, str(first.failure), 2)
+            assert (second.origin, str(second.failure), bench.queries()) == (Origin.STALE, str(first.failure), 2)
             bench.clock.advance(0.1)
             await bench.ask()
-            assert bench.asked() == 3
+            assert bench.queries() == 3
 
     async def test_the_failure_of_one_name_is_not_another_s(self, bench: Bench) -> None:
         await bench.cached(ttl=60)
@@ -504,7 +504,7 @@ class TestNotFoundIsDoubted:
             bench.clock.advance(161)
             bench.upstream.delete(NAME.text)
             assert not (await bench.ask()).is_registered
-            assert bench.asked() == 2
+            assert bench.queries() == 2
 
     async def test_where_it_cannot_be_confirmed_the_record_is_answered_stale_and_kept(self) -> None:
         said = iter(
@@ -550,7 +550,7 @@ class TestRefreshAhead:
         await eventually(lambda: bench.resolver.peek(NAME) is not None)
         renewed = await bench.ask()
         assert (renewed.origin, target(renewed)) == (Origin.HIT, NEW)
-        assert (bench.asked(), bench.seen.refreshes) == (2, 1)
+        assert (bench.queries(), bench.seen.refreshes) == (2, 1)
 
     @pytest.mark.parametrize(
         ("age", "hits", "priority"),
@@ -583,7 +583,7 @@ class TestRefreshAhead:
         caller = asyncio.create_task(bench.ask())
         await asyncio.sleep(0)
         bench.upstream.release(NAME.text)
-        assert ((await caller).origin, bench.asked()) == (Origin.JOINED, 2)
+        assert ((await caller).origin, bench.queries()) == (Origin.JOINED, 2)
 
     async def test_one_that_fails_is_not_reported_and_not_repeated_before_the_recheck(self) -> None:
         async with running(patience=usual_patience(upstream=60, recheck=30)) as bench:
@@ -596,7 +596,7 @@ class TestRefreshAhead:
             # Joining it waits for its end.
             bench.clock.advance(100)
             assert (await bench.ask()).origin is Origin.STALE
-            assert (bench.asked(), bench.seen.failures) == (2, [])
+            assert (bench.queries(), bench.seen.failures) == (2, [])
 
 
 class TestStore:
@@ -611,7 +611,7 @@ class TestStore:
     async def test_a_store_that_fails_does_not_prevent_a_query_under_a_lease(self) -> None:
         async with running(store="valkey://127.0.0.1:9/0", owner="one") as bench:
             await bench.cached()
-            assert bench.asked() == 1
+            assert bench.queries() == 1
 
     async def test_a_store_that_fails_does_not_prevent_a_stale_answer(self) -> None:
         async with running(store="valkey://127.0.0.1:9/0") as bench:
@@ -630,7 +630,7 @@ class TestSharedStore:
             await one.cached()
             await one.cache.flush()
             found = await two.ask()
-            assert (found.origin, target(found), two.asked()) == (Origin.HIT, OLD, 0)
+            assert (found.origin, target(found), two.queries()) == (Origin.HIT, OLD, 0)
 
     async def test_who_waits_for_the_other_s_question_takes_its_answer(self, tmp_path: object) -> None:
         store = f"sqlite:///{tmp_path}/store.sqlite3"
@@ -647,7 +647,7 @@ class TestSharedStore:
             await asyncio.sleep(0)
             one.upstream.release(NAME.text)
             assert [target(found) for found in await asyncio.gather(first, second)] == [OLD, OLD]
-            assert (one.asked(), two.asked()) == (1, 0)
+            assert (one.queries(), two.queries()) == (1, 0)
 
 
 class TestObserver:
@@ -725,10 +725,10 @@ class TestFailuresOfAName:
                 waits.append(failure.value.retry_after)
                 bench.clock.advance(1)
             assert waits == list(range(seconds, 0, -1))
-            assert bench.asked() == 1
+            assert bench.queries() == 1
             bench.upstream.heal(NAME.text)
             assert (await bench.ask()).is_registered is False
-            assert bench.asked() == 2
+            assert bench.queries() == 2
             assert len(bench.seen.failures) == seconds
 
     async def test_a_timeout_or_a_lost_connection_is_asked_again(self) -> None:
@@ -737,7 +737,7 @@ class TestFailuresOfAName:
             for _ in range(3):
                 with pytest.raises(UpstreamUnreachable):
                     await bench.ask()
-            assert bench.asked() == 6
+            assert bench.queries() == 6
 
     async def test_a_record_past_its_ttl_is_served_meanwhile(self) -> None:
         async with self.remembering() as bench:
@@ -745,7 +745,7 @@ class TestFailuresOfAName:
             bench.clock.advance(61)
             bench.upstream.fault(NAME.text, "html")
             origins = [(await bench.ask()).origin for _ in range(3)]
-            assert (origins, bench.asked()) == ([Origin.STALE] * 3, 2)
+            assert (origins, bench.queries()) == ([Origin.STALE] * 3, 2)
 
     async def test_a_question_past_the_cache_is_asked_and_its_answer_ends_it(self) -> None:
         async with self.remembering() as bench:

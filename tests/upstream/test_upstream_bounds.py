@@ -52,7 +52,7 @@ async def test_three_redirects_are_followed_and_a_fourth_is_not(upstream: FakeUp
     upstream.fault(NAME, "redirect", count=4)
     with pytest.raises(UpstreamRefused, match="redirects too often"):
         await ask(upstream)
-    assert upstream.asked(NAME) == 4 + 4
+    assert upstream.queries(NAME) == 4 + 4
 
 
 async def test_one_question_about_agencies_has_at_most_50_names(upstream: FakeUpstream) -> None:

@@ -100,7 +100,7 @@ async def test_not_found_and_no_values_are_answers(upstream: FakeUpstream) -> No
 async def test_odd_names_arrive_unharmed(upstream: FakeUpstream, name: str) -> None:
     upstream.put(name, url="https://target.example/odd")
     assert (await ask(upstream.url, name)).code is ResponseCode.SUCCESS
-    assert upstream.asked(name) == 1
+    assert upstream.queries(name) == 1
 
 
 async def test_suffix_slashes_are_encoded_unless_told_otherwise(upstream: FakeUpstream) -> None:
@@ -203,7 +203,7 @@ async def test_the_certificate_of_a_private_authority_is_trusted_where_it_is_nam
         assert upstream.targets[-1] == "/api/handles/10.1234/Name"
         with pytest.raises(UpstreamUnreachable):
             await ask(upstream.url)
-        assert upstream.asked() == 1
+        assert upstream.queries() == 1
         assert set(tunnel.targets) == ({upstream.url.removeprefix("https://")} if through_proxy else set())
 
 
@@ -263,7 +263,7 @@ async def test_a_failure_is_told_as_what_it_is(
     assert type(failure.value) is error
     assert failure.value.message
     # A deadline so short may pass before the question arrives.
-    assert upstream.asked(name) in ((0, questions) if options else (questions,))
+    assert upstream.queries(name) in ((0, questions) if options else (questions,))
 
 
 def test_every_fault_is_tried() -> None:
@@ -327,7 +327,7 @@ async def test_a_host_without_an_address_is_unreachable() -> None:
 async def test_a_dropped_connection_is_tried_once_more(upstream: FakeUpstream, fault: str) -> None:
     upstream.fault(NAME, fault, count=1)
     assert (await ask(upstream.url)).code is ResponseCode.SUCCESS
-    assert upstream.asked(NAME) == 2
+    assert upstream.queries(NAME) == 2
 
 
 async def test_a_retry_is_asked_for_permission(upstream: FakeUpstream) -> None:
@@ -337,7 +337,7 @@ async def test_a_retry_is_asked_for_permission(upstream: FakeUpstream) -> None:
     upstream.fault(NAME, "reset", count=1)
     with pytest.raises(UpstreamUnreachable):
         await ask(upstream.url, may_ask_again=refuse)
-    assert upstream.asked(NAME) == 1
+    assert upstream.queries(NAME) == 1
 
 
 async def test_a_restarted_upstream_is_asked_on_a_new_connection(upstream: FakeUpstream) -> None:
@@ -362,7 +362,7 @@ async def test_a_connection_that_was_dropped_while_idle_costs_one_retry_with_per
         with pytest.raises(UpstreamUnreachable):
             await api.fetch(UpstreamQuery(HandleName(NAME)))
     # An engine that repeats a request by itself would be seen here.
-    assert (upstream.asked(NAME), permissions) == (3, 1)
+    assert (upstream.queries(NAME), permissions) == (3, 1)
 
 
 async def test_a_client_that_was_closed_opens_no_connection(upstream: FakeUpstream) -> None:
@@ -371,7 +371,7 @@ async def test_a_client_that_was_closed_opens_no_connection(upstream: FakeUpstre
         await api.aclose()
         with pytest.raises(UpstreamUnreachable):
             await api.fetch(UpstreamQuery(HandleName(NAME)))
-    assert upstream.asked(NAME) == 1
+    assert upstream.queries(NAME) == 1
 
 
 # Redirects
@@ -397,7 +397,7 @@ async def test_a_redirect_to_another_origin_is_not_followed(upstream: FakeUpstre
         upstream.fault(NAME, "redirect", location=location.format(place))
         with pytest.raises(UpstreamRefused, match="another origin"):
             await ask(upstream.url)
-        assert other.asked() == 0
+        assert other.queries() == 0
 
 
 async def test_a_redirect_to_another_name_is_no_answer(upstream: FakeUpstream) -> None:
@@ -414,7 +414,7 @@ async def test_a_redirect_is_asked_for_permission(upstream: FakeUpstream) -> Non
     upstream.fault(NAME, "redirect", count=1)
     with pytest.raises(UpstreamRefused):
         await ask(upstream.url, may_ask_again=refuse)
-    assert upstream.asked(NAME) == 1
+    assert upstream.queries(NAME) == 1
 
 
 # Callers that go away
@@ -444,7 +444,7 @@ async def test_many_questions_at_once_all_get_their_own_answer(upstream: FakeUps
             upstream.release(name)
         for name, task in tasks.items():
             assert f'"https://target.example/{name}"'.encode() in (await task).values
-    assert upstream.asked() == 100
+    assert upstream.queries() == 100
 
 
 # Registration agencies
@@ -463,7 +463,7 @@ async def test_no_names_are_not_asked_and_too_many_are_refused(upstream: FakeUps
         assert await api.registration_agencies([]) == []
         with pytest.raises(RequestTooLarge):
             await api.registration_agencies(["10.5240"] * (MAX_AGENCY_NAMES + 1))
-    assert upstream.asked() == 0
+    assert upstream.queries() == 0
 
 
 @pytest.mark.parametrize(("fault", "how", "options", "error", "questions"), FAILURES)
@@ -480,7 +480,7 @@ async def test_an_agency_that_could_not_be_asked_is_told_as_such(
         with pytest.raises(CouldNotVerify) as failure:
             await api.registration_agencies(["10.5240"])
     assert type(failure.value) is error
-    assert upstream.asked() in ((0, questions) if options else (questions,))
+    assert upstream.queries() in ((0, questions) if options else (questions,))
 
 
 # Configuration

@@ -127,7 +127,7 @@ async def test_failures_of_the_upstream_over_several_names_open_the_breaker_and_
         parts.clock.advance(2)
     assert type(failure := await parts.fail("10.1234/c")) is BreakerOpen
     assert failure.retry_after == COOLDOWN - 2
-    assert parts.upstream.asked("10.1234/c") == 0
+    assert parts.upstream.queries("10.1234/c") == 0
     assert parts.heard.outcomes == [outcome, outcome, "breaker-open"]
 
 
@@ -160,7 +160,7 @@ async def test_names_without_a_usable_answer_do_not_open_the_breaker_of_an_upstr
         assert type(await parts.fail(name)) is error
     assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
     # Each two names without an answer in between cost one control question, which clears them.
-    assert parts.upstream.asked(CONTROL_NAME.text) == len(names) / 2
+    assert parts.upstream.queries(CONTROL_NAME.text) == len(names) / 2
     assert parts.state() == "ok"
 
 
@@ -173,7 +173,7 @@ async def test_an_upstream_without_a_usable_answer_about_any_name_opens_the_brea
         assert type(await parts.fail(name)) is error
     assert type(await parts.fail("10.1234/c")) is BreakerOpen
     assert parts.heard.outcomes == [outcome] * 4 + ["breaker-open"]
-    assert parts.upstream.asked(CONTROL_NAME.text) == 1
+    assert parts.upstream.queries(CONTROL_NAME.text) == 1
 
 
 async def test_a_probe_without_a_usable_answer_is_decided_by_the_control_question(parts: Parts) -> None:
@@ -195,7 +195,7 @@ async def test_without_a_token_there_is_no_control_question(upstream: FakeUpstre
     upstream.fault(EVERY_NAME, "html")
     await parts.fail("10.1234/a")
     await parts.fail("10.1234/b")
-    assert upstream.asked() == 2
+    assert upstream.queries() == 2
     assert parts.breaker.state is BreakerState.CLOSED
     await parts.source.aclose()
 
@@ -218,7 +218,7 @@ async def test_names_that_hang_do_not_open_the_breaker_of_an_upstream_that_works
         assert type(await parts.fail(name)) is UpstreamTimeout
     assert await parts.ask("10.1234/known") is ResponseCode.SUCCESS
     # Each two names without an answer in between cost one control question, which clears them.
-    assert upstream.asked(CONTROL_NAME.text) == len(names) / 2
+    assert upstream.queries(CONTROL_NAME.text) == len(names) / 2
     assert parts.state() == "ok"
     await parts.source.aclose()
 
@@ -260,7 +260,7 @@ async def test_a_question_that_waited_for_its_place_while_the_breaker_opened_is_
     upstream.release("10.1234/known")
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(result) for result in results] == [UpstreamRefused, BreakerOpen]
-    assert upstream.asked("10.1234/waiting") == 0
+    assert upstream.queries("10.1234/waiting") == 0
     await parts.source.aclose()
 
 
@@ -274,7 +274,7 @@ async def test_an_upstream_that_says_when_to_come_back_is_obeyed_for_a_minute_at
     assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "backing-off")
     assert type(failure := await parts.fail("10.1234/b")) is UpstreamPaused
     assert failure.retry_after == parts.guard.pause_seconds == seconds
-    assert parts.upstream.asked() == 1
+    assert parts.upstream.queries() == 1
     assert parts.heard.outcomes == ["upstream-refused", "upstream-paused"]
 
 
@@ -339,7 +339,7 @@ async def test_a_spent_budget_moves_no_breaker(upstream: FakeUpstream) -> None:
     for _ in range(3):
         assert type(await parts.fail("10.1234/known")) is BudgetSpent
     assert parts.breaker.state is BreakerState.CLOSED
-    assert upstream.asked() == 1
+    assert upstream.queries() == 1
     await parts.source.aclose()
 
 
@@ -347,7 +347,7 @@ async def test_retries_are_paid_from_the_budget(upstream: FakeUpstream) -> None:
     parts = Parts(upstream, burst=1)
     upstream.fault(EVERY_NAME, "reset")
     assert type(await parts.fail("10.1234/a")) is UpstreamUnreachable
-    assert upstream.asked() == 1
+    assert upstream.queries() == 1
     await parts.source.aclose()
 
 

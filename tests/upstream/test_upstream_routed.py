@@ -36,7 +36,7 @@ class Three:
         self.sources: list[Source] = [*sources]
 
     def counts(self) -> tuple[int, int, int]:
-        return self.one.asked(), self.two.asked(), self.three.asked()
+        return self.one.queries(), self.two.queries(), self.three.queries()
 
 
 @pytest.fixture

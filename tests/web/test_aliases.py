@@ -181,7 +181,7 @@ async def test_the_api_asks_for_nothing_but_the_alias(proxy: Proxy) -> None:
     proxy.upstream.put(name, alias(target))
     await proxy.get(f"/api/handles/{name}")
     await proxy.get(f"/{name}?action=api")
-    assert (proxy.upstream.asked(name), proxy.upstream.asked(target)) == (1, 0)
+    assert (proxy.upstream.queries(name), proxy.upstream.queries(target)) == (1, 0)
 
 
 @pytest.mark.parametrize("path", ["/10.5555/self", "/10.5555/loop-a", "/10.5555/loop-b", "/10.5555/step-0"])
@@ -211,7 +211,7 @@ async def test_a_silent_target_is_not_said_to_be_missing(proxy: Proxy) -> None:
 @pytest.mark.parametrize("path", ["/zzzzz", "/abc", "/ABCDEFGHIJKL"])
 async def test_a_bare_word_that_is_no_short_doi_is_no_doi(proxy: Proxy, path: str) -> None:
     assert (await proxy.get(path)).status == 400
-    assert proxy.upstream.asked(f"10{path}") == 1
+    assert proxy.upstream.queries(f"10{path}") == 1
 
 
 async def test_a_short_doi_without_an_alias_shows_its_values(proxy: Proxy) -> None:

@@ -153,23 +153,23 @@ class TestWhereItLeads:
 
 
 class TestQuestions:
-    async def asked(self, proxy: Proxy, path: str, **headers: str) -> list[int]:
-        before = [proxy.upstream.asked(name) for name in CHAIN]
+    async def queries(self, proxy: Proxy, path: str, **headers: str) -> list[int]:
+        before = [proxy.upstream.queries(name) for name in CHAIN]
         await proxy.get(path, **headers)
-        return [proxy.upstream.asked(name) - count for name, count in zip(CHAIN, before, strict=True)]
+        return [proxy.upstream.queries(name) - count for name, count in zip(CHAIN, before, strict=True)]
 
     @pytest.mark.parametrize("accept", [FIREFOX, "*/*", "application/pdf"])
     async def test_a_page_asks_nothing_of_the_prefix(self, proxy: Proxy, accept: str) -> None:
-        assert await self.asked(proxy, f"/{put(proxy)}", accept=accept) == [0, 0]
+        assert await self.queries(proxy, f"/{put(proxy)}", accept=accept) == [0, 0]
 
     @pytest.mark.parametrize(
         "query", ["noredirect", "action=showvalues", "action=api", "type=URL", "urlappend=x", "nols=y"]
     )
     async def test_nor_do_other_questions(self, proxy: Proxy, query: str) -> None:
-        assert await self.asked(proxy, f"/{put(proxy)}?{query}", accept=FIREFOX) == [0, 0]
+        assert await self.queries(proxy, f"/{put(proxy)}?{query}", accept=FIREFOX) == [0, 0]
 
     async def test_nor_does_the_api(self, proxy: Proxy) -> None:
-        assert await self.asked(proxy, f"/api/handles/{put(proxy)}", accept="application/json") == [0, 0]
+        assert await self.queries(proxy, f"/api/handles/{put(proxy)}", accept="application/json") == [0, 0]
 
     @pytest.mark.parametrize(
         ("query", "accept"), [("", BIBTEX), ("?locatt=id:1", FIREFOX), ("?action=showurls", FIREFOX)]
@@ -177,22 +177,22 @@ class TestQuestions:
     async def test_what_depends_on_the_prefix_asks_once_for_all_its_names(
         self, proxy: Proxy, query: str, accept: str
     ) -> None:
-        assert await self.asked(proxy, f"/{put(proxy)}{query}", accept=accept) == [1, 1]
+        assert await self.queries(proxy, f"/{put(proxy)}{query}", accept=accept) == [1, 1]
         for _ in range(5):
-            assert await self.asked(proxy, f"/{put(proxy)}{query}", accept=accept) == [0, 0]
+            assert await self.queries(proxy, f"/{put(proxy)}{query}", accept=accept) == [0, 0]
 
     async def test_prefixes_of_one_agency_share_its_record(self, proxy: Proxy) -> None:
         agency(proxy, "10.6666")
         proxy.upstream.put("10.6666/a", url=PAGE)
-        assert await self.asked(proxy, f"/{put(proxy)}", accept=BIBTEX) == [1, 1]
-        assert await self.asked(proxy, "/10.6666/a", accept=BIBTEX) == [0, 0]
+        assert await self.queries(proxy, f"/{put(proxy)}", accept=BIBTEX) == [1, 1]
+        assert await self.queries(proxy, "/10.6666/a", accept=BIBTEX) == [0, 0]
 
     async def test_the_prefix_is_asked_again_when_its_ttl_ends(self, proxy: Proxy) -> None:
         agency(proxy, ttl=600)
         name = put(proxy)
-        assert await self.asked(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
+        assert await self.queries(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
         proxy.clock.advance(601)
-        assert await self.asked(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
+        assert await self.queries(proxy, f"/{name}", accept=BIBTEX) == [1, 1]
 
 
 class TestTime:

@@ -122,10 +122,10 @@ async def test_a_name_that_waits_in_a_long_line_is_answered_to_another_client_in
     last = asyncio.create_task(small.get(f"/{crowd.names[-1]}", client=OTHER))
     await small.upstream.arrived(crowd.names[-1])
     # The crowd's own four before it have not left.
-    assert [small.upstream.asked(name) for name in crowd.names[7:]] == [0, 0, 0, 0, 1]
+    assert [small.upstream.queries(name) for name in crowd.names[7:]] == [0, 0, 0, 0, 1]
     await crowd.end()
     assert (await last).status == 302
-    assert small.upstream.asked(crowd.names[-1]) == 1
+    assert small.upstream.queries(crowd.names[-1]) == 1
 
 
 async def test_a_which_ra_request_of_a_hundred_names_does_not_keep_another_waiting() -> None:
@@ -136,7 +136,7 @@ async def test_a_which_ra_request_of_a_hundred_names_does_not_keep_another_waiti
         crowd = asyncio.create_task(proxy.get(f"/ra/{','.join(names)}", client=CROWD))
         await proxy.upstream.arrived(names[7])
         assert (await proxy.get("/ra/10.66", client=OTHER)).json == [{"DOI": "10.66", "status": "DOI does not exist"}]
-        assert proxy.upstream.asked() == 9
+        assert proxy.upstream.queries() == 9
         for name in names:
             proxy.upstream.release(name)
         assert len((await crowd).json) == 100

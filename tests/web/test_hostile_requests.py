@@ -114,9 +114,9 @@ async def test_a_path(proxy: Proxy, path: bytes, status: int) -> None:
 )
 @pytest.mark.parametrize("start", [b"", b"/api/handles"])
 async def test_a_name_that_can_be_none_is_no_question(proxy: Proxy, path: bytes, start: bytes) -> None:
-    before = proxy.upstream.asked()
+    before = proxy.upstream.queries()
     assert (await proxy.get(start + path)).status in (400, 414)
-    assert proxy.upstream.asked() == before
+    assert proxy.upstream.queries() == before
 
 
 @pytest.mark.parametrize(

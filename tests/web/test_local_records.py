@@ -85,7 +85,7 @@ async def test_a_target_is_a_redirect_whatever_the_upstream_says(proxy: Proxy, n
         reply = await ask(f"/{name}{query}")
         assert (reply.status, reply["location"], reply["cache-status"]) == (302, HERE, LOCAL)
         assert (reply.max_age, reply.expires) == (300, proxy.clock() + 300)
-    assert proxy.upstream.asked() == 0
+    assert proxy.upstream.queries() == 0
 
 
 async def test_a_target_is_a_handle_record_with_one_value(proxy: Proxy) -> None:
@@ -106,7 +106,7 @@ async def test_a_tombstone_is_410_for_readers_and_code_100_for_programs(proxy: P
     assert (rest.status, rest["cache-status"]) == (404, LOCAL)
     message = "Withdrawn by the author. (2026-03-01)"
     assert rest.json == {"responseCode": 100, "handle": "10.5072/gone", "message": message}
-    assert proxy.upstream.asked() == 0
+    assert proxy.upstream.queries() == 0
 
 
 async def test_an_alias_is_followed_and_shown(proxy: Proxy) -> None:
@@ -139,7 +139,7 @@ async def test_locations_are_those_of_the_record_and_not_of_the_prefix(proxy: Pr
     assert "https://mirror.example.org/a" in listed.text
     metadata = await proxy.get("/10.5072/target", accept="application/vnd.citationstyles.csl+json")
     assert (metadata.status, metadata["location"]) == (302, HERE)
-    assert proxy.upstream.asked() == 0
+    assert proxy.upstream.queries() == 0
 
 
 async def test_a_denied_prefix_is_403_for_readers_and_programs(proxy: Proxy) -> None:
@@ -151,7 +151,7 @@ async def test_a_denied_prefix_is_403_for_readers_and_programs(proxy: Proxy) -> 
         rest = await proxy.get(f"/api/handles{target}")
         assert (rest.status, rest.json["responseCode"]) == (403, 2)
         assert rest.json["message"] == "This prefix is for tests."
-    assert proxy.upstream.asked() == 0
+    assert proxy.upstream.queries() == 0
 
 
 async def test_the_longest_prefix_wins_and_its_target_is_filled_in(proxy: Proxy) -> None:
@@ -194,7 +194,7 @@ async def test_the_agency_of_a_local_name_is_that_of_its_prefix(tmp_path: Path) 
         proxy.upstream.put("10.1000", [{"index": 1, "type": "HS_SERV", "data": "10.SERV/CROSSREF", "ttl": 60}])
         proxy.upstream.put("10.SERV/CROSSREF", [{"index": 1, "type": "DESC", "data": "x", "ttl": 60}])
         assert (await proxy.get("/ra/10.1000/only-here")).json == [{"DOI": "10.1000/only-here", "RA": "Crossref"}]
-        assert proxy.upstream.asked("10.1000/only-here") == 0
+        assert proxy.upstream.queries("10.1000/only-here") == 0
 
 
 async def test_a_prefix_is_asked_at_its_own_upstream(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ async def test_a_prefix_is_asked_at_its_own_upstream(tmp_path: Path) -> None:
             proxy.upstream.put("10.1000/a", url=ELSEWHERE)
             assert (await proxy.get("/10.5072/a"))["location"] == HERE
             assert (await proxy.get("/10.1000/a"))["location"] == ELSEWHERE
-            assert (other.asked(), proxy.upstream.asked()) == (1, 1)
+            assert (other.queries(), proxy.upstream.queries()) == (1, 1)
             numbers = [one["number"] for one in (await proxy.get("/readyz")).json["upstreams"]]
             assert numbers == [1, 2]
             assert "127.0.0.1, localhost" in (await proxy.get("/privacy")).text
@@ -272,7 +272,7 @@ async def test_a_purge_has_no_effect_on_a_local_record_and_a_cached_one_does_not
         lifecycle.reload(Settings())
         await until(is_local, 30, "the local record is in force")
         assert (await proxy.get("/10.5072/a?auth"))["location"] == HERE
-        assert proxy.upstream.asked() == 1
+        assert proxy.upstream.queries() == 1
 
 
 async def test_readiness_has_the_place_of_a_mistake_and_stays_true(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ async def test_options_names_the_methods_without_a_query(path: str) -> None:
     async with running() as proxy:
         reply = await proxy.ask("OPTIONS", path)
         assert (reply.status, set((reply["allow"] or "").split(", "))) == (204, METHODS)
-        assert proxy.upstream.asked() == 0
+        assert proxy.upstream.queries() == 0
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "CONNECT", "get", "X"])
@@ -129,7 +129,7 @@ async def test_a_refused_method_causes_no_query() -> None:
     async with running() as proxy:
         for path in ("/10.1000/182", "/api/handles/10.1000/182"):
             assert (await proxy.ask("DELETE", path)).status == 405
-        assert proxy.upstream.asked() == 0
+        assert proxy.upstream.queries() == 0
 
 
 @pytest.mark.parametrize("credentials", [{"cookie": "a=b"}, {"authorization": "Basic eDp5"}, {"referer": "http://x/"}])

@@ -44,7 +44,7 @@ async def test_it_answers_without_a_query(proxy: Proxy, path: str, media_type: s
         assert (reply.status, str(reply["content-type"]).replace(" ", "")) == (200, media_type.replace(" ", ""))
         assert reply.body
     assert (await proxy.head(path)).status == 200
-    assert proxy.upstream.asked() == 0
+    assert proxy.upstream.queries() == 0
 
 
 @pytest.mark.parametrize("path", ["/healthz/", "/static", "/docs/oauth2-redirect", "/redoc", "/metrics/x"])
@@ -146,7 +146,7 @@ class TestSeed:
         async with running(seed=SEED) as proxy:
             proxy.upstream.put("10.1000/182", url="http://example.org/moved")
             assert (await proxy.get("/10.1000/182"))["location"] == "http://example.org/moved"
-            assert proxy.upstream.asked() == 1
+            assert proxy.upstream.queries() == 1
 
     async def test_every_record_of_the_shipped_seed_is_answered(self) -> None:
         names = [json.loads(line)["handle"] for line in SEED.read_text("utf-8").splitlines() if '"handle"' in line]

@@ -132,7 +132,7 @@ async def test_every_spelling_of_a_name_is_one_record(proxy: Proxy) -> None:
     for spelling in ("10.5555/casetest", "doi:10.5555/CASETEST", "urn:doi:10.5555:CaseTest", "10.5555%2FcAsEtEsT"):
         reply = await proxy.get(f"/{spelling}?index=1")
         assert reply["location"] == "http://example.org/case"
-    assert proxy.upstream.asked("10.5555/CaseTest") == 1
+    assert proxy.upstream.queries("10.5555/CaseTest") == 1
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ async def test_expires_counts_down_while_a_record_is_cached() -> None:
         second = await proxy.get("/10.1000/182")
         assert first.expires == second.expires == proxy.clock.now + 150
         assert second.max_age == 150
-        assert proxy.upstream.asked("10.1000/182") == 1
+        assert proxy.upstream.queries("10.1000/182") == 1
 
 
 @pytest.mark.parametrize(("cap", "max_age"), [(0, 0), (10, 10), (DAY * 2, DAY)])
@@ -392,7 +392,7 @@ async def test_a_not_found_page_may_be_kept_for_the_negative_ttl() -> None:
         await proxy.get("/10.5555/unknown")
         proxy.clock.advance(20)
         reply = await proxy.get("/10.5555/unknown")
-        assert (reply.status, reply.max_age, proxy.upstream.asked("10.5555/unknown")) == (404, 40, 1)
+        assert (reply.status, reply.max_age, proxy.upstream.queries("10.5555/unknown")) == (404, 40, 1)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ async def test_auth_and_cert_count_by_presence_and_ask_each_time(proxy: Proxy, q
     reply = await proxy.get(f"/{name}?{query}")
     assert (reply["location"], reply["cache-control"]) == ("http://example.org/new", "no-store")
     assert proxy.upstream.targets[-1].partition("?")[2] == sent
-    assert proxy.upstream.asked(name) == 2
+    assert proxy.upstream.queries(name) == 2
 
 
 @pytest.mark.parametrize("flag", ["auth", "cert"])
@@ -426,7 +426,7 @@ async def test_what_a_bypass_learns_is_cached(proxy: Proxy, flag: str) -> None:
     proxy.upstream.put(name, url="http://example.org/new")
     await proxy.get(f"/{name}?{flag}")
     reply = await proxy.get("/" + name)
-    assert (reply["location"], proxy.upstream.asked(name)) == ("http://example.org/new", 2)
+    assert (reply["location"], proxy.upstream.queries(name)) == ("http://example.org/new", 2)
 
 
 @pytest.mark.parametrize("start", ["/", "/api/handles/"])
@@ -438,7 +438,7 @@ async def test_only_the_client_that_bypasses_the_cache_too_often_waits(start: st
         assert [reply.status for reply in replies[:2]] == [(await proxy.get(start + "10.1000/182")).status] * 2
         assert (replies[2].status, replies[2]["retry-after"], replies[2]["location"]) == (429, "10", None)
         assert replies[2]["cache-control"] == "no-store"
-        assert proxy.upstream.asked("10.1000/182") == 2
+        assert proxy.upstream.queries("10.1000/182") == 2
         assert (await proxy.ask("GET", targets[0], client="2001:db8::1")).status == replies[0].status
         proxy.clock.advance(10)
         assert (await proxy.get(targets[0])).status == replies[0].status
@@ -516,7 +516,7 @@ async def test_a_missing_name_with_an_invisible_character_is_told_and_offered_cl
     reply = await proxy.get("/10.1000/18%C2%AD2")
     assert "U+00AD" in reply.text
     assert 'href="/10.1000/182"' in reply.text
-    assert proxy.upstream.asked("10.1000/18\u00ad2") == 1
+    assert proxy.upstream.queries("10.1000/18\u00ad2") == 1
 
 
 async def test_names_of_either_kind_resolve_where_any_may() -> None:

@@ -187,11 +187,11 @@ async def test_type_and_index_are_a_union_in_record_order(proxy: Proxy, query: s
 async def test_a_bad_request_has_its_status_and_response_code(
     proxy: Proxy, target: str, status: int, code: int
 ) -> None:
-    before = proxy.upstream.asked()
+    before = proxy.upstream.queries()
     reply = await proxy.get(target)
     assert (reply.status, reply["content-type"]) == (status, "application/json;charset=utf-8")
     assert reply.json["responseCode"] == code and reply.json["message"]
-    assert proxy.upstream.asked() == before
+    assert proxy.upstream.queries() == before
 
 
 @pytest.mark.parametrize("target", ["10.1000/182?x=" + "a" * 33_000, "a" * 33_000], ids=["query", "path"])
@@ -290,7 +290,7 @@ async def test_flags_of_the_api_are_read_as_booleans(proxy: Proxy, query: str, s
     proxy.upstream.put(name, url="x")
     await proxy.get(f"/api/handles/{name}")
     reply = await proxy.get(f"/api/handles/{name}?{query}")
-    assert proxy.upstream.asked(name) == (2 if sent else 1)
+    assert proxy.upstream.queries(name) == (2 if sent else 1)
     assert proxy.upstream.targets[-1].partition("?")[2] == (sent or "")
     assert (reply["cache-control"] == "no-store") is (sent is not None)
 
@@ -396,4 +396,4 @@ async def test_page_and_api_share_one_question(proxy: Proxy) -> None:
     proxy.upstream.put(name, url="http://example.org/")
     for target in (f"/api/handles/{name}", f"/{name}", f"/{name}?noredirect", f"/api/handles/{name.upper()}?type=URL"):
         assert (await proxy.get(target)).status in (200, 302)
-    assert proxy.upstream.asked(name) == 1
+    assert proxy.upstream.queries(name) == 1

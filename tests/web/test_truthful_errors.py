@@ -162,7 +162,7 @@ def is_missing(reply: Got, face: str, name: str) -> None:
 
 
 def was_asked(proxy: Proxy, name: str, before: int, failing: Failing) -> None:
-    asked = proxy.upstream.asked(name) - before
+    asked = proxy.upstream.queries(name) - before
     # On a busy machine a deadline as short as that of `slow` can end before the question leaves.
     assert asked == failing.questions or (failing in SLOW and asked == 0)
 
@@ -191,11 +191,11 @@ async def test_cold_it_could_not_be_verified(proxy: Proxy, slow: Proxy, failing:
 async def test_for_a_fresh_record_there_is_no_query(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
     proxy = slow if failing in SLOW else proxy
     name = await known(proxy)
-    before = proxy.upstream.asked(name)
+    before = proxy.upstream.queries(name)
     proxy.upstream.fault(name, failing.kind, **failing.options)
     reply = await ask(proxy, face, name)
     is_found(reply, face)
-    assert (reply["cache-status"], proxy.upstream.asked(name)) == ("doi-proxy; hit; ttl=60", before)
+    assert (reply["cache-status"], proxy.upstream.queries(name)) == ("doi-proxy; hit; ttl=60", before)
 
 
 @everything
@@ -203,7 +203,7 @@ async def test_for_a_fresh_record_there_is_no_query(proxy: Proxy, slow: Proxy, f
 async def test_stale_the_record_is_answered_and_says_so(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
     proxy = slow if failing in SLOW else proxy
     name = await known(proxy, ttl=60)
-    before = proxy.upstream.asked(name)
+    before = proxy.upstream.queries(name)
     proxy.clock.advance(97)
     proxy.upstream.fault(name, failing.kind, **failing.options)
     reply = await ask(proxy, face, name)
@@ -221,11 +221,11 @@ async def test_stale_the_record_is_answered_and_says_so(proxy: Proxy, slow: Prox
 async def test_for_a_cached_not_found_there_is_no_query(proxy: Proxy, slow: Proxy, failing: Failing, face: str) -> None:
     proxy = slow if failing in SLOW else proxy
     name = await missing(proxy)
-    before = proxy.upstream.asked(name)
+    before = proxy.upstream.queries(name)
     proxy.upstream.fault(name, failing.kind, **failing.options)
     reply = await ask(proxy, face, name)
     is_missing(reply, face, name)
-    assert (reply["cache-status"], proxy.upstream.asked(name)) == ("doi-proxy; hit; ttl=60", before)
+    assert (reply["cache-status"], proxy.upstream.queries(name)) == ("doi-proxy; hit; ttl=60", before)
 
 
 @everything
@@ -235,7 +235,7 @@ async def test_no_longer_known_to_be_missing_it_could_not_be_verified(
 ) -> None:
     proxy = slow if failing in SLOW else proxy
     name = await missing(proxy)
-    before = proxy.upstream.asked(name)
+    before = proxy.upstream.queries(name)
     proxy.clock.advance(61)
     proxy.upstream.fault(name, failing.kind, **failing.options)
     says_could_not_verify(await ask(proxy, face, name), face, name, failing)
@@ -286,7 +286,7 @@ async def test_a_failed_name_is_asked_again_only_after_the_recheck_interval() ->
         for seconds, asked in ((0, 2), (10, 2), (19, 2), (1, 3), (29, 3), (1, 4)):
             proxy.clock.advance(seconds)
             reply = await proxy.get("/" + name)
-            assert (reply.status, proxy.upstream.asked(name)) == (302, asked)
+            assert (reply.status, proxy.upstream.queries(name)) == (302, asked)
             assert (reply["cache-status"] or "").endswith(f"detail={BAD}")
 
 
@@ -325,7 +325,7 @@ async def test_a_slow_upstream_is_waited_for_no_longer_than_patience() -> None:
         async with asyncio.timeout(10):
             while (await proxy.get("/" + name))["location"] == TARGET:  # noqa: ASYNC110 - the end of the query has no event
                 await asyncio.sleep(0)
-        assert proxy.upstream.asked(name) == 2
+        assert proxy.upstream.queries(name) == 2
 
 
 @everyone
@@ -334,7 +334,7 @@ async def test_the_known_record_is_kept_until_not_found_is_said_authoritatively(
     proxy.clock.advance(100)
     proxy.upstream.fault(name, "unavailable_but_known", count=1)
     is_found(await ask(proxy, face, name), face)
-    assert proxy.upstream.asked(name) == 3
+    assert proxy.upstream.queries(name) == 3
     assert proxy.upstream.targets[-1].endswith("?auth=true")
 
 
@@ -368,7 +368,7 @@ async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: st
             name = proxy.name()
             proxy.upstream.fault(name, "reset")
             assert (await ask(proxy, "REST", name)).status == 502
-        name, before = proxy.name(), proxy.upstream.asked()
+        name, before = proxy.name(), proxy.upstream.queries()
         reply = await ask(proxy, face, name)
         says_could_not_verify(reply, face, name, Failing("", 503, "breaker-open"))
         assert 1 <= int(reply["retry-after"] or 0) <= 15
@@ -376,7 +376,7 @@ async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: st
         is_found(reply, face)
         assert reply["cache-status"] == "doi-proxy; hit; ttl=-37; detail=breaker-open"
         is_found(await ask(proxy, face, fresh), face)
-        assert proxy.upstream.asked() == before
+        assert proxy.upstream.queries() == before
 
 
 @everyone
@@ -391,7 +391,7 @@ async def test_a_spent_budget_is_503_with_retry_after_and_no_question(face: str)
         reply = await ask(proxy, face, stale)
         is_found(reply, face)
         assert reply["cache-status"] == "doi-proxy; hit; ttl=-37; detail=budget-spent"
-        assert proxy.upstream.asked() == 1
+        assert proxy.upstream.queries() == 1
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -410,7 +410,7 @@ async def test_an_upstream_that_names_a_pause_is_obeyed_for_a_minute_at_most(
         says_could_not_verify(reply, "REST", other, Failing("", 503, "upstream-paused"))
         assert seconds - 5 <= int(reply["retry-after"] or 0) <= seconds
         is_found(await ask(proxy, "REST", stale), "REST")
-        assert proxy.upstream.asked(other) == 0
+        assert proxy.upstream.queries(other) == 0
 
 
 async def test_one_of_two_upstreams_that_wants_a_pause_leaves_the_other_to_answer() -> None:
@@ -422,7 +422,7 @@ async def test_one_of_two_upstreams_that_wants_a_pause_leaves_the_other_to_answe
                 name = proxy.name()
                 second_only.upstream.put(name, url=TARGET)
                 is_found(await ask(proxy, "REST", name), "REST")
-            assert (first.asked(), second_only.upstream.asked()) == (1, 3)
+            assert (first.queries(), second_only.upstream.queries()) == (1, 3)
             ready = (await proxy.get("/readyz")).json
             assert [one["state"] for one in ready["upstreams"]] == ["backing-off", "ok"]
             assert 55 <= ready["upstreams"][0]["retry_after"] <= 60
@@ -437,7 +437,7 @@ async def test_a_pause_that_one_process_was_told_holds_for_all_that_share_its_st
         reply = await ask(two, "REST", name)
         says_could_not_verify(reply, "REST", name, Failing("", 503, "upstream-paused"))
         assert 45 <= int(reply["retry-after"] or 0) <= 50
-        assert one.upstream.asked() == 1
+        assert one.upstream.queries() == 1
         assert (await two.get("/readyz")).json["detail"]["upstream"] == "backing-off"
 
 
@@ -461,7 +461,7 @@ async def test_what_befalls_the_names_of_one_client_is_not_the_trouble_of_anothe
             for _ in range(2):
                 reply = await ask(proxy, "REST", name)
                 assert (reply.status, reply["retry-after"] is not None) == (502, True)
-            assert proxy.upstream.asked(name) == 1
+            assert proxy.upstream.queries(name) == 1
         name = proxy.name()
         proxy.upstream.put(name, url=TARGET)
         is_found(await ask(proxy, "page", name), "page")
@@ -529,7 +529,7 @@ class TestCacheStatus:
         proxy.upstream.release(name)
         said = sorted(str(reply["cache-status"]) for reply in await asyncio.gather(*asking))
         assert said == ["doi-proxy; fwd=uri-miss; collapsed; ttl=60"] * 4 + ["doi-proxy; fwd=uri-miss; stored; ttl=60"]
-        assert proxy.upstream.asked(name) == 1
+        assert proxy.upstream.queries(name) == 1
 
 
 async def test_the_details_of_proxy_status_are_a_string(proxy: Proxy) -> None:

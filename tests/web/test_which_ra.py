@@ -111,7 +111,7 @@ async def test_most_names_at_once(proxy: Proxy) -> None:
     assert len((await proxy.get(f"/doiRA/{names}")).json) == MAX_NAMES
     got = await proxy.get(f"/doiRA/{names},10.5555/a")
     assert got.status == 400 and str(MAX_NAMES) in got.json["message"]
-    assert proxy.upstream.asked("10.5555/a") == 1
+    assert proxy.upstream.queries("10.5555/a") == 1
 
 
 @pytest.mark.parametrize(("agency", "expected"), [("mEDRA", {"RA": "mEDRA"}), (None, {"status": "Unknown"})])
@@ -126,7 +126,7 @@ async def test_the_service_of_the_upstream_gets_one_question_for_a_prefix(
         proxy.upstream.agency("10.9999", agency)
     got = await proxy.get(f"/ra/{','.join(names)}")
     assert got.json == [{"DOI": name, **expected} for name in names]
-    assert proxy.upstream.agency_questions == 1
+    assert proxy.upstream.agency_queries == 1
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=y>", '"}],"RA":"x', "10.5555/\u202e", "\\", "ä"])
