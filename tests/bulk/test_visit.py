@@ -103,7 +103,7 @@ async def test_each_answer_has_its_verdict(bench: Bench) -> None:
     }
     assert "invalid: list.txt:5: '???': the name is not a DOI name" in visit.tally.messages
     assert await run(bench.visit(), "10.5555/URL") == {Verdict.SKIPPED: 1}
-    assert bench.upstream.asked("10.5555/url") == 1
+    assert bench.upstream.queries("10.5555/url") == 1
 
 
 async def test_a_record_that_cannot_be_renewed_is_stale(bench: Bench) -> None:
@@ -185,7 +185,7 @@ async def test_the_names_that_a_redirect_needs_are_resolved_too(bench: Bench) ->
 
     assert await find_failure("10.5555/alias") is None
     assert await find_failure("10.5555/loop") is None
-    assert bench.upstream.asked("10.5555/end") == 1
+    assert bench.upstream.queries("10.5555/end") == 1
     alias("10.5555/broken", "10.5555/fails")
     bench.upstream.fault("10.5555/fails", "reset")
     assert await find_failure("10.5555/broken") is not None
