@@ -131,7 +131,7 @@ lock: .tools/.locked
 	echo 'uv>=0.13' | $(COMPILE) --output-file requirements/uv.lock -; \
 	$(COMPILE) --output-file requirements/runtime.lock pyproject.toml; \
 	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
-	$(COMPILE) --group dev --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
+	$(COMPILE) --group dev --extra otel --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:
 	rm -rf .venv .venv-3.* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

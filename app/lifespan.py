@@ -23,6 +23,7 @@ from app.local_files import WATCH_INTERVAL
 from app.metrics.event_loop import delay_histogram, sample_delay
 from app.metrics.instruments import StateMetrics
 from app.metrics.workers import Exposition
+from app.tracing.opening import Traces
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ async def run_lifespan(
     state: StateMetrics,
     exposition: Exposition,
     refreshes: Sequence[Callable[[], None]],
+    traces: Traces | None,
 ) -> AsyncIterator[None]:
     """Load the seed, run the background tasks, and close the parts at the end. `refreshes` are called every second."""
     if parts.settings.seed is not None:
@@ -61,6 +63,8 @@ async def run_lifespan(
         await parts.resolver.close()
         await parts.upstream.source.aclose()
         await parts.cache.close()
+        if traces is not None:
+            await traces.aclose()
 
 
 async def _load_seed(path: Path, cache: TieredStore, clock: Callable[[], float], grace: float) -> None:

@@ -36,7 +36,8 @@ from app.server.descriptors import connections_that_fit
 from app.server.proxies import trusted_addresses
 from app.settings import Settings
 from app.status import StatusReader
-from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES
+from app.tracing.opening import Export, TracedQueries, Traces, check_extra, open_traces
+from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
 from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
@@ -86,7 +87,8 @@ def create(
 ) -> Application:
     """The application of one process. `clock` returns seconds since the epoch. Raises ConfigurationError."""
     lifecycle = lifecycle or Lifecycle(settings)
-    instruments = _open_instruments(settings)
+    traces = _open_traces(settings)
+    instruments = _open_instruments(settings, traces)
     assembled = assemble(settings, clock, instruments.observers, cache=parts.cache, wrap_source=parts.wrap_source)
     limits = _limits(settings, clock, instruments.clients)
     connections = _connections(settings, instruments.exposition)
@@ -97,6 +99,8 @@ def create(
     library_file.load(settings.library_rules)
     face = build_face(assembled, limits, read_facts(settings, clock, chance), prefixes, library)
     _follow_reloads(lifecycle, limits, connections, face.pages)
+    if traces is not None:
+        lifecycle.on_reload(lambda new: traces.trust(trusted_addresses(new.trusted_proxies)), "trusted_proxies")
     lifecycle.on_reload(lambda new: library_file.load(new.library_rules), "library_rules")
     if assembled.local_files is not None:
         lifecycle.on_reload(assembled.local_files.request_reload)
@@ -116,6 +120,7 @@ def create(
         exposition=instruments.exposition,
         refreshes=(denials.refresh, status.record),
         status=status,
+        traces=traces,
     )
     return Application(
         face,
@@ -128,6 +133,7 @@ def create(
         express=express,
         http_metrics=instruments.http,
         access_log=log,
+        traces=traces,
         connections=connections,
     )
 
@@ -144,7 +150,21 @@ class _Instruments:
     observers: Observers
 
 
-def _open_instruments(settings: Settings) -> _Instruments:
+def _open_traces(settings: Settings) -> Traces | None:
+    if settings.otel_endpoint is None:
+        return None
+    export = Export(settings.otel_endpoint, settings.otel_share, settings.otel_queue_spans, settings.otel_timeout)
+    return open_traces(export, __version__, trusted_addresses(settings.trusted_proxies), time.time_ns)
+
+
+def _observe_upstreams(metrics: UpstreamMetrics, traces: Traces | None) -> Callable[[int], UpstreamObserver]:
+    """The observer of each upstream by its number."""
+    if traces is None:
+        return metrics.observer
+    return lambda number: TracedQueries(metrics.observer(number), traces, number)
+
+
+def _open_instruments(settings: Settings, traces: Traces | None) -> _Instruments:
     exposition = Exposition(_folder_of_counts(settings))
     registry = exposition.registry
     http = HttpMetrics(registry, time.perf_counter, get_args(Route))
@@ -152,7 +172,7 @@ def _open_instruments(settings: Settings) -> _Instruments:
     answers = AnswerMetrics(registry, clients.refused)
     exposition.flushers += [http.flush, answers.flush]
     upstream = UpstreamMetrics(registry, OUTCOMES, UNSENT_OUTCOMES)
-    observers = Observers(answers, upstream.observer, StoreMetrics(registry))
+    observers = Observers(answers, _observe_upstreams(upstream, traces), StoreMetrics(registry))
     return _Instruments(
         exposition, http, StateMetrics(registry, __version__), clients, LibraryMetrics(registry), observers
     )
@@ -249,6 +269,8 @@ def check(settings: Settings) -> None:
         open_countries(settings.country_database)
         read_allowed(settings.record_headers)
         build_pages(settings)
+        if settings.otel_endpoint is not None:
+            check_extra()
         LibraryFile(lambda _: None).load(settings.library_rules)
         parts = assemble(settings)
         await parts.upstream.source.aclose()

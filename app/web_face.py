@@ -25,6 +25,7 @@ from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings
 from app.status import StatusReader
+from app.tracing.opening import Traces
 from app.web.access_log import AccessLog
 from app.web.admin import create_admin
 from app.web.admin_gate import WRONG_TOKENS, AdminGate
@@ -208,11 +209,12 @@ def build_operations(
     exposition: Exposition,
     refreshes: Sequence[Callable[[], None]],
     status: StatusReader,
+    traces: Traces | None,
 ) -> Operations:
     """The few other paths: health, metrics, status, API documentation, static files."""
     operations = create_operations(
         version=__version__,
-        lifespan=lambda app: run_lifespan(parts, clock, library_file, state, exposition, refreshes),
+        lifespan=lambda app: run_lifespan(parts, clock, library_file, state, exposition, refreshes, traces),
         readiness=lambda: describe_readiness(parts, lifecycle, library_file),
         write_metrics=lambda accept: expose(parts, state, exposition, accept),
         face=OperationPages(face.pages, face.link, lambda: read_privacy(parts.settings, parts.upstream.guards)),

@@ -34,6 +34,7 @@ HEADINGS: Final = {
     "branding": "The institution's own face",
     "admin": "The admin API",
     "status": "The status page",
+    "otel": "Traces",
 }
 #: The unit of a number is the first of these words in its description.
 UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)

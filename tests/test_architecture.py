@@ -1,6 +1,6 @@
 """The rules of the architecture: imports, the home of each library, purity, and no effects at import.
 
-    cli -> setup -> main -> server, bulk, web -> metrics -> resolver -> cache, upstream -> handle -> doi
+    cli -> setup -> main -> server, bulk, web -> tracing, metrics -> resolver -> cache, upstream -> handle -> doi
         -> errors, token_bucket
 
 The rules are data. The rest of this file parses app/ with `ast` and compares. It imports nothing of app/.
@@ -27,14 +27,16 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "upstream": frozenset({"handle", "doi", "errors", "token_bucket"}),
     "resolver": frozenset({"cache", "upstream", "handle", "doi", "errors", "token_bucket"}),
     "metrics": frozenset({"resolver", "handle", "doi", "errors"}),
-    "web": frozenset({"metrics", "resolver", "handle", "doi", "errors", "token_bucket", "host"}),
+    "tracing": frozenset({"errors"}),
+    "web": frozenset({"tracing", "metrics", "resolver", "handle", "doi", "errors", "token_bucket", "host"}),
     "bulk": frozenset({"resolver", "cache", "upstream", "handle", "doi", "errors"}),
     "server": frozenset({"host", "errors"}),
     "host": frozenset(),
     "redaction": frozenset(),
     "settings": frozenset({"errors", "redaction"}),
     "main": frozenset(
-        "redaction settings server bulk web metrics resolver cache upstream handle doi errors token_bucket".split()
+        "redaction settings server bulk web tracing metrics resolver cache upstream handle doi errors "
+        "token_bucket".split()
     ),
     # Set-up: checks of the settings, files for front proxies, and probes through them. It opens parts as `cli` does.
     "setup": frozenset("main redaction settings server web resolver cache upstream handle doi errors".split()),
@@ -59,6 +61,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "starlette": frozenset({"web"}),
     "jinja2": frozenset({"web"}),
     "prometheus_client": frozenset({"metrics"}),
+    "opentelemetry": frozenset({"tracing"}),
     "uvicorn": frozenset({"server"}),
     "httptools": frozenset({"server"}),
 }
@@ -323,6 +326,7 @@ def test_an_import_that_points_up_or_sideways_is_seen(name: str, text: str) -> N
         ("app.web.api", "import redis.asyncio"),
         ("app.resolver.resolver", "from fastapi import Request"),
         ("app.cli.main", "import sqlite3"),
+        ("app.web.application", "from opentelemetry import trace"),
     ],
 )
 def test_a_library_away_from_home_is_seen(name: str, text: str) -> None:

@@ -220,6 +220,8 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the task of a request."""
+        # uvicorn's middleware replaces the peer by the client. The application needs both.
+        cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.transport = AnswerTransport(self.transport, self._end_after_answer)  # type: ignore[assignment]
             app = keep_alive_after_body(cycle, app)

@@ -12,16 +12,36 @@ from app.settings.client import ClientSettings
 from app.settings.fields import RELOADED, SECRET
 from app.settings.operator import OperatorSettings
 from app.settings.server import ServerSettings
+from app.settings.tracing import TracingSettings
 from app.settings.upstream import UpstreamSettings
 from app.settings.web import WebSettings
 
 #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
-TABLES: Final = ("server", "client", "upstream", "cache", "store", "web", "library", "branding", "admin", "status")
+TABLES: Final = (
+    "server",
+    "client",
+    "upstream",
+    "cache",
+    "store",
+    "web",
+    "library",
+    "branding",
+    "admin",
+    "status",
+    "otel",
+)
 
 
 # pydantic lists the fields of the last class first.
 class Settings(
-    OperatorSettings, BrandingSettings, WebSettings, CacheSettings, UpstreamSettings, ClientSettings, ServerSettings
+    TracingSettings,
+    OperatorSettings,
+    BrandingSettings,
+    WebSettings,
+    CacheSettings,
+    UpstreamSettings,
+    ClientSettings,
+    ServerSettings,
 ):
     """The settings of one proxy."""
 

@@ -15,6 +15,7 @@ from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, NoDOIInOpenURL, TooManyRequests
 from app.metrics.requests import HttpMetrics
 from app.resolver.which_ra import WhichRa
+from app.tracing.opening import TracedRequest, Traces
 from app.web import which_ra
 from app.web.access_log import AccessLog
 from app.web.admin_gate import ADMIN_PATH, AdminGate
@@ -80,6 +81,7 @@ class Application:
         express: ExpressLane | None,
         http_metrics: HttpMetrics,
         access_log: AccessLog | None,
+        traces: Traces | None,
         connections: object,
     ) -> None:
         self._face = face
@@ -91,6 +93,7 @@ class Application:
         self._sub_path = sub_path
         self._metrics = http_metrics
         self._access_log = access_log
+        self._traces = traces
         #: The server's data about its connections. The application does not use it.
         self.connections = connections
         #: The lane that a server tries before this application. None if it is switched off.
@@ -144,6 +147,15 @@ class Application:
         route = "operation" if is_admin else route
         if self._access_log is not None:
             send = self._access_log.watch(request, route, send)
+        if self._traces is None or route == "operation":
+            await self._respond(request, route, receive, send, is_admin=is_admin)
+            return
+        peer = scope.get("doi_proxy.peer", "")
+        traced = TracedRequest(route, request.method, peer, request.header(b"traceparent"))
+        with self._traces.trace_request(traced, send) as watched:
+            await self._respond(request, route, receive, watched, is_admin=is_admin)
+
+    async def _respond(self, request: Request, route: Route, receive: Receive, send: Send, *, is_admin: bool) -> None:
         began = self._metrics.timer()
         if is_admin and self._admin is not None:
             status = await self._admin.answer(request, self._operations_scope(request), send)

@@ -1,0 +1,1 @@
+"""Traces for OpenTelemetry, an optional extra of the package."""
