@@ -24,9 +24,8 @@ def add_status(
 ) -> None:
     """Add the route to an application. `may_see` decides by the address of the client."""
 
-    @app.api_route(
+    @app.get(
         STATUS_PATH,
-        methods=["GET", "HEAD"],
         tags=["operation"],
         summary="What is the service doing?",
         response_model=Status,
@@ -42,6 +41,8 @@ def add_status(
         if not wants_page:
             return _respond(found.model_dump_json().encode(), JSON)
         return _respond(pages.status(link, language, view(found)), HTML, *PAGE_POLICY)
+
+    app.add_api_route(STATUS_PATH, status, methods=["HEAD"], include_in_schema=False)
 
 
 def _refuse(pages: Pages, link: Link, language: str) -> Response:
