@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 
 from app.web.freshness import NO_STORE
 from app.web.header import Header
@@ -15,6 +15,7 @@ from app.web.problem import PROBLEM, problem
 from app.web.responses import HTML, JSON, PAGE_POLICY
 from app.web.status import STATUS_PATH, Status, view
 
+_FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
 #: The answer depends on both (RFC 9110, section 12.5.5).
 _VARY: Header = (b"vary", b"Accept, Accept-Language")
 
@@ -29,10 +30,11 @@ def add_status(
         tags=["operation"],
         summary="What is the service doing?",
         response_model=Status,
+        response_description="The state of this process, and what all workers counted.",
         operation_id="status",
         responses={403: {"description": "The setting `status_access` does not allow this client."}},
     )
-    async def status(request: Request, format: Literal["json", "html"] | None = None) -> Response:  # noqa: A002
+    async def status(request: Request, format: Annotated[Literal["json", "html"] | None, _FORMAT] = None) -> Response:  # noqa: A002
         wants_page = format == "html" or (format is None and "text/html" in request.headers.get("accept", ""))
         language = choose(request.headers.get("accept-language"), pages.languages)
         if not may_see(request.client.host if request.client else ""):
