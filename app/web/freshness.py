@@ -42,6 +42,8 @@ AGENCIES: Final[Header] = (_CACHE_CONTROL, b"public, max-age=300")
 VARY_ACCEPT: Final[Header] = (b"vary", b"Accept")
 #: The language of a page depends on Accept-Language.
 VARY_LANGUAGE: Final[Header] = (b"vary", b"Accept-Language")
+#: For answers that are a page or data, by `Accept`, and a page in the language of the reader.
+VARY_ACCEPT_AND_LANGUAGE: Final[Header] = (b"vary", b"Accept, Accept-Language")
 #: Facts that a client sends in a header. Vary cannot name the others: address, country and chance.
 _FACT_HEADERS: Final = {
     ClientFact.LANGUAGE: "Accept-Language",

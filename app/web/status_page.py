@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 
-from app.web.freshness import NO_STORE
+from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
 from app.web.languages import choose
 from app.web.pages import Link, Pages
@@ -16,8 +16,6 @@ from app.web.responses import HTML, JSON, PAGE_POLICY
 from app.web.status import STATUS_PATH, Status, view
 
 _FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
-#: The answer depends on both (RFC 9110, section 12.5.5).
-_VARY: Header = (b"vary", b"Accept, Accept-Language")
 
 
 def add_status(
@@ -60,5 +58,5 @@ def _problem() -> Response:
 
 
 def _respond(body: bytes, *headers: Header, status: int = 200) -> Response:
-    fields = {name.decode(): value.decode() for name, value in (*headers, NO_STORE, _VARY)}
+    fields = {name.decode(): value.decode() for name, value in (*headers, NO_STORE, VARY_ACCEPT_AND_LANGUAGE)}
     return Response(body, status, headers=fields)
