@@ -26,8 +26,18 @@ APP: Final = f"{ROOT / 'app'}/"
 #: Requests before the one that is traced: caches are full then, and the express lane has the reply.
 WARM_UP: Final = 3
 DECIDED: Final = ("cache-control", "expires", "vary", "age", "cache-status", "etag")
-#: This module lists the headers that a record may not set. It decides none.
-NOT_DECIDING: Final = "record_headers.py"
+#: Modules that name such a header and decide none.
+NOT_DECIDING: Final = frozenset(
+    {
+        "web/record_headers.py",  # the headers that a record cannot set
+        "web/admin_gate.py",  # replaces them all on answers of /admin
+        "web/probe.py",  # the answers with which `doctor` tests a front proxy
+        "setup/doctor.py",
+        "setup/remedies.py",
+        "tracing/spans.py",  # reads
+        "bulk/show.py",  # the age of an entry, a key in JSON
+    }
+)
 
 
 class Trace:
@@ -100,8 +110,9 @@ def deciders(header: str) -> list[str]:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
             if isinstance(node, ast.Constant) and isinstance(node.value, (bytes, str))
         }
-        if header in names and path.name != NOT_DECIDING:
-            found.append(str(path).removeprefix(APP))
+        module = str(path).removeprefix(APP)
+        if header in names and module not in NOT_DECIDING:
+            found.append(module)
     return found
 
 

@@ -93,6 +93,7 @@ async def test_a_broken_file_leaves_the_previous_records_in_force(
     watched.files.load()
     path.write_text(alias(1) + "[[record]]\ntargt = 1\n")
     caplog.set_level(logging.INFO)
+    caplog.clear()
     assert await watched.settle() == [1]
     assert (watched.files.is_broken, watched.files.records) == (True, 1)
     assert [record.getMessage().partition("; ")[0] for record in caplog.records] == [

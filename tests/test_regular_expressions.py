@@ -33,9 +33,9 @@ SEARCHED: Final = frozenset(
         "app.doi.repair._NAME_INSIDE", "app.doi.repair._PAGE_PART", "app.doi.repair._QUERY_OR_FRAGMENT",
         "app.doi.repair._REPETITION", "app.doi.repair._THREE_DIGITS", "app.doi.uri._DOT_SEGMENT",
         "app.doi.uri._LAST_DOT_SEGMENT", "app.doi.uri._NOT_IN_A_PATH", "app.resolver.target_url._HOST",
-        "app.handle.value.JSON_STRING", "app.web.api.JSON_STRING", "app.web.api._NO_NAME",
+        "app.handle.value.JSON_STRING", "app.web.api.JSON_STRING", "app.web.api._INVALID_IN_CALLBACK",
         "app.web.link_header._DROPPED",
-        "app.web.link_header._ESCAPED", "app.web.locations_xml._NO_XML", "app.web.request_path._SEPARATOR",
+        "app.web.link_header._ESCAPED", "app.web.locations_xml._NOT_XML", "app.web.request_path._SEPARATOR",
     }
 )  # fmt: skip
 #: Expressions for an operator's own settings, with the longest text.

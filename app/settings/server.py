@@ -126,5 +126,5 @@ class ServerSettings(SettingsGroup):
 
     @field_validator("public_url")
     @classmethod
-    def _name_hosts(cls, value: str | None) -> str | None:
+    def _name_public_host(cls, value: str | None) -> str | None:
         return require_hosts(value)

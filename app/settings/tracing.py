@@ -31,5 +31,5 @@ class TracingSettings(SettingsGroup):
 
     @field_validator("otel_endpoint")
     @classmethod
-    def _name_hosts(cls, value: str | None) -> str | None:
+    def _name_collector_host(cls, value: str | None) -> str | None:
         return require_hosts(value)

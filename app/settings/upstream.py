@@ -100,7 +100,7 @@ class UpstreamSettings(SettingsGroup):
 
     @field_validator("upstream_url", "upstream_routes")
     @classmethod
-    def _name_hosts(cls, value: str | None) -> str | None:
+    def _name_upstream_hosts(cls, value: str | None) -> str | None:
         return require_hosts(value)
 
     @property

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import socket
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+#: The first port of each process of the tests, and how many it has. The system gives out ports from 32768 on by itself,
+#: so nothing else takes one of these between here and the server that is started on it.
+_FIRST_PORT: Final = 10_000
+_PORTS: Final = 4_000
+_ports = itertools.cycle(range(_PORTS))
+
 
 def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that nothing listens on. No other call gets it soon, in this process or in another one of the tests."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 3
+    for _ in range(_PORTS):
+        port = _FIRST_PORT + worker * _PORTS + next(_ports)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no port from {_FIRST_PORT} on is free")
 
 
 def start_valkey() -> Any:
