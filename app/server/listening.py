@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import socket
 import ssl
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -67,6 +70,7 @@ class CertificateReload:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             _load(context, certificate, key)
             self._newest = context
+            log.info("new connections get the certificate in %s", certificate)
 
     def _take_newest(self, connection: ssl.SSLObject, _server_name: str | None, _context: ssl.SSLContext) -> None:
         if self._newest is not None:
