@@ -1,4 +1,4 @@
-"""Redirects of a library, and what browsers may keep."""
+"""The contact on the pages, how long browsers keep answers, and redirects through the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.settings.fields import RELOADED, SettingsGroup
 
 
 class WebSettings(SettingsGroup):
-    """Redirects of a library, and what browsers may keep."""
+    """The contact on the pages, how long browsers keep answers, and redirects through the library."""
 
     library_rules: Path | None = Field(
         None,

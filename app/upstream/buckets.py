@@ -69,10 +69,10 @@ class SharedTokenBucket(Protocol):
 class AllottedBucket:
     """A shared bucket that is read once for several tokens while there are plenty.
 
-    The tokens that one read takes are an allotment. A transaction of the SQLite store takes 200 us of CPU, a query of
-    Valkey a round trip. An allotment begins with one token and doubles each time it is spent within ALLOTMENT_SECONDS,
-    up to `most` and to an eighth of the tokens in the bucket. So a process takes few tokens that it does not spend, and
-    only when others do not lack them. Tokens that are not spent in time are dropped.
+    The tokens that one read takes are an allotment. Each read is a transaction of the SQLite store, or a round trip to
+    Valkey. An allotment begins with one token and doubles each time it is spent within ALLOTMENT_SECONDS, up to `most`
+    and to an eighth of the tokens in the bucket. So a process takes few tokens that it does not spend, and only when
+    others do not lack them. Tokens that are not spent in time are dropped.
 
     Within any `t` seconds, all processes together spend at most burst + rate * (t + ALLOTMENT_SECONDS) tokens, because
     every token left the shared bucket at most ALLOTMENT_SECONDS earlier. `clock` is monotonic, in seconds.

@@ -239,8 +239,7 @@ class Budget:
         if not self._has_place(queue, held):
             return None
         for client, ticket in queue.lines.turns():
-            # Skips clients with a query in flight, of which there are no more than places, and tickets whose caller
-            # has just given up.
+            # Skips callers that have just given up, and clients with a query in flight. The places bound their number.
             if not ticket.turn.done() and self._has_place_for(queue, client, held):
                 return client, ticket
         return None
