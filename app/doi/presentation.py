@@ -1,4 +1,4 @@
-"""The forms in which people write DOI names: labels, URNs, URLs and URLs rewritten by proxies. Also suggestions."""
+"""The forms in which people write DOI names: labels, URNs, URLs and URLs rewritten by proxies."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from app.doi.name import DOIName, HandleName
+from app.doi.name import HandleName
 from app.doi.percent import decode
-from app.doi.repair import REPAIRS
-from app.errors import InvalidName
 
 #: Trimmed at both ends. It includes blanks that str.strip() keeps, such as ZWSP and the byte order mark.
 BLANKS: Final = "".join(
@@ -22,12 +20,6 @@ BLANKS: Final = "".join(
 )  # fmt: skip
 #: Longer paths are not cached.
 _MAX_CACHED_BYTES: Final = 256
-#: The most suggestions for one name.
-MAX_SUGGESTIONS: Final = 5
-#: Longer names get no suggestions. They are rare, and applying 14 repairs twice to 8 kB takes 15 ms.
-_MAX_REPAIRED_CHARACTERS: Final = 2_048
-#: The most repairs that lead to one suggestion.
-_MAX_REPAIRS: Final = 2
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
 _LABEL: Final = re.compile(r"(?:doi|hdl):|info:(?:doi|hdl)/|(urn:(?:doi|hdl|eidr):)", _CASELESS)
@@ -98,31 +90,6 @@ def read_typed(text: str) -> HandleName:
     if _URL.match(typed) or _URL.match(_without_label(typed)):
         typed = _QUERY_OR_FRAGMENT.sub("", typed)
     return read(decode(typed).lstrip("/"))
-
-
-def suggestions(name: HandleName) -> tuple[DOIName, ...]:
-    """The DOI names that a caller may have meant by a name that does not exist: at most five, the likeliest first."""
-    if len(name.text) > _MAX_REPAIRED_CHARACTERS:
-        return ()
-    found: dict[str, DOIName] = {}
-    texts = [name.text]
-    _collect(texts, name, found)
-    for _ in range(_MAX_REPAIRS):
-        texts = [better for text in texts for repair in REPAIRS if (better := repair(text)) != text]
-        _collect(texts, name, found)
-        if len(found) >= MAX_SUGGESTIONS:
-            break
-    return tuple(found.values())[:MAX_SUGGESTIONS]
-
-
-def _collect(texts: list[str], name: HandleName, found: dict[str, DOIName]) -> None:
-    for text in texts:
-        try:
-            candidate = DOIName.parse(read(text).text)
-        except InvalidName:
-            continue
-        if candidate != name:
-            found.setdefault(candidate.key, candidate)
 
 
 def _without_url(text: str) -> str:

@@ -1,9 +1,13 @@
-"""Repairs for names that do not exist. Each function undoes one copying error, or returns the text unchanged."""
+"""Repairs for text that does not name what its writer meant.
+
+Each function undoes one copying error, or returns the text unchanged. Its docstring begins with an example.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from html import unescape
 from typing import Final
 
@@ -109,20 +113,28 @@ def name_inside(text: str) -> str:
     return found[0] if found else text
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A function that undoes one copying error. `rule` is its stable name in suggestions, in kebab case."""
+
+    rule: str
+    apply: Callable[[str], str]
+
+
 #: In order of likelihood.
-REPAIRS: Final[tuple[Callable[[str], str], ...]] = (
-    without_trailing_slash,
-    without_trailing_punctuation,
-    without_page_part,
-    with_hyphens,
-    without_questionable,
-    decode_again,
-    with_lost_zero,
-    before_repetition,
-    first_word,
-    without_blanks,
-    without_html_entities,
-    without_query_or_fragment,
-    without_latex_escapes,
-    name_inside,
+REPAIRS: Final = (
+    Repair("trailing-slash", without_trailing_slash),
+    Repair("trailing-punctuation", without_trailing_punctuation),
+    Repair("page-part", without_page_part),
+    Repair("dash", with_hyphens),
+    Repair("invisible-character", without_questionable),
+    Repair("percent-encoding", decode_again),
+    Repair("lost-zero", with_lost_zero),
+    Repair("repetition", before_repetition),
+    Repair("first-word", first_word),
+    Repair("blank", without_blanks),
+    Repair("html-entity", without_html_entities),
+    Repair("query-or-fragment", without_query_or_fragment),
+    Repair("latex-escape", without_latex_escapes),
+    Repair("name-in-text", name_inside),
 )

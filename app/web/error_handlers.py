@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from app.doi.name import HandleName
-from app.doi.presentation import suggestions
+from app.doi.suggestion import suggest, suggest_instead
 from app.errors import (
     AliasChainTooLong,
     CouldNotVerify,
@@ -64,12 +64,9 @@ class ErrorPages:
         if isinstance(error, NoDOIInOpenURL):
             return page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
+            found = suggest(typed) if name is None else suggest_instead(name)
             body = self._pages.not_a_doi(
-                self._link,
-                language,
-                typed=typed,
-                reason=error.message,
-                suggestions=suggestions(name) if name is not None else (),
+                self._link, language, typed=typed, reason=error.message, suggestions=[one.doi for one in found]
             )
             return page(error.status, body)
         if isinstance(error, TooManyRequests):

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.doi.name import HandleName
-from app.doi.presentation import suggestions
+from app.doi.suggestion import suggest_instead
 from app.errors import CouldNotVerify
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
@@ -206,7 +206,7 @@ class Redirects:
             self._link,
             language,
             name=name,
-            suggestions=suggestions(name),
+            suggestions=[found.doi for found in suggest_instead(name)],
             questionable=name.questionable(),
             contact=contact.contact,
             agency=contact.agency,

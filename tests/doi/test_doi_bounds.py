@@ -8,8 +8,9 @@ import unicodedata
 import pytest
 
 from app.doi.name import HandleName
-from app.doi.presentation import BLANKS, read_path, suggestions
+from app.doi.presentation import BLANKS, read_path
 from app.doi.repair import with_hyphens, without_blanks, without_latex_escapes, without_trailing_punctuation
+from app.doi.suggestion import suggest_instead
 from app.errors import NameTooLong
 
 
@@ -40,13 +41,13 @@ def test_a_path_of_any_length_is_read_alike(length: int) -> None:
 
 
 @pytest.mark.parametrize(("length", "found"), [(2_048, 1), (2_049, 0)])
-def test_names_of_more_than_2048_characters_get_no_suggestions(length: int, found: int) -> None:
-    assert len(suggestions(HandleName("10.1000/".ljust(length - 1, "a") + "."))) == found
+def test_names_of_more_than_2048_characters_get_no_suggest_instead(length: int, found: int) -> None:
+    assert len(suggest_instead(HandleName("10.1000/".ljust(length - 1, "a") + "."))) == found
 
 
 def test_two_repairs_lead_to_a_suggestion_and_three_do_not() -> None:
-    assert suggestions(HandleName("10.1000/a\u2013b.pdf/"))[-1].text == "10.1000/a-b.pdf"
-    texts = [found.text for found in suggestions(HandleName("10.231/a\u2013b\u00ad.pdf/"))]
+    assert suggest_instead(HandleName("10.1000/a\u2013b.pdf/"))[-1].doi.text == "10.1000/a-b.pdf"
+    texts = [found.doi.text for found in suggest_instead(HandleName("10.231/a\u2013b\u00ad.pdf/"))]
     assert texts and "10.2310/a-b" not in texts
 
 

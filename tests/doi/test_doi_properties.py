@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from app.doi.name import DOIName, HandleName, fold
 from app.doi.percent import decode, encode
-from app.doi.presentation import BLANKS, read, read_path, read_typed, suggestions
+from app.doi.presentation import BLANKS, read, read_path, read_typed
+from app.doi.suggestion import suggest_instead
 from app.doi.uri import component, equivalent, from_uri, template_path, to_uri, to_url, url_path
 from app.errors import InvalidName
 
@@ -125,7 +126,7 @@ def test_suggestions_are_few_distinct_doi_names_and_never_the_name_itself(text: 
         name = HandleName(text)
     except InvalidName:
         return
-    found = suggestions(name)
+    found = [each.doi for each in suggest_instead(name)]
     assert len(found) <= 5
     assert len(set(found)) == len(found)
     assert name not in found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from app.doi.name import DOIName, HandleName
-from app.doi.presentation import MAX_SUGGESTIONS, suggestions
-from app.doi.repair import REPAIRS
+from app.doi.repair import REPAIRS, Repair
+from app.doi.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+
+
+def suggestions(name: HandleName) -> tuple[HandleName, ...]:
+    return tuple(found.doi for found in suggest_instead(name))
+
 
 LIKELIEST = [
     # the requested name, the likeliest name
@@ -108,5 +111,20 @@ def test_what_is_cut_from_the_end_has_a_bound() -> None:
 
 @pytest.mark.parametrize("repair", REPAIRS)
 @pytest.mark.parametrize("text", ["10.1000/182", "10.5594/SMPTE.ST2067-21.2020", "10.1000/a(b)c[d]"])
-def test_a_repair_leaves_a_sound_name_alone(repair: Callable[[str], str], text: str) -> None:
-    assert repair(text) == text
+def test_a_repair_leaves_a_sound_name_alone(repair: Repair, text: str) -> None:
+    assert repair.apply(text) == text
+
+
+def test_the_rule_is_the_first_repair_that_led_to_a_suggestion() -> None:
+    assert [(found.doi.text, found.rule) for found in suggest("10.1000/182/pdf.")] == [
+        ("10.1000/182/pdf", "trailing-punctuation"),
+        ("10.1000/182", "trailing-punctuation"),
+    ]
+
+
+def test_text_that_is_not_a_name_has_suggestions_too() -> None:
+    assert [found.doi.text for found in suggest("10.1000/182\nsecond line")] == ["10.1000/182"]
+
+
+def test_the_name_that_reading_finds_is_not_suggested() -> None:
+    assert suggest("doi:10.1000/182") == ()

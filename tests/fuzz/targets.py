@@ -11,7 +11,8 @@ from typing import Final
 
 from app.cache.wire import InvalidBundleLine, from_line, pack, unpack
 from app.doi.name import HandleName
-from app.doi.presentation import read_exact, read_path, read_typed, suggestions
+from app.doi.presentation import read_exact, read_path, read_typed
+from app.doi.suggestion import suggest_instead
 from app.doi.uri import url_path
 from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
 from app.handle.answer import read_answer
@@ -42,8 +43,8 @@ def name(data: bytes) -> None:
     except InvalidName:
         return
     if len(typed.text) <= _MAX_SUGGESTED:
-        for suggestion in suggestions(typed):
-            _same_name_from_its_path(suggestion)
+        for suggestion in suggest_instead(typed):
+            _same_name_from_its_path(suggestion.doi)
 
 
 def _same_name_from_its_path(found: HandleName) -> None:
