@@ -30,6 +30,7 @@
     │   ├── BudgetSpent
     │   │   └── ShareSpent               one client has its share of waiting queries
     │   ├── NotInBundle                  sealed mode: upstreams are never queried
+    │   ├── NotCached                    the caller wants an answer of the cache alone
     │   └── PrefixDenied                 a local record refuses the prefix
     ├── StoreError                     the store failed; the caller treats it as a miss
     │   └── DamagedEntry                 one entry is damaged; the store works
@@ -308,6 +309,15 @@ class NotInBundle(CouldNotVerify):
     status = 504
     proxy_error = "destination_unavailable"
     token = "sealed"
+
+
+class NotCached(CouldNotVerify):
+    """The cache has no answer about this name, and the request allows no upstream query."""
+
+    # RFC 9111, section 5.2.1.7.
+    status = 504
+    proxy_error = "destination_unavailable"
+    token = "not-cached"
 
 
 class PrefixDenied(CouldNotVerify):

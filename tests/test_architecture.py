@@ -69,9 +69,9 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.
 PURE_PACKAGES: Final = ("doi", "handle", "token_bucket")
 DECIDING_MODULES: Final = (
-    "alias", "failure_memory", "library_copy", "library_rules", "library_services", "local_record_file",
-    "local_records", "location_choice", "options", "registration_agency", "resolution", "target", "target_url",
-    "toml_text", "ttl_policy",
+    "alias", "failure_memory", "findings", "library_copy", "library_rules", "library_services", "local_record_file",
+    "local_records", "location_choice", "options", "outage", "registration_agency", "resolution", "target",
+    "target_url", "toml_text", "ttl_policy", "verdict",
 )  # fmt: skip
 IMPURE_LIBRARIES: Final = frozenset(
     "anyio asyncio concurrent http httpx io logging multiprocessing os pathlib queue random secrets select "

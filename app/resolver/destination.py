@@ -166,7 +166,7 @@ class Destinations:
         if destination is not None:
             return destination
         record = chain.last.record.select(query.options.types, query.options.indexes)
-        lookup = Lookup(self._resolver, demand.client, demand.priority)
+        lookup = Lookup(self._resolver, demand.client, demand.priority, only_cached=demand.only_cached)
         locations = await self._prefixes.find_locations(
             chain.last.name,
             record,
@@ -176,6 +176,10 @@ class Destinations:
             has_prefix=_has_prefix(chain),
         )
         return decide(chain, record, locations, query)
+
+    def looks_up(self, name: HandleName) -> bool:
+        """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""
+        return name.is_doi or name.is_short_doi or (self._resolves == "any" and bool(name.suffix))
 
     async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
         fresh = None if demand.bypasses_cache else self._resolver.peek(name)

@@ -20,10 +20,15 @@ class Lookup:
         client: ClientNetwork,
         priority: Priority = Priority.PERSON,
         concurrency: int | None = None,
+        *,
+        only_cached: bool = False,
     ) -> None:
-        """`concurrency` limits the upstream queries that wait or are under way. None: no limit."""
+        """`concurrency` limits the upstream queries that wait or are under way. None: no limit.
+
+        With `only_cached`, the cache alone answers.
+        """
         self._resolver = resolver
-        self._demand = Demand(priority=priority, client=client)
+        self._demand = Demand(priority=priority, client=client, only_cached=only_cached)
         self.slots: AbstractAsyncContextManager[None] = (
             nullcontext() if concurrency is None else asyncio.Semaphore(concurrency)
         )
@@ -43,4 +48,4 @@ class Lookup:
 
     def in_background(self) -> Lookup:
         """The same lookup for names that the client does not wait for."""
-        return Lookup(self._resolver, self.client, Priority.BACKGROUND)
+        return Lookup(self._resolver, self.client, Priority.BACKGROUND, only_cached=self._demand.only_cached)

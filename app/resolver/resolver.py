@@ -12,7 +12,7 @@ from typing import Final
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, PrefixDenied, ShareSpent, UpstreamTimeout
+from app.errors import CouldNotVerify, NotCached, PrefixDenied, ShareSpent, UpstreamTimeout
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.local_records import LocalRecords
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
@@ -52,6 +52,8 @@ class Demand:
     priority: Priority = Priority.PERSON
     #: The client that upstream queries are charged to.
     client: ClientNetwork = None
+    #: Whether the cache alone answers. It has no meaning for a demand that bypasses the cache.
+    only_cached: bool = False
 
     @property
     def bypasses_cache(self) -> bool:
@@ -125,6 +127,8 @@ class Resolver:
                     return self.count_answer(local)
             if demand.bypasses_cache:
                 return self.count_answer(await self._resolve_past_cache(name, demand))
+            if demand.only_cached:
+                return self.count_answer(await self._resolve_from_cache(name))
             try:
                 return self.count_answer(await self._resolve_with_cache(name, demand))
             except Replaced:
@@ -137,6 +141,12 @@ class Resolver:
     async def close(self) -> None:
         """Cancel the queries in flight."""
         await self._flights.close()
+
+    async def _resolve_from_cache(self, name: HandleName) -> Resolution:
+        entry, now = await self._cache.get(name.key), self._clock()
+        if entry is None or not entry.is_usable(now):
+            raise NotCached
+        return Resolution(name, entry, Origin.HIT if entry.is_fresh(now) else Origin.STALE)
 
     async def _resolve_with_cache(self, name: HandleName, demand: Demand) -> Resolution:
         entry = await self._cache.get(name.key)

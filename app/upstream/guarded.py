@@ -17,6 +17,7 @@ from app.errors import (
     BreakerOpen,
     BudgetSpent,
     CouldNotVerify,
+    NotCached,
     NotInBundle,
     PrefixDenied,
     ShareSpent,
@@ -52,7 +53,9 @@ _CANCELLED: Final = "cancelled"
 #: The state of an upstream as one word, for readiness. "unknown" before the first query.
 UpstreamState = Literal["unknown", "ok", "failing", "backing-off"]
 #: Every outcome that an observer can get.
-OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | failure_tokens() - {PrefixDenied.token}
+OUTCOMES: Final = frozenset({*_ANSWERS.values(), _AGENCIES, _CANCELLED}) | (
+    failure_tokens() - {PrefixDenied.token, NotCached.token}
+)
 #: The outcomes of queries that were not sent.
 UNSENT_OUTCOMES: Final = frozenset(
     error.token for error in (BreakerOpen, UpstreamPaused, BudgetSpent, ShareSpent, NotInBundle)
