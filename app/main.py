@@ -54,6 +54,7 @@ from app.web.record_headers import read_allowed
 from app.web.route import Route
 from app.web_face import (
     build_admin,
+    build_admin_apart,
     build_express_lane,
     build_face,
     build_operations,
@@ -110,6 +111,8 @@ def create(
     denials = _denials(settings, clock, limits, express)
     history = SharedHistory(_shared_file(settings, "history.json"))
     status = StatusReader(assembled, lifecycle, library_file, instruments.state, instruments.exposition, history, clock)
+    admin = build_admin(assembled, face, lifecycle, limits, denials, status, clock)
+    apart = build_admin_apart(settings, admin, instruments.http, log, connections)
     operations = build_operations(
         assembled,
         face,
@@ -125,7 +128,7 @@ def create(
     return Application(
         face,
         operations=operations,
-        admin=build_admin(assembled, face, lifecycle, limits, denials, status, clock),
+        admin=None if apart is not None else admin,
         other_paths=other_paths(operations),
         limits=limits,
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
@@ -135,6 +138,7 @@ def create(
         access_log=log,
         traces=traces,
         connections=connections,
+        admin_apart=apart,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.assembly import Parts
 from app.bulk.purge import Selection, count_selected, purge
+from app.bulk.refresh import refresh_prefix
 from app.bulk.show import describe_entry, show_time
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidParameter
@@ -22,6 +23,7 @@ from app.web.admin_models import (
     DenyReport,
     DenyRequest,
     EntryReport,
+    PrefixRefreshReport,
     PurgeReport,
     PurgeRequest,
     RefreshReport,
@@ -48,6 +50,16 @@ def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: C
     async def refresh(name: HandleName) -> RefreshReport:
         return await _refresh(parts, name, clock)
 
+    async def refresh_names(prefix: HandleName, limit: int) -> PrefixRefreshReport:
+        result = await refresh_prefix(parts.cache, parts.resolver, prefix, limit=limit)
+        return PrefixRefreshReport(
+            prefix=prefix.text,
+            refreshed=result.refreshed,
+            failed=result.failed,
+            left_out=result.left_out,
+            failure=result.failure,
+        )
+
     def reload() -> ReloadReport:
         if lifecycle.request_reload is None:
             raise InvalidParameter("This process does not reload its settings; restart it.")
@@ -62,7 +74,7 @@ def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: C
         secrets = names_from_files(os.environ, Settings.model_fields)
         return dict(mask_settings(lifecycle.settings, secrets))
 
-    return AdminActions(show, purge_entries, refresh, reload, deny, settings)
+    return AdminActions(show, purge_entries, refresh, refresh_names, reload, deny, settings)
 
 
 def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:

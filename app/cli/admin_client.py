@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -16,14 +17,38 @@ TIMEOUT: Final = 120.0
 _MAX_ANSWER: Final = 64 * 1024 * 1024
 
 
+#: The beginning of the address of a Unix socket.
+UNIX: Final = "unix:"
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT)
+        self.sock.connect(self._path)
+
+
 class AdminClient:
     """A proxy at a base URL. Its certificate is checked."""
 
     def __init__(self, server: str, token: str | None) -> None:
-        """Raises ConfigurationError for a URL that cannot be used."""
+        """`server` is a URL or `unix:` and the path of a socket. Raises ConfigurationError for another value."""
+        if server.startswith(UNIX):
+            self._server, self._token, self._base = server, token, ""
+            self._connection: http.client.HTTPConnection = _UnixConnection(server.removeprefix(UNIX))
+            return
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationError(f"--server {redact(server)}: not a URL such as http://127.0.0.1:8000")
+            raise ConfigurationError(
+                f"--server {redact(server)}: not a URL such as http://127.0.0.1:8000, or unix:/run/doi-proxy/admin.sock"
+            )
         self._server, self._token = redact(server), token
         self._base = parts.path.rstrip("/")
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

@@ -6,10 +6,11 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from app.bulk.show import describe_entry
-from app.cli.admin_client import AdminClient
+from app.cli.admin_client import UNIX, AdminClient
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, DoiProxyError
 from app.resolver.resolver import Demand
@@ -19,6 +20,10 @@ from app.upstream.source import Priority
 
 def open_client(settings: Settings, server: str | None) -> AdminClient:
     """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
+    if server is None and settings.admin_listen is not None and settings.status_access == "admin":
+        # `/status` is then where the admin API is.
+        apart = settings.admin_listen
+        server = apart if apart.startswith(UNIX) else f"http://{apart}"
     if server is None:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - read, not bound
         scheme = "https" if settings.tls_cert else "http"
@@ -41,6 +46,11 @@ def refresh_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
         report = client.act("refresh", {"doi": name.text})
         status |= _print_refresh(name, None if report["refreshed"] else str(report["failure"]))
     return status
+
+
+def refresh_prefix_remote(client: AdminClient, prefix: HandleName, limit: int) -> int:
+    """Fetch the names under a prefix from the upstream now. Exit status 1 if the upstream did not answer for one."""
+    return _print_prefix(client.act("refresh", {"prefix": prefix.text, "limit": limit}))
 
 
 def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, soft: bool, dry_run: bool) -> int:
@@ -107,6 +117,26 @@ async def refresh_stored(settings: Settings, names: Sequence[HandleName]) -> int
                 failure = error
             status |= _print_refresh(name, None if failure is None else failure.token)
     return status
+
+
+async def refresh_prefix_stored(settings: Settings, prefix: HandleName, limit: int) -> int:
+    """The same as `refresh_prefix_remote`, in the store."""
+    from app.bulk.refresh import refresh_prefix
+    from app.cli.cache_store import open_online, require_store
+
+    require_store(settings)
+    async with open_online(settings) as parts:
+        result = await refresh_prefix(parts.cache, parts.resolver, prefix, limit=limit)
+    return _print_prefix(asdict(result))
+
+
+def _print_prefix(report: dict[str, Any]) -> int:
+    print(f"refreshed {report['refreshed']}, failed {report['failed']}, left out {report['left_out']}")
+    if report["failure"] is not None:
+        print(f"the last failure is {report['failure']}; the entries are unchanged", file=sys.stderr)
+    elif report["left_out"]:
+        print("run the command again for the rest; the oldest answers come first", file=sys.stderr)
+    return 1 if report["failed"] else 0
 
 
 def _print_refresh(name: HandleName, failure: str | None) -> int:

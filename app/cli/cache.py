@@ -23,7 +23,7 @@ USAGE: Final = {
     "warm": "[--column NAME] [--limit N] LIST [LIST ...]",
     "stats": "[--json] [--every-entry]",
     "show": "[--server URL] NAME [NAME ...]",
-    "refresh": "[--server URL] NAME [NAME ...]",
+    "refresh": "[--server URL] NAME [NAME ...] | --prefix PREFIX [--limit N]",
     "purge": "[--server URL] [--soft] [--dry-run] NAME [NAME ...] | --prefix PREFIX | --negative | --all",
 }
 #: Adds the flags of the settings to a command.
@@ -44,13 +44,8 @@ def add_cache_commands(cache: argparse.ArgumentParser, add_settings: AddSettings
     _add_import(add("import", "read a bundle into the store; an older record does not replace a newer one"))
     _add_warm(add("warm", "fetch the names of lists that are not fresh in the store, as a bulk job"))
     _add_stats(add("stats", "print the number and size of the entries, and whether the store works"))
-    for name, text in (
-        ("show", "print the cached answers about names, as JSON"),
-        ("refresh", "fetch names from the upstream now, fresh or not"),
-    ):
-        command = add(name, text)
-        command.add_argument("names", nargs="+", metavar="NAME", help="names, in any presentation form")
-        _add_server(command)
+    _add_show(add("show", "print the cached answers about names, as JSON"))
+    _add_refresh(add("refresh", "fetch names from the upstream now, fresh or not"))
     _add_purge(add("purge", "delete entries, also in every running proxy on the same store"))
 
 
@@ -87,6 +82,18 @@ def _add_stats(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--every-entry", action="store_true", help="count fresh, stale and negative entries even in a large store"
     )
+
+
+def _add_show(command: argparse.ArgumentParser) -> None:
+    command.add_argument("names", nargs="+", metavar="NAME", help="names, in any presentation form")
+    _add_server(command)
+
+
+def _add_refresh(command: argparse.ArgumentParser) -> None:
+    command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
+    command.add_argument("--prefix", metavar="PREFIX", help="the names of the cache under this prefix, oldest first")
+    command.add_argument("--limit", type=_whole_number, metavar="N", help="fetch at most N names of the prefix")
+    _add_server(command)
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:
@@ -155,10 +162,26 @@ def _refresh(namespace: argparse.Namespace, settings: Settings) -> int:
     from app.cli.admin_commands import open_client, refresh_remote, refresh_stored
     from app.cli.cache_commands import read_argument
 
+    if bool(namespace.names) == bool(namespace.prefix):
+        raise ConfigurationError("refresh needs names, or --prefix")
+    if (prefix := _prefix(namespace.prefix)) is not None:
+        return _refresh_prefix(namespace, settings, prefix)
     names = [read_argument(text) for text in namespace.names]
     if namespace.server is not None:
         return refresh_remote(open_client(settings, namespace.server), names)
     return asyncio.run(refresh_stored(settings, names))
+
+
+def _refresh_prefix(namespace: argparse.Namespace, settings: Settings, prefix: HandleName) -> int:
+    from app.cli.admin_commands import open_client, refresh_prefix_remote, refresh_prefix_stored
+    from app.web.admin_models import MAX_REFRESHED, REFRESH_LIMIT
+
+    limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
+    if not 1 <= limit <= MAX_REFRESHED:
+        raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")
+    if namespace.server is not None:
+        return refresh_prefix_remote(open_client(settings, namespace.server), prefix, limit)
+    return asyncio.run(refresh_prefix_stored(settings, prefix, limit))
 
 
 def _purge(namespace: argparse.Namespace, settings: Settings) -> int:

@@ -7,22 +7,24 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
 from app.cli.worker import start_worker
+from app.errors import ConfigurationError
 from app.lifecycle import Lifecycle, merge, reload_settings
 from app.main import check, create
 from app.metrics.workers import FOLDER_VARIABLE, temporary_folder
 from app.program_log import begin_logging, set_log_level
-from app.server.http_server import Events, HttpServer, ServerOptions
-from app.server.listening import check_certificate, listen
+from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
+from app.server.listening import check_certificate, listen, listen_apart
 from app.server.signals import SignalServer, ignore_hangup
 from app.server.supervisor import Supervisor
 from app.server.systemd import SOCKET_VARIABLE, Notifier
 from app.server.worker import WorkerServer
 from app.settings import Settings
+from app.web.application import Application
 
 log = logging.getLogger(__name__)
 
@@ -36,21 +38,39 @@ def serve(load: Callable[[], Settings]) -> int:
     settings = load()
     begin_logging(settings)
     check_certificate(settings.tls_cert, settings.tls_key)
-    listening = listen(settings.host, settings.port)
+    sockets = _open_sockets(settings)
     notifier = Notifier(os.environ.get(SOCKET_VARIABLE))
     try:
         run = _serve_alone if settings.workers == 1 else _supervise
-        return 0 if run(settings, load, listening, notifier) else 1
+        return 0 if run(settings, load, sockets, notifier) else 1
     finally:
-        listening.close()
+        for listening in sockets:
+            listening.close()
+
+
+def _open_sockets(settings: Settings) -> Sequence[socket.socket]:
+    """The socket of the service, then that of the admin API if it has one. Raises ConfigurationError."""
+    main = listen(settings.host, settings.port)
+    if settings.admin_listen is None or settings.admin_token is None:
+        return (main,)
+    try:
+        return main, listen_apart(settings.admin_listen)
+    except ConfigurationError:
+        main.close()
+        raise
+
+
+def _second_listener(application: Application, sockets: Sequence[socket.socket]) -> SecondListener | None:
+    """The listener of the admin API, if it has a socket of its own."""
+    return SecondListener(application.admin_apart, sockets[1]) if len(sockets) > 1 else None
 
 
 def _serve_alone(
-    settings: Settings, load: Callable[[], Settings], listening: socket.socket, notifier: Notifier
+    settings: Settings, load: Callable[[], Settings], sockets: Sequence[socket.socket], notifier: Notifier
 ) -> bool:
     lifecycle = Lifecycle(settings)
     application = create(settings, lifecycle=lifecycle)
-    status = _announce(settings, listening)
+    status = _announce(settings, sockets[0])
 
     def reload() -> None:
         notifier.reloading()
@@ -63,20 +83,23 @@ def _serve_alone(
 
     events = Events(ready=lambda: _report_ready(notifier, status), draining=drain)
     lifecycle.request_reload = reload
-    server = SignalServer(application, server_options(settings), events, reload)
+    second = _second_listener(application, sockets)
+    server = SignalServer(application, server_options(settings), events, reload, second)
     register(server, lifecycle)
-    server.run(sockets=[listening])
+    server.run(sockets=[sockets[0]])
     return server.started
 
 
-def _supervise(settings: Settings, load: Callable[[], Settings], listening: socket.socket, notifier: Notifier) -> bool:
+def _supervise(
+    settings: Settings, load: Callable[[], Settings], sockets: Sequence[socket.socket], notifier: Notifier
+) -> bool:
     check(settings)
-    status = f"{_announce(settings, listening)}, {settings.workers} workers"
+    status = f"{_announce(settings, sockets[0])}, {settings.workers} workers"
     in_force = settings
     spawn = multiprocessing.get_context("spawn")
 
     def start(pipe: Connection) -> SpawnProcess:
-        return spawn.Process(target=start_worker, args=(in_force, listening, pipe), daemon=True)
+        return spawn.Process(target=start_worker, args=(in_force, sockets, pipe), daemon=True)
 
     def reload() -> Settings:
         nonlocal in_force
@@ -90,23 +113,24 @@ def _supervise(settings: Settings, load: Callable[[], Settings], listening: sock
         return Supervisor(
             start,
             settings.workers,
-            listening,
+            sockets,
             Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
             reload=reload,
             seconds_to_end=lambda: in_force.drain_seconds + in_force.grace_seconds,
         ).run()
 
 
-def work(settings: Settings, listening: socket.socket, pipe: Connection) -> None:
+def work(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection) -> None:
     """Serve as one of several workers, until the supervisor sends END through the pipe."""
     ignore_hangup()
     begin_logging(settings)
     lifecycle = Lifecycle(settings)
     lifecycle.request_reload = _hang_up_supervisor
     application = create(settings, lifecycle=lifecycle)
-    server = WorkerServer(application, server_options(settings), lifecycle.start_draining, pipe, lifecycle.reload)
+    options, second = server_options(settings), _second_listener(application, sockets)
+    server = WorkerServer(application, options, lifecycle.start_draining, pipe, lifecycle.reload, second)
     register(server, lifecycle)
-    server.run(sockets=[listening])
+    server.run(sockets=[sockets[0]])
 
 
 def _hang_up_supervisor() -> None:
@@ -149,6 +173,8 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"{scheme}://{host}:{listening.getsockname()[1]}"
     log.info("starting on %s", address)
+    if settings.admin_listen is not None and settings.admin_token is not None:
+        log.info("the admin API is on %s", settings.admin_listen)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to a URL "

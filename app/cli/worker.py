@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
 from app.settings import Settings
 
 
-def start_worker(settings: Settings, listening: socket.socket, pipe: Connection) -> None:
+def start_worker(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection) -> None:
     """Import the service and serve until the supervisor ends it. See app.cli.serve.work."""
     skip_httpx_command_line()
     from app.cli.serve import work
 
-    work(settings, listening, pipe)
+    work(settings, sockets, pipe)
 
 
 def skip_httpx_command_line() -> None:

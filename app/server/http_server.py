@@ -44,6 +44,14 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SecondListener:
+    """A bound socket of its own, and the application that it serves without TLS. No proxy is trusted there."""
+
+    application: Any
+    socket: socket.socket
+
+
+@dataclass(frozen=True, slots=True)
 class Events:
     """Callbacks: `ready` when the server can answer, `draining` when it begins to drain."""
 
@@ -54,12 +62,15 @@ class Events:
 class HttpServer(uvicorn.Server):
     """Serves one application. A subclass overrides `capture_signals` to decide when it drains."""
 
-    def __init__(self, application: Any, options: ServerOptions, events: Events) -> None:
+    def __init__(
+        self, application: Any, options: ServerOptions, events: Events, second: SecondListener | None = None
+    ) -> None:
         self._certificate = CertificateReload()
         config = _configure(application, options, self._certificate)
         config.load()
         super().__init__(config)
         self._events = events
+        self._second = second
         self._drain_seconds = options.drain_seconds
         self._draining = False
 
@@ -92,11 +103,28 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application and listen."""
         await super().startup(sockets)
+        if self._second is not None:
+            self.servers.append(await self._serve_second(self._second))
         self._events.ready()
+
+    async def _serve_second(self, second: SecondListener) -> asyncio.Server:
+        """Serve the second listener with the connections, the limits and the shutdown of this server."""
+        config = uvicorn.Config(
+            second.application, http=ExpressProtocol, log_config=None, access_log=False, proxy_headers=False, ws="none"
+        )
+        config.load()
+
+        def create_protocol() -> ExpressProtocol:
+            return ExpressProtocol(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+
+        loop = asyncio.get_running_loop()
+        create = loop.create_unix_server if second.socket.family == socket.AF_UNIX else loop.create_server
+        return await create(create_protocol, sock=second.socket, backlog=BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, answer the requests that have arrived, and end the application."""
-        await self._close_port(sockets or [])
+        second = [] if self._second is None else [self._second.socket]
+        await self._close_port([*(sockets or []), *second])
         await self._linger()
         await super().shutdown(sockets)
 

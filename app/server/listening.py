@@ -6,13 +6,20 @@ import errno
 import logging
 import socket
 import ssl
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from app.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
+
+#: The beginning of the address of a Unix socket.
+_UNIX: Final = "unix:"
+#: The owner and the group of the service may connect to a Unix socket.
+_SOCKET_MODE: Final = 0o660
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -32,6 +39,40 @@ def listen(host: str, port: int) -> socket.socket:
             errno.EADDRNOTAVAIL: "this machine does not have this address; choose one of its addresses with --host",
         }.get(error.errno or 0, str(error))
         raise ConfigurationError(f"cannot listen on {host} port {port}: {reason}") from error
+
+
+def listen_apart(address: str) -> socket.socket:
+    """Bind a socket to `host:port` or `unix:path`. Raises ConfigurationError."""
+    if not address.startswith(_UNIX):
+        host, _, port = address.rpartition(":")
+        return listen(host.strip("[]"), int(port))
+    path = Path(address.removeprefix(_UNIX))
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_abandoned(path)
+        listening.bind(str(path))
+        # No process can connect before the server listens.
+        path.chmod(_SOCKET_MODE)
+        return listening
+    except OSError as error:
+        listening.close()
+        reason = {
+            errno.EADDRINUSE: "another program uses it; stop that program, or choose another path",
+            errno.ENOENT: "its folder does not exist; create it for the user of the service",
+        }.get(error.errno or 0, str(error))
+        raise ConfigurationError(f"cannot listen on {address}: {reason}") from error
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a socket on which no process listens. A service that has ended leaves its socket behind."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+            # A full backlog must not keep the start waiting.
+            attempt.setblocking(False)
+            if attempt.connect_ex(str(path)) == errno.ECONNREFUSED:
+                path.unlink()
 
 
 def check_certificate(certificate: Path | None, key: Path | None) -> None:

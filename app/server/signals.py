@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from app.server.http_server import Events, HttpServer, ServerOptions
+from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -16,8 +16,15 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 class SignalServer(HttpServer):
     """Serves until a signal ends it."""
 
-    def __init__(self, application: Any, options: ServerOptions, events: Events, reload: Callable[[], None]) -> None:
-        super().__init__(application, options, events)
+    def __init__(
+        self,
+        application: Any,
+        options: ServerOptions,
+        events: Events,
+        reload: Callable[[], None],
+        second: SecondListener | None = None,
+    ) -> None:
+        super().__init__(application, options, events, second)
         self._reload = reload
 
     @contextmanager

@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 import socket
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -54,7 +54,7 @@ class Supervisor:
         self,
         create: Callable[[Connection], SpawnProcess],
         workers: int,
-        listening: socket.socket,
+        listening: Sequence[socket.socket],
         events: Events,
         *,
         reload: Callable[[], Any],
@@ -120,9 +120,10 @@ class Supervisor:
     def _end(self) -> None:
         self._deadline = time.monotonic() + self._seconds_to_end() + END_MARGIN
         self._events.draining()
-        # When the last descriptor of the port is closed, the kernel resets connections that no process has accepted.
-        # So the supervisor closes its descriptor first: a worker accepts waiting connections before it closes its own.
-        self._listening.close()
+        # When the last descriptor of a port is closed, the kernel resets connections that no process has accepted.
+        # So the supervisor closes its descriptors first: a worker accepts waiting connections before it closes its own.
+        for listening in self._listening:
+            listening.close()
         for worker in self._workers:
             _send(worker, PipeMessage.END)
 

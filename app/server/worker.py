@@ -11,7 +11,7 @@ from enum import Enum
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from app.server.http_server import Events, HttpServer, ServerOptions
+from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,11 @@ class WorkerServer(HttpServer):
         draining: Callable[[], None],
         pipe: Connection,
         reload: Callable[[Any], None],
+        second: SecondListener | None = None,
     ) -> None:
         """`reload` is called with the settings that the supervisor sends."""
-        super().__init__(application, options, Events(ready=lambda: self._send(PipeMessage.READY), draining=draining))
+        events = Events(ready=lambda: self._send(PipeMessage.READY), draining=draining)
+        super().__init__(application, options, events, second)
         self._pipe = pipe
         self._reload = reload
 

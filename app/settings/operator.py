@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from typing import Final, Literal
 
@@ -11,6 +12,9 @@ from app.settings.fields import SECRET, SettingsGroup
 
 #: Characters of the shortest admin token.
 MIN_TOKEN: Final = 16
+#: A Unix socket, or a host and a port. The path of a socket has at most 107 bytes (Linux, unix(7)).
+_LISTEN: Final = re.compile(r"unix:(?P<path>/[!-~]{1,106})|(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_MAX_PORT: Final = 65_535
 
 
 class OperatorSettings(SettingsGroup):
@@ -21,6 +25,11 @@ class OperatorSettings(SettingsGroup):
         description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
         "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
         json_schema_extra=SECRET,
+    )
+    admin_listen: str | None = Field(
+        None,
+        description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, or a "
+        "socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin API.",
     )
     admin_wrong_rate: float = Field(
         0.1, gt=0, description="Limit of one client's requests a second with a wrong token for the admin API."
@@ -48,6 +57,17 @@ class OperatorSettings(SettingsGroup):
             raise ValueError(
                 f"the token needs at least {MIN_TOKEN} printable ASCII characters without spaces, such as the output "
                 "of `openssl rand -base64 32`"
+            )
+        return value
+
+    @field_validator("admin_listen")
+    @classmethod
+    def _check_listen(cls, value: str | None) -> str | None:
+        found = _LISTEN.fullmatch(value or "")
+        if value is not None and (found is None or int(found["port"] or 0) > _MAX_PORT):
+            raise ValueError(
+                f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "
+                "unix:/run/doi-proxy/admin.sock"
             )
         return value
 

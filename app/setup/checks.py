@@ -17,7 +17,7 @@ from app.setup.file_checks import (
     find_unusable_content,
 )
 from app.setup.finding import Finding
-from app.setup.machine_checks import find_machine_limits, find_port_in_use
+from app.setup.machine_checks import find_admin_listener_problems, find_machine_limits, find_port_in_use
 from app.setup.network_checks import find_store_failure, find_upstream_failure
 from app.setup.value_checks import find_contradictions, find_ineffective, find_risks
 
@@ -36,6 +36,7 @@ LOCAL_CHECKS: Final[tuple[Check, ...]] = (
     find_certificate_problems,
     find_store_folder_problems,
     find_port_in_use,
+    find_admin_listener_problems,
 )
 #: Checks that connect to the store and to the upstreams.
 NETWORK_CHECKS: Final[tuple[Check, ...]] = (find_store_failure, find_upstream_failure)

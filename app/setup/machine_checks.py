@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.server.listening import listen
+from app.server.listening import listen, listen_apart
 from app.setup.configuration import Configuration
 from app.setup.finding import Finding
 
@@ -70,6 +70,22 @@ def find_port_in_use(configuration: Configuration) -> Iterator[Finding]:
         else:
             problem, _, remedy = error.message.partition("; ")
             yield Finding("error", configuration.source("port"), problem, remedy)
+
+
+def find_admin_listener_problems(configuration: Configuration) -> Iterator[Finding]:
+    """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
+    settings = configuration.settings
+    if settings.admin_listen is None or settings.admin_token is None or _is_doi_proxy(settings.host, settings.port):
+        return
+    try:
+        listening = listen_apart(settings.admin_listen)
+    except ConfigurationError as error:
+        problem, _, remedy = error.message.partition("; ")
+        yield Finding("error", configuration.source("admin_listen"), problem, remedy)
+        return
+    listening.close()
+    if settings.admin_listen.startswith("unix:"):
+        Path(settings.admin_listen.removeprefix("unix:")).unlink(missing_ok=True)
 
 
 def _is_doi_proxy(host: str, port: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 
 from app.settings import Settings
@@ -28,6 +29,7 @@ def _store_kind(settings: Settings) -> str:
 
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
+    _Dependency("admin_listen", lambda one: one.admin_token is not None, "admin_token is set"),
     _Dependency("client_burst", lambda one: one.client_rate > 0, "client_rate is set"),
     _Dependency("express_memory_bytes", lambda one: one.express_lane, "express_lane is true"),
     _Dependency("privacy_level", lambda one: one.access_log != "off", "access_log is json or text"),
@@ -99,6 +101,13 @@ def find_risks(configuration: Configuration) -> Iterator[Finding]:
             "every client can claim any address and scheme by X-Forwarded-For and X-Forwarded-Proto",
             "set trusted_proxies to the addresses of your front proxies",
         )
+    if _is_open_to_others(settings.admin_listen):
+        yield Finding(
+            "warning",
+            source("admin_listen"),
+            "other machines reach the admin API, and its token travels without TLS",
+            "set admin_listen to an address of this machine alone, such as 127.0.0.1:8001, or to a Unix socket",
+        )
     if settings.upstream_contact is None and settings.mode == "online":
         yield Finding(
             "warning",
@@ -120,6 +129,17 @@ def find_risks(configuration: Configuration) -> Iterator[Finding]:
             "a front proxy may send a request on a connection that this proxy is closing, and answer 502",
             f"set client_idle_timeout above the keep-alive time of the front proxy ({_NGINX_KEEP_ALIVE:g} s for nginx)",
         )
+
+
+def _is_open_to_others(admin_listen: str | None) -> bool:
+    """Whether the listener of the admin API is on an address other than loopback."""
+    if admin_listen is None or admin_listen.startswith("unix:"):
+        return False
+    host = admin_listen.rpartition(":")[0].strip("[]")
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 #: Seconds after which nginx closes an idle connection to an upstream (`keepalive_timeout` in `upstream`).

@@ -20,6 +20,7 @@ from app.web.admin_models import (
     DenyReport,
     DenyRequest,
     EntryReport,
+    PrefixRefreshReport,
     PurgeReport,
     PurgeRequest,
     RefreshReport,
@@ -42,6 +43,8 @@ class AdminActions:
     show: Callable[[HandleName], Awaitable[EntryReport | None]]
     purge: Callable[[PurgeRequest, HandleName | None], Awaitable[PurgeReport]]
     refresh: Callable[[HandleName], Awaitable[RefreshReport]]
+    #: The names under a prefix, at most so many.
+    refresh_prefix: Callable[[HandleName, int], Awaitable[PrefixRefreshReport]]
     reload: Callable[[], ReloadReport]
     deny: Callable[[DenyRequest], DenyReport]
     settings: Callable[[], dict[str, Any]]
@@ -79,10 +82,16 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         _audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
         return report
 
-    @app.post("/admin/refresh", tags=["cache"], summary="Fetch a record from the upstream now")
-    async def refresh(request: Request, body: RefreshRequest) -> RefreshReport:
-        report = await actions.refresh(read_typed(body.doi))
-        _audit(request, "refresh", body.model_dump(), report.failure or "refreshed")
+    @app.post("/admin/refresh", tags=["cache"], summary="Fetch a record, or those of a prefix, from the upstream now")
+    async def refresh(request: Request, body: RefreshRequest) -> RefreshReport | PrefixRefreshReport:
+        what = body.model_dump(exclude_defaults=True)
+        if body.prefix is not None:
+            names = await actions.refresh_prefix(_read_prefix(body.prefix), body.limit)
+            result = f"{names.refreshed} refreshed, {names.failed} failed, {names.left_out} left out"
+            _audit(request, "refresh", what, result)
+            return names
+        report = await actions.refresh(read_typed(body.doi or ""))
+        _audit(request, "refresh", what, report.failure or "refreshed")
         return report
 
 
@@ -132,14 +141,17 @@ def _selected_name(body: PurgeRequest) -> HandleName | None:
     """The name or the prefix of a purge. Raises InvalidName."""
     if body.doi is not None:
         return read_typed(body.doi)
-    if body.prefix is None:
-        return None
+    return None if body.prefix is None else _read_prefix(body.prefix)
+
+
+def _read_prefix(text: str) -> HandleName:
+    """The prefix in a request. Raises NotADOI."""
     try:
-        prefix = HandleName(body.prefix.rstrip("/"))
+        prefix = HandleName(text.rstrip("/"))
     except InvalidName:
         prefix = None
     if prefix is None or not prefix.is_prefix:
-        raise NotADOI(f"{body.prefix[:80]!r} is not a DOI prefix; a DOI prefix looks like 10.1000.")
+        raise NotADOI(f"{text[:80]!r} is not a DOI prefix; a DOI prefix looks like 10.1000.")
     return prefix
 
 

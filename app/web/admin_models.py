@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 #: Seconds for which a client can be denied. Beyond that, `client_deny_file` is the place.
 MAX_DENIAL_SECONDS = 30 * 86_400.0
+#: Names that a refresh of a prefix fetches by default, and the most that it can fetch.
+REFRESH_LIMIT = 100
+MAX_REFRESHED = 1_000
 #: Characters of a name or prefix in a request.
 _MAX_NAME = 4_096
 
@@ -37,9 +40,24 @@ class PurgeRequest(_Request):
 
 
 class RefreshRequest(_Request):
-    """The name to fetch from the upstream now."""
+    """What to fetch from the upstream now: exactly one of `doi` and `prefix`."""
 
-    doi: str = Field(max_length=_MAX_NAME, description="A name, in any form.", examples=["10.1000/182"])
+    doi: str | None = Field(None, max_length=_MAX_NAME, description="A name, in any form.", examples=["10.1000/182"])
+    prefix: str | None = Field(
+        None, max_length=_MAX_NAME, description="The names under a prefix that the cache has, such as `10.1000`."
+    )
+    limit: int = Field(
+        REFRESH_LIMIT,
+        ge=1,
+        le=MAX_REFRESHED,
+        description="Largest number of names of a prefix. The oldest answers come first.",
+    )
+
+    @model_validator(mode="after")
+    def _select_once(self) -> RefreshRequest:
+        if (self.doi is None) == (self.prefix is None):
+            raise ValueError("exactly one of doi and prefix must be set")
+        return self
 
 
 class DenyRequest(_Request):
@@ -89,6 +107,16 @@ class RefreshReport(BaseModel):
     refreshed: bool = Field(description="Whether the upstream answered. If not, the cache keeps its entry.")
     failure: str | None = Field(None, description="The token of the failure, as in Cache-Status.")
     entry: EntryReport | None = None
+
+
+class PrefixRefreshReport(BaseModel):
+    """The result of the refresh of a prefix."""
+
+    prefix: str
+    refreshed: int = Field(description="Names for which the upstream answered.")
+    failed: int = Field(description="Names for which it did not. The cache keeps their entries.")
+    left_out: int = Field(description="Names of the cache beyond `limit`, and those after the refresh was given up.")
+    failure: str | None = Field(None, description="The token of the last failure, as in Cache-Status.")
 
 
 class DenyReport(BaseModel):

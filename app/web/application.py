@@ -18,6 +18,7 @@ from app.resolver.which_ra import WhichRa
 from app.tracing.opening import TracedRequest, Traces
 from app.web import which_ra
 from app.web.access_log import AccessLog
+from app.web.admin_apart import AdminApart
 from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
 from app.web.error_handlers import ErrorPages
@@ -83,6 +84,7 @@ class Application:
         access_log: AccessLog | None,
         traces: Traces | None,
         connections: object,
+        admin_apart: AdminApart | None,
     ) -> None:
         self._face = face
         self._operations = operations
@@ -96,6 +98,8 @@ class Application:
         self._traces = traces
         #: The server's data about its connections. The application does not use it.
         self.connections = connections
+        #: The application of the admin API's own listener. None if it has none.
+        self.admin_apart = admin_apart
         #: The lane that a server tries before this application. None if it is switched off.
         self.express = express
 

@@ -61,6 +61,8 @@ async def test_a_proxy_without_a_store_is_reached_over_http(capsys: pytest.Captu
         assert capsys.readouterr().out == f"{NAME}: refreshed\n"
         assert await run("cache", "show", "--server", server, f"https://doi.org/{NAME}") == 0
         assert json.loads(capsys.readouterr().out)["state"] == "fresh"
+        assert await run("cache", "refresh", "--server", server, "--prefix", "10.1000", "--limit", "7") == 0
+        assert capsys.readouterr().out == "refreshed 1, failed 0, left out 0\n"
         assert await run("cache", "purge", "--server", server, "--dry-run", "--all") == 0
         assert capsys.readouterr().out == "would purge 1\n"
         assert await run("cache", "purge", "--server", server, "--soft", "--prefix", "10.1000") == 0
@@ -95,11 +97,19 @@ async def test_on_a_store_names_are_refreshed_shown_and_expired(
     async with FakeUpstream() as upstream:
         upstream.put(NAME, url="http://here.example/")
         assert await run("cache", "refresh", *store, "--upstream-url", upstream.url, NAME) == 0
+        capsys.readouterr()
+        assert await run("cache", "refresh", *store, "--upstream-url", upstream.url, "--prefix", "10.1000") == 0
+        assert capsys.readouterr().out == "refreshed 1, failed 0, left out 0\n"
     assert await run("cache", "purge", *store, "--soft", NAME) == 0
     capsys.readouterr()
     assert await run("cache", "show", *store, NAME) == 0
     entry = json.loads(capsys.readouterr().out)
     assert (entry["doi"], entry["state"], entry["tier"]) == (NAME, "stale", "store")
+
+
+@pytest.mark.parametrize("arguments", [(), (NAME, "--prefix", "10.1000"), ("--prefix", "10.1000", "--limit", "1001")])
+async def test_a_refresh_needs_names_or_one_prefix_within_its_limit(arguments: tuple[str, ...]) -> None:
+    assert await run("cache", "refresh", "--server", "http://127.0.0.1:9", *arguments) == 2
 
 
 async def test_memory_is_no_store_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:

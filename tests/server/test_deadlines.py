@@ -126,6 +126,27 @@ async def test_a_body_that_drips_has_a_deadline_in_all() -> None:
         await server.closed(Reason.BODY_TIMEOUT)
 
 
+async def test_a_dripping_body_of_the_admin_api_has_the_same_deadline_and_delays_no_other_client() -> None:
+    token = "correct-horse-battery-staple"
+    async with served(**only("client_body_timeout"), admin_token=token) as server:
+        reader, writer = await server.connect()
+        head = "POST /admin/purge HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n"
+        writer.write(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+        answer = asyncio.ensure_future(finish_reading(reader))
+        answered = 0
+        with contextlib.suppress(ConnectionError):
+            while not answer.done():
+                writer.write(b" ")
+                await writer.drain()
+                assert statuses(await server.exchange(LAST)) == [302]
+                answered += 1
+                await asyncio.sleep(SHORT / 10)
+        assert statuses(await answer) == [408]
+        assert answered > 1
+        writer.transport.abort()
+        await server.closed(Reason.BODY_TIMEOUT)
+
+
 async def test_a_client_that_does_not_read_gives_way_at_the_cap() -> None:
     async with served(max_connections=1, client_idle_timeout=SHORT) as server:
         server.put("10.1000/BIG", size=8_000_000)

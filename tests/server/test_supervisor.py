@@ -38,7 +38,7 @@ class Watched:
         self._target = target
         events = Events(ready=lambda: self._steps.pop(0)(self), draining=self._drain)
         self.supervisor = Supervisor(
-            self._create, 2, socket.socket(), events, reload=lambda: "settings", seconds_to_end=lambda: 1.0
+            self._create, 2, [socket.socket()], events, reload=lambda: "settings", seconds_to_end=lambda: 1.0
         )
 
     def _create(self, pipe: Connection) -> SpawnProcess:

@@ -48,6 +48,7 @@ def test_good_settings_have_no_findings() -> None:
 @pytest.mark.parametrize(
     ("settings", "source"),
     [
+        ({"admin_listen": "127.0.0.1:8001"}, "admin_listen"),
         ({"client_burst": "7"}, "client_burst"),
         ({"express_lane": "false", "express_memory_bytes": "7"}, "express_memory_bytes"),
         ({"privacy_level": "0"}, "privacy_level"),
@@ -71,6 +72,26 @@ def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
     assert found.source == "DOI_PROXY_CACHE_TTL_FLOOR" and "cache_ttl_ceiling is only 86400" in found.problem
     (found,) = find_contradictions(configured(upstream_pause_max=5))
     assert found.source == "DOI_PROXY_UPSTREAM_PAUSE_MAX"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "192.0.2.1:8001", "admin.example.org:8001"])
+def test_an_admin_api_that_other_machines_reach_is_a_warning(address: str) -> None:
+    (found,) = find_risks(configured(admin_listen=address))
+    assert (found.severity, found.source) == ("warning", "DOI_PROXY_ADMIN_LISTEN")
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8001", "[::1]:8001", "localhost:8001", "unix:/run/doi-proxy/admin.sock"]
+)
+def test_an_admin_api_of_this_machine_alone_is_no_risk(address: str) -> None:
+    assert list(find_risks(configured(admin_listen=address))) == []
+
+
+def test_an_address_of_the_admin_api_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    token = {"admin_token": "a-token-of-16-characters"}
+    (found,) = findings_of(admin_listen=f"unix:{tmp_path}/none/admin.sock", **token)
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_ADMIN_LISTEN")
+    assert "its folder does not exist" in found.problem
 
 
 def test_a_risk_is_named() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import app.web.admin_gate
+from app.settings import Settings
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +80,46 @@ async def test_a_refresh_replaces_the_entry(proxy: Proxy) -> None:
     assert (await proxy.get(f"/{NAME}"))["location"] == "http://new.example/"
 
 
+async def fill(proxy: Proxy, *names: str) -> None:
+    """Put names into the cache, the first one with the oldest answer."""
+    for name in names:
+        proxy.upstream.put(name, url="http://old.example/")
+        await proxy.get(f"/{name}")
+        proxy.clock.advance(1)
+
+
+async def test_a_refresh_of_a_prefix_fetches_the_oldest_answers_up_to_its_limit(proxy: Proxy) -> None:
+    names = [f"10.5072/name-{number}" for number in range(5)]
+    await fill(proxy, *names, "10.50721/other")
+    for name in names:
+        proxy.upstream.put(name, url="http://new.example/")
+    report = (await act(proxy, "refresh", {"prefix": "10.5072/", "limit": 3})).json
+    assert report == {"prefix": "10.5072", "refreshed": 3, "failed": 0, "left_out": 2, "failure": None}
+    hosts = [(await proxy.get(f"/{name}"))["location"] for name in names]
+    assert hosts == ["http://new.example/"] * 3 + ["http://old.example/"] * 2
+    assert proxy.upstream.queries("10.50721/other") == 1
+
+
+async def test_a_refresh_of_a_prefix_counts_what_fails_and_keeps_it(proxy: Proxy) -> None:
+    await fill(proxy, "10.5072/good", "10.5072/bad")
+    proxy.upstream.fault("10.5072/bad", "status", status=500)
+    report = (await act(proxy, "refresh", {"prefix": "10.5072"})).json
+    assert (report["refreshed"], report["failed"], report["left_out"]) == (1, 1, 0)
+    assert report["failure"] == "upstream-refused"
+    assert (await proxy.get("/10.5072/bad"))["location"] == "http://old.example/"
+
+
+async def test_a_refresh_of_a_prefix_gives_up_an_upstream_that_fails(proxy: Proxy) -> None:
+    names = [f"10.5072/name-{number:02}" for number in range(20)]
+    await fill(proxy, *names)
+    for name in names:
+        proxy.upstream.fault(name, "status", status=500)
+    report = (await act(proxy, "refresh", {"prefix": "10.5072"})).json
+    assert report["refreshed"] == 0
+    assert report["failed"] < len(names)
+    assert report["failed"] + report["left_out"] == len(names)
+
+
 async def test_a_denied_network_gets_403_until_the_end(proxy: Proxy) -> None:
     await proxy.get(f"/{NAME}")
     assert (await act(proxy, "deny", {"network": "198.51.100.0/24", "seconds": 60})).status == 200
@@ -113,6 +154,11 @@ async def test_the_api_describes_itself(proxy: Proxy) -> None:
         ("purge", {"doi": "x" * 5_000}),
         ("purge", [1]),
         ("refresh", {"doi": ""}),
+        ("refresh", {}),
+        ("refresh", {"doi": NAME, "prefix": "10.1000"}),
+        ("refresh", {"prefix": "banana"}),
+        ("refresh", {"prefix": "10.1000", "limit": 0}),
+        ("refresh", {"prefix": "10.1000", "limit": 1_001}),
         ("deny", {"network": "everyone", "seconds": 1}),
         ("deny", {"network": "192.0.2.0/24", "seconds": -1}),
         ("deny", {"network": "192.0.2.0/24", "seconds": 1e12}),
@@ -135,6 +181,14 @@ async def test_an_action_is_one_line_of_the_log_without_the_token(
     lines = [record.getMessage() for record in caplog.records if record.name == "app.web.admin"]
     assert lines[-1] == f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries'
     assert all("\n" not in line and TOKEN not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "address", ["8001", "127.0.0.1", "127.0.0.1:65536", "::1:8001", "unix:admin.sock", "unix:/" + "x" * 107, "a b:1"]
+)
+def test_an_address_that_cannot_be_listened_on_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="not an address to listen on"):
+        Settings(admin_token=TOKEN, admin_listen=address)
 
 
 # --- Attacks -----------------------------------------------------------------------------------------------------

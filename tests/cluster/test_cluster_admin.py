@@ -1,0 +1,177 @@
+"""The admin API and the status of a service with one and with two workers, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.cli.admin_client import UNIX, _UnixConnection
+from tests.cache.valkey_server import free_port
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.processes import Proxy, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+NAME: Final = "10.5072/admin"
+TARGET: Final = "https://www.example.org/target"
+TOKEN: Final = "correct-horse-battery-staple"
+BEARER: Final = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+#: Answers in a row, each on a connection of its own, after which both workers have given some.
+IN_A_ROW: Final = 20
+PATIENCE: Final = 30.0
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for the name of a Unix socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def ask_apart(address: str, method: str, path: str, body: Any = None, *, token: str = TOKEN) -> tuple[int, Any]:
+    """Send a request to the listener of the admin API. Returns the status and the JSON."""
+    connection: http.client.HTTPConnection
+    if address.startswith(UNIX):
+        connection = _UnixConnection(address.removeprefix(UNIX))
+    else:
+        connection = http.client.HTTPConnection(address, timeout=PATIENCE)
+    headers = {**BEARER, "Authorization": f"Bearer {token}"}
+    try:
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+async def in_a_row(look: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Wait until every one of IN_A_ROW answers fulfils a condition."""
+
+    async def all_of_them() -> bool:
+        for _ in range(IN_A_ROW):
+            if not await look():
+                return False
+        return True
+
+    await until(all_of_them, PATIENCE, what)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("kind", ["unix", "port"])
+async def test_the_admin_api_has_an_address_of_its_own(
+    short_folder: Path, store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy, kind: str, workers: int
+) -> None:
+    address = f"unix:{short_folder}/admin.sock" if kind == "unix" else f"127.0.0.1:{free_port()}"
+    upstream = start_upstream({NAME: TARGET})
+    settings = {"admin_token": TOKEN, "admin_listen": address, "status_access": "admin"}
+    proxy = start_proxy(upstream.url, store_file, workers=workers, **settings)
+    await asyncio.gather(upstream.ready(), proxy.ready())
+    assert (await proxy.ask(f"/{NAME}")).status == 302
+
+    def ask(*arguments: Any, **more: Any) -> Awaitable[tuple[int, Any]]:
+        return asyncio.to_thread(ask_apart, address, *arguments, **more)
+
+    async def is_shown() -> bool:
+        status, entry = await ask("GET", f"/admin/entries/{NAME}")
+        return status == 200 and entry["response_code"] == 1
+
+    # The store writes in the background.
+    await in_a_row(is_shown, "every worker shows the entry")
+    assert (await ask("GET", "/admin/settings", token="wrong"))[0] == 401
+    assert (await ask("GET", f"/{NAME}"))[0] == 404
+    assert (await ask("POST", "/admin/purge", {"doi": NAME}))[1]["entries"] == 1
+    # The main address answers as it does without a token.
+    for path in ("/admin/settings", "/status"):
+        assert {(await proxy.ask(path, headers=BEARER)).status for _ in range(IN_A_ROW)} == {400}
+    assert (await ask("GET", "/status"))[1]["workers"] == workers
+    # A service that has ended leaves its socket behind; the next one replaces it.
+    proxy.process.terminate()
+    proxy.restart()
+    await proxy.ready()
+    assert (await ask("GET", "/admin/settings"))[0] == 200
+
+
+async def test_a_socket_that_another_service_uses_is_not_taken(
+    short_folder: Path, store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    address = f"unix:{short_folder}/admin.sock"
+    upstream = start_upstream({NAME: TARGET})
+    first = start_proxy(upstream.url, store_file, admin_token=TOKEN, admin_listen=address)
+    await asyncio.gather(upstream.ready(), first.ready())
+    second = start_proxy(upstream.url, store_file, admin_token=TOKEN, admin_listen=address)
+    assert second.process.ended() == 2
+    assert f"cannot listen on {address}: another program uses it" in second.process.log
+    assert (await asyncio.to_thread(ask_apart, address, "GET", "/admin/settings"))[0] == 200
+
+
+async def act(proxy: Proxy, action: str, body: Any) -> None:
+    answer = await proxy.ask(f"/admin/{action}", method="POST", headers=BEARER, body=json.dumps(body).encode())
+    assert answer.status == 200, answer.body
+
+
+async def test_a_denial_at_one_worker_holds_at_the_other(
+    store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    upstream = start_upstream({NAME: TARGET})
+    proxy = start_proxy(upstream.url, store_file, workers=2, admin_token=TOKEN)
+    await asyncio.gather(upstream.ready(), proxy.ready())
+
+    def answers(status: int) -> Callable[[], Awaitable[bool]]:
+        async def look() -> bool:
+            return (await proxy.ask(f"/{NAME}", client="127.0.0.2")).status == status
+
+        return look
+
+    await in_a_row(answers(302), "both workers serve the client")
+    await act(proxy, "deny", {"network": "127.0.0.2/32", "seconds": 600})
+    await in_a_row(answers(403), "both workers refuse the client")
+    assert {(await proxy.ask(f"/{NAME}")).status for _ in range(IN_A_ROW)} == {302}
+    await act(proxy, "deny", {"network": "127.0.0.2/32", "seconds": 0})
+    await in_a_row(answers(302), "both workers serve the client again")
+
+
+async def test_a_reload_at_one_worker_reaches_all(
+    tmp_path: Path, store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    config = tmp_path / "doi-proxy.toml"
+    config.write_text('[branding]\nname = "First Library"\n')
+    proxy = start_proxy("http://127.0.0.1:9", store_file, workers=2, admin_token=TOKEN, config=config)
+    await proxy.ready()
+
+    def shows(name: bytes) -> Callable[[], Awaitable[bool]]:
+        async def look() -> bool:
+            return name in (await proxy.ask("/")).body
+
+        return look
+
+    await in_a_row(shows(b"First Library"), "both workers have the first settings")
+    config.write_text('[branding]\nname = "Second Library"\n')
+    await act(proxy, "reload", {})
+    await in_a_row(shows(b"Second Library"), "both workers have the second settings")
+
+
+async def test_the_status_of_each_worker_has_the_counts_of_all(
+    store_file: str, start_upstream: StartUpstream, start_proxy: StartProxy
+) -> None:
+    upstream = start_upstream({NAME: TARGET})
+    proxy = start_proxy(upstream.url, store_file, workers=2)
+    await asyncio.gather(upstream.ready(), proxy.ready())
+    for _ in range(IN_A_ROW):
+        assert (await proxy.ask(f"/{NAME}")).status == 302
+    starts: set[tuple[int, ...]] = set()
+
+    async def is_summed() -> bool:
+        status = (await proxy.ask("/status?format=json")).json
+        starts.add(tuple(point["start"] for point in status["history"]))
+        return bool(status["workers"] == 2 and status["requests"].get("302") == IN_A_ROW and status["history"])
+
+    await in_a_row(is_summed, "each worker shows the sums of both")
+    # A point may begin between two answers.
+    assert len({points for points in starts if points}) <= 2
