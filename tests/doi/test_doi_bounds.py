@@ -9,8 +9,9 @@ import pytest
 
 from app.doi.name import HandleName
 from app.doi.presentation import BLANKS, read_path
-from app.doi.repair import with_hyphens, without_blanks, without_latex_escapes, without_trailing_punctuation
-from app.doi.suggestion import suggest_instead
+from app.doi.repair.characters import with_hyphens, without_latex_escapes
+from app.doi.repair.endings import without_trailing_punctuation
+from app.doi.suggestion import suggest
 from app.errors import NameTooLong
 
 
@@ -40,15 +41,19 @@ def test_a_path_of_any_length_is_read_alike(length: int) -> None:
     assert read_path(f"/10.1000/{suffix}".encode()).text == f"10.1000/{suffix}"
 
 
-@pytest.mark.parametrize(("length", "found"), [(2_048, 1), (2_049, 0)])
-def test_names_of_more_than_2048_characters_get_no_suggest_instead(length: int, found: int) -> None:
-    assert len(suggest_instead(HandleName("10.1000/".ljust(length - 1, "a") + "."))) == found
+def test_of_a_text_of_more_than_512_characters_only_what_surrounds_its_first_name_is_repaired() -> None:
+    for text in ("a " * 2_000 + "10.1000/182, 10.1000/183" + " a" * 2_000, "a " * 2_000 + "10.1000/182."):
+        assert suggest(text)[0].doi.text == "10.1000/182"
+    assert suggest("a " * 4_000) == ()
 
 
-def test_two_repairs_lead_to_a_suggestion_and_three_do_not() -> None:
-    assert suggest_instead(HandleName("10.1000/a\u2013b.pdf/"))[-1].doi.text == "10.1000/a-b.pdf"
-    texts = [found.doi.text for found in suggest_instead(HandleName("10.231/a\u2013b\u00ad.pdf/"))]
-    assert texts and "10.2310/a-b" not in texts
+@pytest.mark.parametrize("length", [449, 513, 8_000])
+def test_a_name_that_may_be_cut_is_not_suggested(length: int) -> None:
+    assert suggest("10.1000/".ljust(length, "a") + "." + " " * 100) == () or length < 512
+
+
+def test_all_errors_of_a_name_are_undone_together() -> None:
+    assert suggest("see 10.231/a\u2013b\u00ad.pdf/).")[0].doi.text == "10.2310/a-b"
 
 
 def test_at_most_16_characters_are_cut_from_the_end() -> None:
@@ -61,6 +66,5 @@ def test_a_dash_has_at_most_four_hyphens_on_either_side() -> None:
     assert with_hyphens("a-----\u2013-----b") == "a---b"
 
 
-def test_at_most_16_blanks_and_4_backslashes_are_dropped_in_one_place() -> None:
-    assert without_blanks("10.1000/" + " " * 17 + "182") == "10.1000/ 182"
+def test_at_most_4_backslashes_are_dropped_in_one_place() -> None:
     assert without_latex_escapes("10.1000/18" + "\\" * 5 + "_2") == "10.1000/18\\_2"

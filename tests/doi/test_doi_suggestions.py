@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from app.doi.name import DOIName, HandleName
-from app.doi.repair import REPAIRS, Repair
+from app.doi.repair.table import REPAIRS, Repair
 from app.doi.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 
 
@@ -56,6 +59,59 @@ LIKELIEST = [
     ("10.1000/a&lt;b&gt;c", "10.1000/a<b>c"),
     ("https://example.org/article?doi=10.1000/182&year=2000", "10.1000/182"),
     ("https://example.org/doi/abs/10.1000/182", "10.1000/182"),
+    # Endings.
+    ("10.1000/182\u201d", "10.1000/182"),
+    ("10.1000/182\u2026", "10.1000/182"),
+    ("10.1000/182|PMID", "10.1000/182"),
+    ("10.1000/182&x=1", "10.1000/182"),
+    ("10.1000/182</ref>", "10.1000/182"),
+    ("10.1000/182}}", "10.1000/182"),
+    ("10.1000/182;jsessionid=AB12.x", "10.1000/182"),
+    ("10.1000/182.full.pdf", "10.1000/182"),
+    ("10.1000/182/asset/abc-1.pdf", "10.1000/182"),
+    ("10.1000/182\ufffd", "10.1000/182"),
+    ("10.1101/2020.03.03.972133v1.full.pdf", "10.1101/2020.03.03.972133"),
+    # Markup.
+    ("[10.1000/182](https://doi.org/10.1000/182)", "10.1000/182"),
+    ("[the work](https://doi.org/10.1016/S0140-6736(16)30790-5)", "10.1016/S0140-6736(16)30790-5"),
+    ("**10.1000/182**", "10.1000/182"),
+    ("_10.1000/182_", "10.1000/182"),
+    ("<https://doi.org/10.1000/182>", "10.1000/182"),
+    ('<a href="https://doi.org/10.1000/182">x</a>', "10.1000/182"),
+    ("{{doi|10.1000/182}}", "10.1000/182"),
+    ("doi = {10.1000/182},", "10.1000/182"),
+    ("doi={10.1000/182},pages={1--2}}", "10.1000/182"),
+    ("\\href{https://doi.org/10.1000/182}{x}", "10.1000/182"),
+    ("10.1000/a{\\textless}b{\\textgreater}c", "10.1000/a<b>c"),
+    # Brackets and blanks.
+    ("(10.1000/182)", "10.1000/182"),
+    ("(doi: 10.1016/S0140-6736(16)30790-5).", "10.1016/S0140-6736(16)30790-5"),
+    ("\u201c10.1000/182\u201d", "10.1000/182"),
+    ("10.1000 / 182", "10.1000/182"),
+    ("10. 1000/182", "10.1000/182"),
+    ("10.1000/182. Accessed 2020-01-01", "10.1000/182"),
+    ("see 10.1000/182 and more", "10.1000/182"),
+    # Look-alikes.
+    ("10.1000\u2044182", "10.1000/182"),
+    ("10.1000\u2215182", "10.1000/182"),
+    ("\uff11\uff10\uff0e\uff11\uff10\uff10\uff10\uff0f\uff11\uff18\uff12", "10.1000/182"),
+    ("doi\uff1a10.1000\uff0f182", "10.1000/182"),
+    ("10.1000\\182", "10.1000/182"),
+    ("https:\\\\doi.org\\10.1000\\182", "10.1000/182"),
+    # Prefixes.
+    ("1O.1000/182", "10.1000/182"),
+    ("0.1083/jcb.1", "10.1083/jcb.1"),
+    ("110.1002/x1", "10.1002/x1"),
+    ("10,1000/182", "10.1000/182"),
+    ("10.1371.journal.pone.0012345", "10.1371/journal.pone.0012345"),
+    ("10.1371_journal.pone.0012345.pdf", "10.1371/journal.pone.0012345"),
+    # Other URLs.
+    ("https://example.org/a?doi=10.1000%2F182&y=2", "10.1000/182"),
+    ("https://example.org/login?url=https://doi.org/10.1000/182", "10.1000/182"),
+    ("https://example.org/10.1000/1-82/the-title-of-the-work-2", "10.1000/1-82"),
+    ("see 10/aabbe for it", "10/aabbe"),
+    ("https://example.org/10/aabbe", "10/aabbe"),
+    ("https://shortdoi.org/aabbe", "10/aabbe"),
 ]
 
 
@@ -104,9 +160,9 @@ def test_there_are_at_most_five_distinct_suggestions_and_all_are_doi_names() -> 
     assert all(DOIName.parse(each.text) == each for each in found)
 
 
-def test_what_is_cut_from_the_end_has_a_bound() -> None:
+def test_a_row_of_dots_is_cut() -> None:
     first, *_ = suggestions(HandleName("10.1000/182" + "." * 20))
-    assert first.text == "10.1000/182...."
+    assert first.text == "10.1000/182"
 
 
 @pytest.mark.parametrize("repair", REPAIRS)
@@ -117,8 +173,8 @@ def test_a_repair_leaves_a_sound_name_alone(repair: Repair, text: str) -> None:
 
 def test_the_rule_is_the_first_repair_that_led_to_a_suggestion() -> None:
     assert [(found.doi.text, found.rule) for found in suggest("10.1000/182/pdf.")] == [
-        ("10.1000/182/pdf", "trailing-punctuation"),
         ("10.1000/182", "trailing-punctuation"),
+        ("10.1000/182/pdf", "trailing-punctuation"),
     ]
 
 
@@ -127,4 +183,46 @@ def test_text_that_is_not_a_name_has_suggestions_too() -> None:
 
 
 def test_the_name_that_reading_finds_is_not_suggested() -> None:
-    assert suggest("doi:10.1000/182") == ()
+    for text in ("doi:10.1000/182", "10.1000%2F182", "https://doi.org/10.1000/182?x#y", "10/aabbe", "10.1000/100%"):
+        assert suggest(text) == ()
+
+
+def test_a_doubtful_repair_is_for_names_that_do_not_exist() -> None:
+    assert suggest("10.1000//182") == ()
+    assert suggest_instead(HandleName("10.1000//182"))[0].doi.text == "10.1000/182"
+
+
+@pytest.mark.parametrize(
+    ("typed", "likeliest"),
+    [
+        ("https://doi.example.org/10.1000/182", "10.1000/182"),
+        ("https://doi.example.org/10.1000/182/abstract", "10.1000/182"),
+        ("https://doi.example.org/10/aabbe", "10/aabbe"),
+        ("doi.example.org/aabbe?nols=y", "10/aabbe"),
+        ("see https://doi.example.org/10/aabbe", "10/aabbe"),
+    ],
+)
+def test_a_url_of_this_resolver_suggests_its_name(typed: str, likeliest: str) -> None:
+    assert suggest(typed, own_hosts=frozenset({"doi.example.org"}))[0].doi.text == likeliest
+
+
+def test_the_names_of_a_list_come_in_its_order() -> None:
+    assert [found.doi.text for found in suggest("10.1000/182 and 10.1000/183, 10.1000/184")] == [
+        "10.1000/182",
+        "10.1000/183",
+        "10.1000/184",
+    ]
+
+
+def test_a_name_with_an_error_that_no_name_has_is_not_suggested() -> None:
+    assert [found.doi.text for found in suggest("(10.1000/182)")] == ["10.1000/182"]
+
+
+def test_a_name_with_an_error_that_some_names_have_comes_after_the_one_without() -> None:
+    assert [found.doi.text for found in suggest("see 10.1000/182.pdf")] == ["10.1000/182", "10.1000/182.pdf"]
+
+
+def test_every_rule_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "suggestions.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
+    assert rows == {repair.rule for repair in REPAIRS} | {"label", "own-url"}

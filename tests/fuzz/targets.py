@@ -10,9 +10,9 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.cache.wire import InvalidBundleLine, from_line, pack, unpack
-from app.doi.name import HandleName
+from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read_exact, read_path, read_typed
-from app.doi.suggestion import suggest_instead
+from app.doi.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from app.doi.uri import url_path
 from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
 from app.handle.answer import read_answer
@@ -45,6 +45,20 @@ def name(data: bytes) -> None:
     if len(typed.text) <= _MAX_SUGGESTED:
         for suggestion in suggest_instead(typed):
             _same_name_from_its_path(suggestion.doi)
+
+
+def suggestion(data: bytes) -> None:
+    """Names are suggested for any text, and none of them is the name that the text has."""
+    text = data.decode("utf-8", "replace")
+    found = suggest(text, own_hosts=frozenset({"doi.example.org"}))
+    assert len(found) <= MAX_SUGGESTIONS
+    for each in found:
+        assert each.doi.is_short_doi or DOIName.parse(each.doi.text) == each.doi, each
+        _same_name_from_its_path(each.doi)
+    try:
+        assert read_typed(text) not in [each.doi for each in found]
+    except InvalidName:
+        return
 
 
 def _same_name_from_its_path(found: HandleName) -> None:
@@ -120,5 +134,6 @@ def retry_after(data: bytes) -> None:
 
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
-    target.__name__: target for target in (name, answer, locations, query, headers, stored, line, retry_after)
+    target.__name__: target
+    for target in (name, suggestion, answer, locations, query, headers, stored, line, retry_after)
 }

@@ -1,0 +1,90 @@
+"""Repairs of characters: encodings, look-alikes, and characters that cannot be seen."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from html import unescape
+from typing import Final
+from urllib.parse import unquote
+
+from app.doi.code_point import questionable
+
+# All repetitions are bounded: a search that backtracks over an unbounded one takes quadratic time.
+_DASHES: Final = re.compile("[-\u00ad]{0,4}[\u2010-\u2015\u2043\u2212\ufe58\ufe63][-\u00ad\u2010-\u2015\u2212]{0,4}")
+#: U+FF01 to U+FF5E, Fullwidth Exclamation Mark to Fullwidth Tilde, in the order of ASCII; U+3000, Ideographic Space.
+_FULL_WIDTH: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: " ", 0x3002: ".", 0xFF61: "."}
+#: Fraction Slash, Division Slash, Big Solidus, Box Drawings Light Diagonal.
+_SLASHES: Final = dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
+#: Much Less-Than and Much Greater-Than, angle brackets of mathematics and of East Asia.
+_ANGLES: Final = dict.fromkeys("\u226a\u27e8\u2329\u3008", "<") | dict.fromkeys("\u226b\u27e9\u232a\u3009", ">")
+_ANGLE: Final = re.compile(rf"\\{{0,8}}([{''.join(_ANGLES)}])")
+_LATEX_ESCAPE: Final = re.compile(
+    r"""\{\\([_&%#$<>])\}
+      | \\{1,4}(?=[_&%#${}<>])
+      | \$([<>_])\$
+      | \{\\text(less|greater|underscore)\}
+      | \\text(less|greater|underscore)(?:\{\}|[ ])?""",
+    re.VERBOSE,
+)
+_LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_"}
+_BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}(?=[0-9A-Za-z(])")
+
+
+def without_html_entities(text: str) -> str:
+    """10.1000/a&lt;b -> 10.1000/a<b"""
+    return unescape(text)
+
+
+def decode_again(text: str) -> str:
+    """10.1000%2F182 -> 10.1000/182: a name that was encoded twice. Malformed escapes are left as they are."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeError:
+        return text
+
+
+def without_full_width(text: str) -> str:
+    """１０．１０００／１８２ -> 10.1000/182: the wide forms of East Asian fonts."""
+    return text if text.isascii() else text.translate(_FULL_WIDTH)
+
+
+def with_slashes(text: str) -> str:
+    """10.1000⁄182 -> 10.1000/182: another character that looks like a slash."""
+    return text if text.isascii() else text.translate(_SLASHES)
+
+
+def with_hyphens(text: str) -> str:
+    """10.1000/1–8 -> 10.1000/1-8: a typographic dash, with or without soft hyphens beside it."""
+    return text if text.isascii() else _DASHES.sub("-", text)
+
+
+def with_angle_brackets(text: str) -> str:
+    """10.1000/a≪b≫c -> 10.1000/a<b>c: other characters that look like angle brackets."""
+    return text if text.isascii() else _ANGLE.sub(lambda found: _ANGLES[found[1]], text)
+
+
+def without_invisible(text: str) -> str:
+    """10.1000/1\u200b82 -> 10.1000/182: every character that is not graphic, except white space."""
+    if text.isprintable():
+        return text
+    dropped = {point.character for point in questionable(text)}
+    return "".join(c for c in text if c.isspace() or (c not in dropped and unicodedata.category(c) not in ("Cc", "Cs")))
+
+
+def without_latex_escapes(text: str) -> str:
+    r"""10.1000/18\_2 -> 10.1000/18_2"""
+    return _LATEX_ESCAPE.sub(_write_latex_character, text) if "\\" in text or "$" in text else text
+
+
+def _write_latex_character(found: re.Match[str]) -> str:
+    word = found[3] or found[4]
+    return _LATEX_WORDS[word] if word else found[1] or found[2] or ""
+
+
+def with_slash_for_backslash(text: str) -> str:
+    r"""10.1000\182 -> 10.1000/182"""
+    found = _BACKSLASH.search(text)
+    if not found:
+        return text
+    return f"{text[: found.start()].replace(chr(92), '/')}{found[1]}/{text[found.end() :]}"

@@ -1,0 +1,89 @@
+"""Repairs of endings: punctuation, markup, and what a publisher's URL adds after a name."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: The most characters that are cut from the end.
+_MAX_ENDINGS: Final = 16
+#: Never the last character of a name that was copied whole. "+", "-" and "#" are: 10.1021/ja001926+, ...CO;2-#.
+_ENDINGS: Final = frozenset(
+    ".,;:\"'`|*\\!?&$^~=([{<\u2020\u2021\u00ab\u00bb\u2018\u2019\u201a\u201c\u201d\u201e\u2026\u2039\u203a\u3001\u00b7\ufffd"
+)
+_OPENERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
+_CASELESS: Final = re.IGNORECASE | re.ASCII
+_PAGE_PART: Final = re.compile(
+    r"""(?: /(?: abstract | full(?:[-_]?text)? | summary | e?pdf(?:direct|plus)? | html? | meta | epub | reader | short
+               | references | citations? | metrics | figures | tables | comments | event_abstract | suppinfo | xml
+               | supplementary-material )
+          | \.(?: full(?:-text)? | abstract | short | long | e?pdf | html? | xml | epub | ris | bib ) )\Z""",
+    _CASELESS | re.VERBOSE,
+)
+_SUBPAGE: Final = re.compile(
+    r"/(?:asset|suppl_file|supplementary-material|figures?|tables?|media|pdf|full|abstract|html)/.*\Z",
+    _CASELESS | re.DOTALL,
+)
+_QUERY_OR_FRAGMENT: Final = re.compile(r"(?:[?#&](?=[A-Za-z])|#:~|\?\Z).*", re.DOTALL)
+_SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
+#: No registered name contains these. SICIs have "<" before a digit.
+_MARKUP: Final = re.compile(
+    r"""(?:</|<(?:a|br|cite|div|em|li|p|ref|span|sub|sup|td)[\s/>]|\]\(|\}[,}{\s]|\]\]|["'\u201d]\s{0,4}[>,]|\||\u2026).*""",
+    _CASELESS | re.DOTALL,
+)
+#: bioRxiv, medRxiv and arXiv number the versions of a work, and register one name for all of them.
+_VERSION: Final = re.compile(r"(\A10\.(?:1101|64898|48550)/.{4,60}[0-9])v[0-9]{1,2}\Z", _CASELESS)
+_MIN_SLUG_CHARACTERS: Final = 20
+_MIN_SLUG_WORDS: Final = 2
+_MIN_WORD_CHARACTERS: Final = 3
+
+
+def without_trailing_slash(text: str) -> str:
+    """10.1000/182/ -> 10.1000/182"""
+    return text.rstrip("/")
+
+
+def without_trailing_punctuation(text: str) -> str:
+    """10.1000/182). -> 10.1000/182: a closing bracket is cut only if its opening bracket is missing."""
+    for _ in range(_MAX_ENDINGS):
+        last = text[-1:]
+        opener = _OPENERS.get(last)
+        if last not in _ENDINGS and not (opener and text.count(last) > text.count(opener)):
+            break
+        text = text[:-1].rstrip()
+    return text
+
+
+def without_page_part(text: str) -> str:
+    """10.1000/182/abstract -> 10.1000/182: the part that a publisher's URL adds after the name."""
+    return _SUBPAGE.sub("", _PAGE_PART.sub("", text))
+
+
+def without_query_or_fragment(text: str) -> str:
+    """10.1000/182#page -> 10.1000/182"""
+    return _QUERY_OR_FRAGMENT.sub("", text)
+
+
+def without_session(text: str) -> str:
+    """10.1000/182;jsessionid=0A1B -> 10.1000/182"""
+    return _SESSION.sub("", text)
+
+
+def without_markup(text: str) -> str:
+    """10.1000/182</ref> -> 10.1000/182: markup of HTML, Markdown, BibTeX or a wiki after the name."""
+    found = _MARKUP.search(text, 1)
+    return text[: found.start()] if found else text
+
+
+def without_version(text: str) -> str:
+    """10.1101/2020.01.01.123456v2 -> 10.1101/2020.01.01.123456: the version of a preprint."""
+    return _VERSION.sub(r"\1", text)
+
+
+def without_title(text: str) -> str:
+    """10.1000/1-82/the-title-of-the-work-2 -> 10.1000/1-82: the title that a publisher's URL has after the name."""
+    name, _, last = text.rpartition("/")
+    if len(last) < _MIN_SLUG_CHARACTERS or "/" not in name:
+        return text
+    words = [word for word in last.split("-") if word.isalpha() and len(word) >= _MIN_WORD_CHARACTERS]
+    return name if len(words) >= _MIN_SLUG_WORDS and last.count("-") > _MIN_SLUG_WORDS else text

@@ -1,0 +1,63 @@
+"""Repairs of the prefix, and of what separates it from the suffix."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_THREE_DIGITS: Final = re.compile(r"(?:(?<![0-9./])|(?<=doi\.org/))10\.([0-9]{3})/")
+_LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9]{4,9}/)")
+_ONE_ZERO: Final = re.compile(r"(?<![0-9A-Za-z.])[01]?\.(?=[0-9]{4,9}/\S)")
+#: Crossref's first thousand prefixes. Others with four digits are prefixes of handles too.
+_NO_TEN: Final = re.compile(r"\A(?=1[0-9]{3}/[^\s/]{4})")
+_DIGITS_BEFORE: Final = re.compile(r"(?<![0-9A-Za-z.])[0-9]{1,2}(?=10\.[0-9]{4,9}/)")
+_LETTER_INSIDE: Final = re.compile(r"(?<![0-9])10\.[A-Za-z](?=[0-9]{4,5}/)")
+_WRONG_DOT: Final = re.compile(r"(?<![0-9.])10[,:;](?=[0-9]{4,9}/)")
+_NOT_A_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,5})(?:\.(?=[A-Za-z])|[_:](?=[0-9A-Za-z]))")
+_NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
+_DOUBLE_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})/{2,8}")
+
+
+def with_lost_zero(text: str) -> str:
+    """10.231/x -> 10.2310/x: a spreadsheet read the prefix as a decimal number."""
+    return _THREE_DIGITS.sub(r"10.\g<1>0/", text)
+
+
+def with_digits(text: str) -> str:
+    """1O.1000/182 -> 10.1000/182: a letter that looks like a digit, as text recognition writes it."""
+    return _LETTERS.sub("10.", text)
+
+
+def with_whole_prefix(text: str) -> str:
+    """0.1000/182 -> 10.1000/182: the first digits were not copied."""
+    return _ONE_ZERO.sub("10.", text)
+
+
+def with_ten(text: str) -> str:
+    """1000/182-1 -> 10.1000/182-1: the name was copied from after its first dot."""
+    return _NO_TEN.sub("10.", text)
+
+
+def without_digit_before(text: str) -> str:
+    """110.1000/182 -> 10.1000/182: the number of a footnote, or a digit typed twice."""
+    return _DIGITS_BEFORE.sub("", text)
+
+
+def without_letter_in_prefix(text: str) -> str:
+    """10.s1000/182 -> 10.1000/182"""
+    return _LETTER_INSIDE.sub("10.", text)
+
+
+def with_dot(text: str) -> str:
+    """10,1000/182 -> 10.1000/182"""
+    return _WRONG_DOT.sub("10.", text)
+
+
+def with_first_slash(text: str) -> str:
+    """10.1000.a182 -> 10.1000/a182: no slash, or another character in its place, as file names have it."""
+    return _NO_SLASH.sub(r"\1/", _NOT_A_SLASH.sub(r"\1/", text, count=1), count=1)
+
+
+def with_one_slash(text: str) -> str:
+    """10.1000//182 -> 10.1000/182"""
+    return _DOUBLE_SLASH.sub(r"\1/", text)

@@ -1,0 +1,121 @@
+"""Repairs of surroundings: a name inside a longer text, a URL or a cell, and names with blanks inside."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import Final
+from urllib.parse import unquote
+
+_CASELESS: Final = re.IGNORECASE | re.ASCII
+_REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[;,|\s(\[])10\.[0-9]{4,9}/", _CASELESS)
+# Runs of white space are one blank in the texts that reach these repairs.
+_PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
+_NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s?#&"]+')
+#: "10." of another name, at least a prefix and a slash after the first.
+_MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
+_BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_-])\s|(?<=10\.)\s(?=[0-9]{4})")
+_BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
+_BLANK_BESIDE_DOT: Final = re.compile(r"\.\s|\s\.")
+_EMPHASIS: Final = "*_~`"
+#: Parameters of a query that are read.
+_MAX_PARAMETERS: Final = 32
+#: In a text, a letter comes first: 10/12 is a date or a fraction. After a digit and a slash it is a date: 2020/10/may.
+_SHORT: Final = re.compile(
+    r"(?:(?<![0-9A-Za-z.-])(?<![0-9]/)10/|(?<=doi\.org/))([a-z][0-9a-z]{2,7})(?![0-9A-Za-z/_.-]{2}|[0-9A-Za-z/_-])",
+    re.ASCII,
+)
+#: The "<947:ABC>" of a SICI (ANSI/NISO Z39.56). Some publishers register square brackets, none of them with "(SICI)".
+_SICI: Final = re.compile(r"([<\[])([0-9A-Za-z]{1,8}:[^<>\[\]\s]{1,12})[>\]](?=[0-9]\.[0-9]\.)")
+
+
+def before_repetition(text: str) -> str:
+    """10.1000/182 https://doi.org/10.1000/182 -> 10.1000/182"""
+    first = _PREFIX.search(text)
+    found = _REPETITION.search(text, first.end()) if first else None
+    return text[: found.start()].rstrip(" ;,|([/\t\r\n") if found else text
+
+
+def without_emphasis(text: str) -> str:
+    """_10.1000/182_ -> 10.1000/182: emphasis of Markdown around the name."""
+    return text.strip(_EMPHASIS) if text.startswith(tuple(_EMPHASIS)) else text
+
+
+def first_word(text: str) -> str:
+    """10.1000/182 PMCID: PMC1 -> 10.1000/182: also the first line of a cell."""
+    word = next(iter(text.split(maxsplit=1)), "")
+    return word if _PREFIX.search(word) and without_blanks(text) == text else text
+
+
+def without_blanks(text: str) -> str:
+    """10.1000/ 182 -> 10.1000/182: a line was broken at a punctuation mark."""
+    text = _BLANK_BEFORE_PUNCTUATION.sub("", _BLANK_AFTER_PUNCTUATION.sub("", text))
+    words = text.split(maxsplit=2)
+    # "10.1000/journal. 182" is one name; "10.1000/182. 2020" is a name and a year.
+    if len(words) == 2 and not _has_digit(words[0].partition("/")[2]) and _has_digit(words[1]):
+        return _BLANK_BESIDE_DOT.sub(".", text)
+    return text
+
+
+def joined(text: str) -> str:
+    """10.1000/18 2 -> 10.1000/182: a blank or a line break inside the name."""
+    words = text.split(maxsplit=2)
+    return "".join(words) if len(words) == 2 and "/" not in words[1] and _has_digit(words[1]) else text
+
+
+def _has_digit(text: str) -> bool:
+    return any(c.isdigit() for c in text)
+
+
+def parameter_value(text: str) -> str:
+    """https://example.org/?doi=10.1000%2F182&y=1 -> 10.1000/182: the first parameter of a query that has a name."""
+    _, _, query = text.partition("?")
+    for parameter in islice(query.split("&"), _MAX_PARAMETERS):
+        _, _, value = parameter.partition("=")
+        if "10." in value and _NAME.search(decoded := unquote(value, errors="replace")):
+            return decoded
+    return text
+
+
+def name_inside(text: str) -> str:
+    """http://example.org/doi/10.1000/182 -> 10.1000/182: the first name inside a longer text."""
+    found = _NAME.search(text, 1)
+    return found[0] if found else text
+
+
+def other_name(text: str) -> str:
+    """10.1000/182,10.1000/183 -> 10.1000/183: the next name of a list."""
+    first = _NAME.search(text)
+    other = _NAME.search(text, first.start() + _MIN_PREFIX_CHARACTERS) if first else None
+    return text[other.start() :] if other else text
+
+
+def short_doi_inside(text: str) -> str:
+    """see https://example.org/10/aabbe -> 10/aabbe: a shortDOI inside a longer text."""
+    found = _SHORT.search(text)
+    return f"10/{found[1]}" if found else text
+
+
+def with_other_brackets(text: str) -> str:
+    """10.1000/74[947:ABC]2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: the brackets of a SICI, or the other way about."""
+    return text if "(SICI)" in text.upper() and "[" not in text else _SICI.sub(_change_brackets, text)
+
+
+def _change_brackets(found: re.Match[str]) -> str:
+    return f"<{found[2]}>" if found[1] == "[" else f"[{found[2]}]"
+
+
+def without_own_url(text: str, own_hosts: frozenset[str]) -> str:
+    """https://doi.example.org/aabbe -> 10/aabbe: a URL of this resolver. `own_hosts` may have ports and paths."""
+    head, scheme, rest = text.strip().partition("://")
+    if not scheme:
+        rest = head
+    elif head.lower() not in ("http", "https"):
+        return text
+    for host in own_hosts:
+        if rest[: len(host)].lower() != host.lower():
+            continue
+        after = rest[len(host) :].removeprefix(":443").removeprefix(":80")
+        if after.startswith("/"):
+            return after.lstrip("/")
+    return text
