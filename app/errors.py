@@ -37,7 +37,7 @@
     └── ConfigurationError             the settings cannot be used; exit status 2
 
 The docstring of a class is its default message. `status` is the HTTP status that `web` answers with; packages below
-`web` do not use HTTP exceptions.
+`web` do not use HTTP exceptions. `token` is the stable name of the class for programs.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class DoiProxyError(Exception):
     """The request failed."""
 
     status: ClassVar[int] = 500
+    #: The error as one token of a structured header (RFC 9651, section 3.3.4): in problem types, headers and metrics.
+    token: ClassVar[str] = "internal-error"
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
@@ -68,62 +70,83 @@ class InvalidRequest(DoiProxyError):
     """The request cannot be answered as it was sent."""
 
     status = 400
+    token = "invalid-request"
 
 
 class InvalidName(InvalidRequest):
     """The name cannot be a DOI name."""
 
+    token = "invalid-name"
+
 
 class MalformedEscape(InvalidName):
     """A "%" must be followed by two hexadecimal digits; write a literal percent sign as "%25"."""
+
+    token = "malformed-escape"
 
 
 class NotUTF8(InvalidName):
     """The bytes of the name are not UTF-8; encode it in UTF-8, then percent-encode it."""
 
+    token = "not-utf-8"
+
 
 class ForbiddenCodePoint(InvalidName):
     """The name contains a code point that is not allowed in a DOI name."""
+
+    token = "forbidden-code-point"
 
 
 class NameTooLong(InvalidName):
     """The name is longer than this resolver accepts."""
 
     status = 414
+    token = "name-too-long"
 
 
 class EmptyName(InvalidName):
     """The request has no DOI name."""
 
+    token = "empty-name"
+
 
 class NotADOI(InvalidName):
     """The name is not a DOI name."""
+
+    token = "not-a-doi"
 
 
 class NoDOIInOpenURL(NotADOI):
     """This OpenURL does not name a DOI; send id=doi:10.1000/182 or rft_id=info:doi/10.1000/182."""
 
+    token = "no-doi-in-openurl"
+
 
 class InvalidParameter(InvalidRequest):
     """A query parameter has an invalid value."""
+
+    token = "invalid-parameter"
 
 
 class RequestTooLarge(InvalidRequest):
     """The request is larger than this resolver accepts."""
 
     status = 413
+    token = "request-too-large"
 
 
 class ClientDenied(InvalidRequest):
     """This resolver does not serve the network of this client."""
 
     status = 403
+    token = "client-denied"
 
 
 class CrossSiteForm(InvalidRequest):
     """A page of another site sent this form; open the page of this resolver and send the form there."""
 
     status = 403
+    token = "cross-site-form"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +163,7 @@ class TooManyRequests(InvalidRequest):
     """This client sent too many requests; try again later."""
 
     status = 429
+    token = "too-many-requests"
 
     def __init__(self, message: str | None = None, *, quota: Quota, retry_after: float) -> None:
         super().__init__(message)
@@ -151,19 +175,26 @@ class TooManyRequests(InvalidRequest):
 class TooManyBypasses(TooManyRequests):
     """This client bypassed the cache too often; wait, or send the request without auth and cert."""
 
+    token = "too-many-bypasses"
+
 
 class RateExceeded(TooManyRequests):
     """This client sent requests faster than this resolver allows; wait, then send them at a lower rate."""
+
+    token = "rate-exceeded"
 
 
 class NotAnswerable(DoiProxyError):
     """The handle system has no answer for this name."""
 
     status = 404
+    token = "not-answerable"
 
 
 class AliasChainTooLong(NotAnswerable):
     """The aliases of this name form a loop or a chain that is too long."""
+
+    token = "alias-chain-too-long"
 
     def __init__(self, message: str | None = None, *, reached: str) -> None:
         super().__init__(message)
@@ -173,6 +204,8 @@ class AliasChainTooLong(NotAnswerable):
 
 class PrefixInactive(NotAnswerable):
     """The prefix of this name is out of use."""
+
+    token = "prefix-inactive"
 
     def __init__(self, message: str | None = None, *, status_message: str | None, contact: str | None) -> None:
         super().__init__(message)
@@ -187,8 +220,7 @@ class CouldNotVerify(DoiProxyError):
     status = 502
     #: The error type of RFC 9209, section 2.3, for the `Proxy-Status` header.
     proxy_error: ClassVar[str] = "proxy_internal_error"
-    #: The failure as one token of a structured header (RFC 9651, section 3.3.4), in headers and metrics.
-    token: ClassVar[str] = "not-asked"
+    token = "not-asked"
 
     def __init__(self, message: str | None = None, *, retry_after: float | None = None, detail: str = "") -> None:
         super().__init__(message)

@@ -46,6 +46,7 @@ from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
 from app.web.denials import Denials
 from app.web.express_lane import ExpressLane
+from app.web.fastapi_errors import allowed_methods
 from app.web.library import Library
 from app.web.limits import ClientLimits
 from app.web.operations import other_paths
@@ -130,6 +131,7 @@ def create(
         operations=operations,
         admin=None if apart is not None else admin,
         other_paths=other_paths(operations),
+        allow_of=lambda path: allowed_methods(operations, path.decode("latin-1")),
         limits=limits,
         public_url=settings.public_url.rstrip("/") if settings.public_url else None,
         sub_path=read_sub_path(settings).encode(),

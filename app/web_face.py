@@ -168,7 +168,7 @@ def build_admin(
     if settings.admin_token is None:
         return None
     rate = Rate(settings.admin_wrong_rate, settings.admin_wrong_burst)
-    admin = create_admin(__version__, build_actions(parts, lifecycle, denials, clock))
+    admin = create_admin(__version__, build_actions(parts, lifecycle, denials, clock), face.link.base)
     paths = frozenset[bytes]()
     if settings.status_access == "admin":
         paths = frozenset({STATUS_PATH.encode()})
@@ -178,6 +178,7 @@ def build_admin(
         token=settings.admin_token,
         attempts=ClientBuckets(WRONG_TOKENS, rate, RateExceeded, clock),
         client_of=limits.client_of,
+        base=face.link.base,
         paths=paths,
     )
 

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 
 from app.doi.name import HandleName
@@ -27,8 +26,7 @@ from app.web.admin_models import (
     RefreshRequest,
     ReloadReport,
 )
-from app.web.problem import problem
-from app.web.responses import Reply
+from app.web.fastapi_errors import add_errors
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +48,8 @@ class AdminActions:
     settings: Callable[[], dict[str, Any]]
 
 
-def create_admin(version: str, actions: AdminActions) -> FastAPI:
-    """The FastAPI application of the admin API."""
+def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
+    """The FastAPI application of the admin API. `base` is the path of this resolver."""
     app = FastAPI(
         title="doi-proxy admin API",
         version=version,
@@ -60,7 +58,7 @@ def create_admin(version: str, actions: AdminActions) -> FastAPI:
         openapi_url="/admin/openapi.json",
         redirect_slashes=False,
     )
-    _add_errors(app)
+    add_errors(app, base, _audit_error)
     _add_cache(app, actions)
     _add_service(app, actions)
     return app
@@ -114,27 +112,8 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         return actions.settings()
 
 
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(DoiProxyError)
-    async def failed(request: Request, error: DoiProxyError) -> Response:
-        _audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
-        return _respond(problem(error.status, error.message))
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])
-        message = str(first["msg"]).removeprefix("Value error, ")
-        return _respond(problem(400, f"{where}: {message}" if where else message))
-
-    @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
-        return _respond(problem(error.status_code, f"{error.detail}."))
-
-
-def _respond(reply: Reply) -> Response:
-    headers = {name.decode(): value.decode() for name, value in (*reply.headers, *reply.freshness)}
-    return Response(reply.body, reply.status, headers=headers)
+def _audit_error(request: Request, error: DoiProxyError) -> None:
+    _audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
 
 
 def _selected_name(body: PurgeRequest) -> HandleName | None:

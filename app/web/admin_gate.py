@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from starlette.types import ASGIApp
@@ -41,9 +42,14 @@ class AdminGate:
         token: str,
         attempts: ClientBuckets,
         client_of: Callable[[Request], str],
+        base: str,
         paths: frozenset[bytes] = frozenset(),
     ) -> None:
-        """`attempts` limits the wrong tokens of each client. `paths` are answered besides those below ADMIN_PATH."""
+        """`attempts` limits the wrong tokens of each client. `paths` are answered besides those below ADMIN_PATH.
+
+        `base` is the path of this resolver.
+        """
+        self._problem = partial(problem, base=base)
         self._admin = admin
         self._token = token.encode()
         self._attempts = attempts
@@ -72,7 +78,7 @@ class AdminGate:
             try:
                 body = await request.body()
             except RequestTooLarge as error:
-                refusal = problem(413, error.message)
+                refusal = self._problem(413, error.message)
         if refusal is not None:
             await _send(refusal, wrapped)
         else:
@@ -89,10 +95,10 @@ class AdminGate:
             if not self._is_right(authorization):
                 self._attempts.take(client)
                 challenge = _CHALLENGE if authorization is None else _WRONG
-                return problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
+                return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
         except TooManyRequests as error:
-            return problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
-        return _refuse_form(request)
+            return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
+        return self._refuse_form(request)
 
     def _is_right(self, authorization: str | None) -> bool:
         scheme, _, token = (authorization or "").partition(" ")
@@ -100,15 +106,14 @@ class AdminGate:
         right = hmac.compare_digest(token.strip(" ").encode("latin-1"), self._token)
         return right and scheme.lower() == "bearer"
 
-
-def _refuse_form(request: Request) -> Reply | None:
-    """Refuse what a browser sends for a page: an Origin (RFC 6454, section 7), or a body that a form can have."""
-    if request.header(b"origin") is not None:
-        return problem(403, "The admin API does not answer requests of web pages (header Origin).")
-    kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
-    if request.method == "POST" and kind != _JSON:
-        return problem(415, "The body must be JSON, with the header Content-Type: application/json.")
-    return None
+    def _refuse_form(self, request: Request) -> Reply | None:
+        """Refuse what a browser sends for a page: an Origin (RFC 6454, section 7), or a body that a form can have."""
+        if request.header(b"origin") is not None:
+            return self._problem(403, "The admin API does not answer requests of web pages (header Origin).")
+        kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if request.method == "POST" and kind != _JSON:
+            return self._problem(415, "The body must be JSON, with the header Content-Type: application/json.")
+        return None
 
 
 def _limits(error: TooManyRequests) -> tuple[Header, ...]:

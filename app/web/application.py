@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +47,7 @@ from app.web.responses import (
 from app.web.route import Route, api_part, find_route, names_part
 from app.web.status import STATUS_PATH
 
-#: The supported methods, in the form of `Allow`.
+#: The methods of names and records, in the form of `Allow`.
 ALLOW: Final = "GET, HEAD, POST, OPTIONS"
 _OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
 #: A list of header names (RFC 9110, section 5.6.2).
@@ -76,6 +77,7 @@ class Application:
         operations: ASGIApp,
         admin: AdminGate | None,
         other_paths: frozenset[bytes],
+        allow_of: Callable[[bytes], str | None],
         limits: ClientLimits,
         public_url: str | None,
         sub_path: bytes,
@@ -86,10 +88,12 @@ class Application:
         connections: object,
         admin_apart: AdminApart | None,
     ) -> None:
+        """`allow_of` returns the methods of a path that FastAPI answers, None for any other path."""
         self._face = face
         self._operations = operations
         self._admin = admin
         self._other_paths = other_paths
+        self._allow_of = allow_of
         self._limits = limits
         self._public_url = public_url
         self._sub_path = sub_path
@@ -257,7 +261,7 @@ class Application:
 
     def _other_method(self, request: Request, route: Route) -> Reply:
         if request.method == "OPTIONS":
-            return _options(request)
+            return _options(request, self._allow_of(request.path) or ALLOW)
         allow = ((b"allow", ALLOW.encode()),)
         message = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
         if route == "api":
@@ -266,13 +270,13 @@ class Application:
         return self._face.errors.answer_status(request, 405, message, allow)
 
 
-def _options(request: Request) -> Reply:
+def _options(request: Request, allow: str) -> Reply:
     """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): any site may read, without credentials."""
-    headers = [(b"allow", ALLOW.encode())]
+    headers = [(b"allow", allow.encode())]
     if request.header(b"access-control-request-method") is not None:
         wanted = request.header(b"access-control-request-headers")
         headers += [
-            (b"access-control-allow-methods", ALLOW.encode()),
+            (b"access-control-allow-methods", allow.encode()),
             (b"access-control-allow-headers", wanted.encode() if wanted and _TOKENS.fullmatch(wanted) else b"*"),
             (b"access-control-max-age", PREFLIGHT_MAX_AGE),
             VARY_PREFLIGHT,

@@ -1,11 +1,13 @@
-"""Shows errors as pages for people, without tracebacks."""
+"""Shows errors: as pages for people, as problem details for programs, without tracebacks."""
 
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
+from typing import Final
 
 from app.doi.name import HandleName
-from app.doi.suggestion import suggest, suggest_instead
+from app.doi.suggestion import Suggestion, suggest, suggest_instead
 from app.errors import (
     AliasChainTooLong,
     CouldNotVerify,
@@ -17,8 +19,11 @@ from app.errors import (
     TooManyRequests,
 )
 from app.web.failure_headers import failure_headers, quota_headers
+from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
+from app.web.negotiation import wants_problem
 from app.web.pages import Link, Pages
+from app.web.problem import error_problem, problem
 from app.web.request import Request
 from app.web.responses import Reply, page
 
@@ -34,53 +39,73 @@ _TITLES = {
 }
 
 
+_OUR_FAULT: Final = "This resolver made an error. Try again; if it happens again, tell its operators."
+
+
 class ErrorPages:
-    """Shows every error as a page: those of the tree in `app.errors`, and any other."""
+    """Shows every error: those of the tree in `app.errors`, and any other."""
 
     def __init__(self, *, pages: Pages, link: Link) -> None:
         self._pages = pages
         self._link = link
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
-        """The page about an error of a request for `name`, or for the text that a reader `typed`."""
+        """The answer about an error of a request for `name`, or for the text that a reader `typed`."""
+        if not isinstance(error, DoiProxyError):
+            log.error("a request failed by a fault of this program", exc_info=error)
+            return self.answer_status(request, 500, "")
+        if wants_problem(request.header(b"accept")):
+            return error_problem(error, base=self._link.base, name=name, suggested=_suggest(error, name, typed))
+        return self._answer_page(request, error, name, typed)
+
+    def _answer_page(self, request: Request, error: DoiProxyError, name: HandleName | None, typed: str) -> Reply:
         language = request.language(self._pages.languages)
         if isinstance(error, PrefixDenied) and name is not None:
             body = self._pages.prefix_denied(self._link, language, name=name, reason=error.message)
-            return page(error.status, body, failure_headers(error))
+            return _page(error.status, body, failure_headers(error))
         if isinstance(error, CouldNotVerify) and name is not None:
             again = None if error.retry_after is None else max(1, round(error.retry_after))
             reason = self._pages.failure_reason(language, error.token)
             body = self._pages.could_not_verify(self._link, language, name=name, reason=reason, retry_after=again)
-            return page(error.status, body, failure_headers(error))
+            return _page(error.status, body, failure_headers(error))
         if isinstance(error, AliasChainTooLong) and name is not None:
             reached = HandleName(error.reached)
             body = self._pages.alias_chain_too_long(self._link, language, name=name, reached=reached)
-            return page(error.status, body)
+            return _page(error.status, body)
         if isinstance(error, PrefixInactive) and name is not None:
             body = self._pages.prefix_inactive(
                 self._link, language, name=name, message=error.status_message, contact=error.contact
             )
-            return page(error.status, body)
+            return _page(error.status, body)
         if isinstance(error, NoDOIInOpenURL):
-            return page(error.status, self._pages.openurl(self._link, language))
+            return _page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
-            found = suggest(typed) if name is None else suggest_instead(name)
-            body = self._pages.not_a_doi(
-                self._link, language, typed=typed, reason=error.message, suggestions=[one.doi for one in found]
-            )
-            return page(error.status, body)
-        if isinstance(error, TooManyRequests):
-            return self.answer_status(
-                request, error.status, error.message, quota_headers(error.quota, error.retry_after)
-            )
-        if isinstance(error, DoiProxyError):
-            return self.answer_status(request, error.status, error.message)
-        log.error("a request failed by a fault of this program", exc_info=error)
-        return self.answer_status(request, 500, "")
+            found = [one.doi for one in _suggest(error, name, typed)]
+            body = self._pages.not_a_doi(self._link, language, typed=typed, reason=error.message, suggestions=found)
+            return _page(error.status, body)
+        headers = quota_headers(error.quota, error.retry_after) if isinstance(error, TooManyRequests) else ()
+        return self._show_status(request, error.status, error.message, headers)
 
     def answer_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:
+        """The answer about a status that has no error of its own. `reason` is a sentence, or "" if it is ours."""
+        if wants_problem(request.header(b"accept")):
+            return problem(status, reason or _OUR_FAULT, (VARY_ACCEPT, *headers), base=self._link.base)
+        return self._show_status(request, status, reason, headers)
+
+    def _show_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...]) -> Reply:
         """A page with a reason and the title for its status."""
         language = request.language(self._pages.languages)
         title = _TITLES.get(status, "error_request" if status < 500 else "error_internal")
         body = self._pages.error(self._link, language, title_key=title, reason=reason)
-        return page(status, body, headers)
+        return _page(status, body, headers)
+
+
+def _page(status: int, body: bytes, headers: tuple[Header, ...] = ()) -> Reply:
+    return page(status, body, headers, vary=VARY_ACCEPT_AND_LANGUAGE)
+
+
+def _suggest(error: DoiProxyError, name: HandleName | None, typed: str) -> tuple[Suggestion, ...]:
+    """The names that a client may have meant by what cannot be a DOI name."""
+    if not isinstance(error, InvalidName) or error.status != HTTPStatus.BAD_REQUEST:
+        return ()
+    return suggest(typed) if name is None else suggest_instead(name)

@@ -27,6 +27,7 @@ _SHOWN: Final = frozenset(
 )
 _SHOWN_KINDS: Final = ("image/", "audio/", "video/")
 _HTML: Final = frozenset({"text/html", "text/*", "*/*"})
+_HTML_PAGES: Final = frozenset({"text/html", "application/xhtml+xml"})
 _BROWSERS: Final = ("mozilla/", "opera/")
 _WANTS_HTML: Final[tuple[Locatt, ...]] = (("ctype", "text/html"), ("media-type", "text/html"))
 
@@ -54,6 +55,14 @@ def wants_page(accept: str | None) -> bool:
     return html > 0 and html >= max(q for _, q in entries)
 
 
+def wants_problem(accept: str | None) -> bool:
+    """Whether an Accept header names JSON, and prefers it to a page: by its weight, then by its place.
+
+    A program that sends `*/*` alone, or no Accept, gets a page.
+    """
+    return accept is not None and "json" in accept.lower() and _prefers_json(_cut(accept) or "")
+
+
 def wants_data(accept: str | None) -> bool:
     """Whether a request is negotiated. Accept alone decides that."""
     return accept is not None and negotiate(accept, None, False).conneg
@@ -66,6 +75,19 @@ def preferred_languages(accept_language: str | None) -> tuple[str, ...]:
 
 def _cut(header: str | None) -> str | None:
     return header if header is None else header[:_MAX_HEADER]
+
+
+@lru_cache(maxsize=1024)
+def _prefers_json(accept: str) -> bool:
+    # A sort by weight is stable: of equal weights, the first entry stays first.
+    ordered = sorted(_entries(accept), key=lambda entry: -entry[1])
+    first = next((entry for entry in ordered if _is_json(entry[0]) or entry[0] in _HTML_PAGES), None)
+    return first is not None and first[1] > 0 and _is_json(first[0])
+
+
+def _is_json(value: str) -> bool:
+    """Whether a media type is JSON (RFC 6839, section 3.1)."""
+    return value == "application/json" or value.endswith("+json")
 
 
 @lru_cache(maxsize=1024)

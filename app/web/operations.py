@@ -13,6 +13,7 @@ from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
 from app.metrics.workers import MetricsText
+from app.web.fastapi_errors import add_errors
 from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT, VARY_LANGUAGE
 from app.web.header import Header
 from app.web.health import Health, Readiness
@@ -22,6 +23,7 @@ from app.web.pages import Link, Pages
 from app.web.preferences import Preferences
 from app.web.privacy import PrivacyFacts
 from app.web.probe import Probe, add_probe
+from app.web.problem import TITLES
 from app.web.responses import HTML, PAGE_POLICY
 from app.web.route import STATIC_PATH
 
@@ -80,6 +82,7 @@ def create_operations(
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign]
+    add_errors(app, face.link.base)
     _add_health(app, readiness)
     _add_metrics(app, write_metrics)
     _add_pages(app, face, openapi)
@@ -144,7 +147,7 @@ def _add_metrics(app: FastAPI, write_metrics: Callable[[str | None], Awaitable[M
 def _add_pages(app: FastAPI, face: OperationPages, openapi: Callable[[], dict[str, Any]]) -> None:
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs(request: Request) -> Response:
-        return _page(face.pages.docs(face.link, face.language(request), openapi()), OWN_PAGE)
+        return _page(face.pages.docs(face.link, face.language(request), openapi(), TITLES), OWN_PAGE)
 
     @app.api_route("/privacy", methods=["GET", "HEAD"], include_in_schema=False)
     async def privacy(request: Request) -> Response:

@@ -243,9 +243,9 @@ class Pages:
         text = _ERROR_TEXTS.get(title_key, "error.no_reason")
         return self._page("error", link, language, f"title.{title_key}", reason=reason, text=text)
 
-    def docs(self, link: Link, language: str, schema: dict[str, Any]) -> bytes:
-        """The API, from its OpenAPI description."""
-        return self._page("docs", link, language, "docs.title", schema=schema)
+    def docs(self, link: Link, language: str, schema: dict[str, Any], problems: Mapping[str, str]) -> bytes:
+        """The API, from its OpenAPI description, and the titles of `problems` by their tokens."""
+        return self._page("docs", link, language, "docs.title", schema=schema, problems=problems)
 
     def _page(
         self, template: str, link: Link, language: str, key: str, name: HandleName | None = None, **facts: Any

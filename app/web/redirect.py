@@ -24,14 +24,15 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import USUAL_STATUS, Target, list_candidates
 from app.web.api import RestApi
-from app.web.freshness import VARY_ACCEPT, Freshness, failure_token, vary
+from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
 from app.web.header import Header
 from app.web.library import DETAIL, Library, direct_link, direct_url
 from app.web.limits import ClientLimits
 from app.web.link_header import link_header
 from app.web.locations_xml import write_locations
-from app.web.negotiation import is_browser, negotiate, wants_data, wants_page
+from app.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
 from app.web.pages import Link, Pages, StaleNote, library_stub, redirect_stub
+from app.web.problem import not_found_problem
 from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import NO_PARAMETERS, Parameters, read_options
@@ -198,10 +199,12 @@ class Redirects:
     def _not_found(self, request: Request, resolution: Resolution, contact: ReportContact) -> Reply:
         name, language = resolution.name, request.language(self._pages.languages)
         freshness = self._freshness.of_page(Chain((resolution,)), self._now())
+        if wants_problem(request.header(b"accept")):
+            return not_found_problem(resolution, self._link.base, freshness)
         if resolution.tombstone is not None:
             stone = resolution.tombstone
             body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
-            return page(410, body, freshness=freshness)
+            return page(410, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
         body = self._pages.not_found(
             self._link,
             language,
@@ -211,10 +214,12 @@ class Redirects:
             contact=contact.contact,
             agency=contact.agency,
         )
-        return page(404, body, freshness=freshness)
+        return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
 
     async def _contact(self, request: Request, found: Destination) -> ReportContact:
-        """The contact who can correct a name that is not registered."""
+        """The contact who can correct a name that is not registered. Only a page shows it."""
+        if wants_problem(request.header(b"accept")):
+            return NO_REPORT_CONTACT
         name = found.chain.last.name
         lookup = Lookup(self._resolver, self._limits.client_of(request))
         try:

@@ -36,7 +36,7 @@ def add_status(
         wants_page = format == "html" or (format is None and "text/html" in request.headers.get("accept", ""))
         language = choose(request.headers.get("accept-language"), pages.languages)
         if not may_see(request.client.host if request.client else ""):
-            return _refuse(pages, link, language) if wants_page else _problem()
+            return _refuse(pages, link, language) if wants_page else _problem(link)
         found = await read()
         if not wants_page:
             return _respond(found.model_dump_json().encode(), JSON)
@@ -53,8 +53,8 @@ def _refuse(pages: Pages, link: Link, language: str) -> Response:
 _REASON = "The status is not shown to this network; the operator decides with status_access and status_networks."
 
 
-def _problem() -> Response:
-    return _respond(problem(403, _REASON).body, PROBLEM, status=403)
+def _problem(link: Link) -> Response:
+    return _respond(problem(403, _REASON, base=link.base).body, PROBLEM, status=403)
 
 
 def _respond(body: bytes, *headers: Header, status: int = 200) -> Response:

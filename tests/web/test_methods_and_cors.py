@@ -148,3 +148,27 @@ async def test_nothing_of_the_client_reaches_the_upstream(proxy: Proxy, credenti
 @pytest.mark.parametrize("target", ["/10.1000/182", "/", "/10.5555/unknown", "/api/handles/10.1000/182", "/foo"])
 async def test_no_answer_sets_a_cookie(proxy: Proxy, target: str) -> None:
     assert (await proxy.get(target))["set-cookie"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    [
+        ("/healthz", "GET, HEAD, OPTIONS"),
+        ("/readyz", "GET, HEAD, OPTIONS"),
+        ("/static/style.css", "GET, HEAD, OPTIONS"),
+        ("/preferences", "GET, HEAD, POST, OPTIONS"),
+        ("/ra/10.1000", "GET, HEAD, POST, OPTIONS"),
+    ],
+)
+async def test_options_names_the_methods_of_that_path(proxy: Proxy, path: str, allow: str) -> None:
+    assert (await proxy.ask("OPTIONS", path))["allow"] == allow
+    assert (await proxy.ask("DELETE", path))["allow"] == allow
+
+
+async def test_the_admin_api_names_the_methods_of_a_path() -> None:
+    async with running(admin_token="correct-horse-battery") as proxy:
+        asked = {"authorization": "Bearer correct-horse-battery"}
+        got = await proxy.ask("OPTIONS", "/admin/reload", **asked)
+        assert (got.status, got["allow"]) == (204, "POST, OPTIONS")
+        got = await proxy.get("/admin/reload", **asked)
+        assert (got.status, got["allow"], got["content-type"]) == (405, "POST, OPTIONS", "application/problem+json")

@@ -666,7 +666,7 @@ def test_the_documentation_shows_each_operation_of_the_description() -> None:
             "/healthz": {"get": {}},
         },
     }
-    page = Page(PAGES.docs(HERE, "en", schema).decode())
+    page = Page(PAGES.docs(HERE, "en", schema, {}).decode())
     assert [element.text for element in page.all("h2")] == ["Resolve <it>", "/healthz"]
     assert "GET /doi/{doi} Redirect to a. Or not. Parameters type A type. Answers 302 Found." in page.words
     assert page.links["/doi/openapi.json"] == "openapi.json"
