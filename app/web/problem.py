@@ -154,7 +154,7 @@ def _doi_member(name: HandleName | None) -> str | None:
 
 
 def _suggestions_member(suggested: Sequence[Suggestion]) -> list[dict[str, str]] | None:
-    """The member `suggestions`: the names that the client may have meant, the likeliest first, and the repair that led to each."""
+    """The member `suggestions`: the names that the client may have meant, the likeliest first, each with its rule."""
     return [{"doi": one.doi.text, "rule": one.rule} for one in suggested] or None
 
 
