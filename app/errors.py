@@ -12,6 +12,7 @@
     │   │       └── NoDOIInOpenURL           an OpenURL without id=doi:… and rft_id=info:doi/…
     │   ├── InvalidParameter             a query parameter that the REST API refuses
     │   ├── RequestTooLarge
+    │   ├── UnsupportedBody              the body is not of a media type that this path reads
     │   ├── ClientDenied                 the client's network is on the deny list
     │   ├── CrossSiteForm                a page of another site sent the form
     │   └── TooManyRequests              a client is over one of its limits
@@ -133,6 +134,13 @@ class RequestTooLarge(InvalidRequest):
 
     status = 413
     token = "request-too-large"
+
+
+class UnsupportedBody(InvalidRequest):
+    """The body is not of a media type that this path reads."""
+
+    status = 415
+    token = "unsupported-media-type"
 
 
 class ClientDenied(InvalidRequest):

@@ -62,6 +62,7 @@ from app.web_face import (
     build_pages,
     read_branding,
     read_facts,
+    read_public_url,
     read_sub_path,
 )
 
@@ -133,7 +134,7 @@ def create(
         other_paths=other_paths(operations),
         allow_of=lambda path: allowed_methods(operations, path.decode("latin-1")),
         limits=limits,
-        public_url=settings.public_url.rstrip("/") if settings.public_url else None,
+        public_url=read_public_url(settings),
         sub_path=read_sub_path(settings).encode(),
         express=express,
         http_metrics=instruments.http,

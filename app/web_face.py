@@ -43,6 +43,7 @@ from app.web.limits import ClientLimits
 from app.web.network_list import NetworkList
 from app.web.operations import OperationPages, Operations, create_operations
 from app.web.pages import Link, Pages
+from app.web.parse import ParseLimits, add_parse
 from app.web.preferences import Preferences
 from app.web.privacy import PrivacyFacts
 from app.web.probe import Probe
@@ -57,6 +58,16 @@ _SECONDS_A_DAY: Final = 86_400
 def read_sub_path(settings: Settings) -> str:
     """The path under which a front proxy serves the service, without a slash at its end."""
     return urlsplit(settings.public_url or "").path.rstrip("/")
+
+
+def read_public_url(settings: Settings) -> str | None:
+    """This resolver's own URL without a slash at its end."""
+    return settings.public_url.rstrip("/") if settings.public_url else None
+
+
+def read_parse_limits(settings: Settings) -> ParseLimits:
+    """The bounds of `POST /api/parse`."""
+    return ParseLimits(names=settings.web_parse_max_names, body_bytes=settings.web_parse_max_bytes)
 
 
 def read_facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> Facts:
@@ -146,7 +157,7 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
             pages=pages,
             errors=errors,
             link=link,
-            public_url=settings.public_url.rstrip("/") if settings.public_url else None,
+            public_url=read_public_url(settings),
             max_age=settings.library_cookie_seconds,
         ),
         pages=pages,
@@ -237,6 +248,7 @@ def build_operations(
         server_url=parts.settings.public_url or "/",
         probe=Probe(parts.settings.probe_key, clock) if parts.settings.probe_key else None,
     )
+    add_parse(operations, read_public_url(parts.settings), read_parse_limits(parts.settings))
     if parts.settings.status_access != "admin":
         add_status(operations, status.read, _read_status_access(parts.settings), face.pages, face.link)
     return operations

@@ -24,6 +24,8 @@ class WebSettings(SettingsGroup):
     web_contact: str | None = Field(
         None, description="Contact for users, shown on every page: an e-mail address, a URL or plain text."
     )
+    web_parse_max_names: int = Field(10_000, ge=1, description="Largest number of texts in one `POST /api/parse`.")
+    web_parse_max_bytes: int = Field(1024 * 1024, ge=1, description="Largest body of `POST /api/parse`, in bytes.")
     web_max_age: float = Field(
         300.0,
         ge=0,

@@ -22,6 +22,7 @@ from app.web.access_log import AccessLog
 from app.web.admin_apart import AdminApart
 from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
+from app.web.api_gate import refuse
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
@@ -44,7 +45,7 @@ from app.web.responses import (
     send_reply,
     write_reply,
 )
-from app.web.route import Route, api_part, find_route, names_part
+from app.web.route import OWN_API_ROUTES, Route, api_part, find_route, names_part
 from app.web.status import STATUS_PATH
 
 #: The methods of names and records, in the form of `Allow`.
@@ -169,6 +170,8 @@ class Application:
             status = await self._admin.answer(request, self._operations_scope(request), send)
         elif route == "operation":
             status = await self._operate(request, receive, send)
+        elif route in OWN_API_ROUTES and request.method != "OPTIONS":
+            status = await self._answer_own_api(request, receive, send)
         else:
             reply = await self._answer(request, route)
             status = reply.status
@@ -197,6 +200,14 @@ class Application:
 
         await self._operations(self._operations_scope(request), receive, wrapped)
         return status
+
+    async def _answer_own_api(self, request: Request, receive: Receive, send: Send) -> int:
+        """Let FastAPI answer, unless a limit forbids it. Returns the status."""
+        refusal = refuse(request, self._limits, self._face.link.base)
+        if refusal is None:
+            return await self._operate(request, receive, send)
+        await send_reply(refusal, send, head_only=request.head_only)
+        return refusal.status
 
     def _operations_scope(self, request: Request) -> Scope:
         return {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}

@@ -51,9 +51,13 @@ class Catalogue:
         """The text of a key as HTML, its placeholders filled with `values`, which are escaped unless they are HTML."""
         return escape(self.texts[key]).format(**values)
 
-    def api_text(self, path: str, item: str) -> str | None:
-        """The text about an item of a path: "summary", "description", a parameter or a status. None without any."""
-        return self.api_texts.get(f"{path}.{item}") or self.api_texts.get(f"*.{item}")
+    def api_text(self, path: str, item: str, method: str = "") -> str | None:
+        """The text about an item of a path: "summary", "description", a parameter or a status. None without any.
+
+        Where a path has several methods, the text of its `method`, such as "POST", comes first.
+        """
+        keys = (f"{method} {path}.{item}", f"{path}.{item}", f"*.{item}")
+        return next((self.api_texts[key] for key in keys if key in self.api_texts), None)
 
 
 def choose(accept_language: str | None, available: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from app.web.privacy import PrivacyFacts
 from app.web.probe import Probe, add_probe
 from app.web.problem import TITLES
 from app.web.responses import HTML, PAGE_POLICY
-from app.web.route import STATIC_PATH
+from app.web.route import OWN_API, STATIC_PATH
 
 #: Crawlers must not fetch names: each one would be an upstream query.
 ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
@@ -111,8 +111,8 @@ def _write_schema(routes: list[BaseRoute], version: str, server_url: str) -> dic
 
 
 def other_paths(app: FastAPI) -> frozenset[bytes]:
-    """The paths that FastAPI answers; all others are names."""
-    return frozenset(str(getattr(route, "path", "")).encode() for route in app.routes)
+    """The paths of operation. FastAPI answers these and OWN_API; all others are names."""
+    return frozenset(str(getattr(route, "path", "")).encode() for route in app.routes) - OWN_API.keys()
 
 
 def _add_health(app: FastAPI, readiness: Callable[[], Awaitable[Readiness]]) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, Literal
 
-Route = Literal["resolve", "api", "which_ra", "openurl", "home", "operation"]
+Route = Literal["resolve", "api", "which_ra", "openurl", "home", "parse", "operation"]
 
 #: The beginning of nearly every request. No other kind of path begins so.
 DOI_PATH: Final = b"/10."
 #: The JSON API. A client may write it in any case.
 API_PATH: Final = b"/api/"
+#: The JSON endpoints of our own. FastAPI answers them, and the limits of clients hold for them as for names.
+OWN_API: Final[dict[bytes, Route]] = {b"/api/parse": "parse"}
+OWN_API_ROUTES: Final = frozenset(OWN_API.values())
 #: Which RA, in lower case. A client may write it in any case.
 WHICH_RA_PATHS: Final = (b"/doira/", b"/ra/")
 #: The OpenURL entry (ANSI/NISO Z39.88-2004) to which library software sends names.
@@ -36,7 +39,7 @@ def find_route(method: str, path: bytes, operations: Collection[bytes] = ()) -> 
         return "operation"
     lower = path[: len(b"/doira/")].lower()
     if lower.startswith(API_PATH) or lower == API_PATH[:-1]:
-        return "api"
+        return OWN_API.get(path, "api")
     if lower.startswith(WHICH_RA_PATHS):
         return "which_ra"
     if path == OPENURL_PATH:

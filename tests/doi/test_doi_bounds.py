@@ -15,9 +15,11 @@ from app.doi.suggestion import suggest
 from app.errors import NameTooLong
 
 
-def test_blanks_are_controls_spaces_separators_and_eight_more() -> None:
+def test_blanks_are_white_space_spaces_separators_and_eight_more() -> None:
     """ZWSP, ZWNJ, ZWJ, word joiner, byte order mark, Mongolian vowel separator and the two noncharacters of plane 0."""
-    trimmed = {c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) in {"Cc", "Zs", "Zl", "Zp"}}
+    trimmed = {c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) in {"Zs", "Zl", "Zp"}}
+    # The control characters with the property White_Space (The Unicode Standard, PropList.txt).
+    trimmed |= set("\t\n\v\f\r\x85")
     assert set(BLANKS) == trimmed | set("\u200b\u200c\u200d\u2060\ufeff\u180e\ufffe\uffff")
 
 

@@ -171,6 +171,18 @@ def test_every_surrounding_blank_is_trimmed(blank: str) -> None:
     assert read(f"doi:{blank}10.1000/182").text == "10.1000/182"
 
 
+@pytest.mark.parametrize("control", ["\x00", "\x08", "\x0e", "\x1f", "\x7f", "\x84", "\x86", "\x9f"])
+def test_a_control_character_at_either_end_is_refused(control: str) -> None:
+    for text in (
+        f"{control}10.1000/182",
+        f"10.1000/182{control}",
+        f" {control}10.1000/182",
+        f"doi:10.1000/182{control} ",
+    ):
+        with pytest.raises(ForbiddenCodePoint, match=f"U\\+{ord(control):04X}"):
+            read(text)
+
+
 @pytest.mark.parametrize("character", ["\u00ad", "\u200e", "\u200f", "\u2010"])
 def test_the_blanks_end_where_the_reference_proxys_do(character: str) -> None:
     assert read(f"10.1000/182{character}").text == f"10.1000/182{character}"

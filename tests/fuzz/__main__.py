@@ -16,7 +16,18 @@ from typing import Final
 _CORPUS: Final = Path(__file__).with_name("corpus")
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _FINDINGS: Final = _ROOT / "var" / "fuzz"
-TARGET_NAMES: Final = ("name", "suggestion", "answer", "locations", "query", "headers", "stored", "line", "retry_after")
+TARGET_NAMES: Final = (
+    "name",
+    "suggestion",
+    "parsing",
+    "answer",
+    "locations",
+    "query",
+    "headers",
+    "stored",
+    "line",
+    "retry_after",
+)
 #: Longest input, in bytes, and the longest time that one may take, in seconds.
 _LONGEST: Final = 8_192
 _PATIENCE: Final = 10

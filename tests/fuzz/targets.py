@@ -5,13 +5,15 @@ An error that the function under test documents is an answer, not a finding.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
 from app.cache.wire import InvalidBundleLine, from_line, pack, unpack
 from app.doi.name import DOIName, HandleName
-from app.doi.presentation import read_exact, read_path, read_typed
+from app.doi.parsing import parse, write_line
+from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from app.doi.uri import url_path
 from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
@@ -29,6 +31,7 @@ from app.web.request_path import read_api_options, read_form, read_options, read
 _NOW: Final = 1_700_000_000.0
 #: The longest input that a target looks at: the findings of longer ones are the hostile records'.
 _MAX_SUGGESTED: Final = 300
+_MAX_PARSED: Final = 300
 
 
 def name(data: bytes) -> None:
@@ -65,6 +68,18 @@ def _same_name_from_its_path(found: HandleName) -> None:
     path = url_path(found)
     assert path.isascii() and not set(path) & set(" \r\n?#"), path
     assert read_exact(path.encode("ascii")) == found, (path, found)
+
+
+def parsing(data: bytes) -> None:
+    """Any text is of one kind, and the object about it is one line of JSON. A DOI name in it is read as it stands."""
+    parsed = parse(data.decode("utf-8", "replace")[:_MAX_PARSED])
+    line = write_line(parsed, "https://doi.example.org")
+    assert len(line.decode("utf-8").splitlines()) == 1
+    assert json.loads(line)["input"] == parsed.text
+    assert (parsed.message is None) == (parsed.doi is not None)
+    if parsed.doi is not None:
+        again = parse(parsed.doi.text.replace("%", "%25"))
+        assert again.doi == parsed.doi or parsed.doi.text.strip(BLANKS) != parsed.doi.text, (parsed, again)
 
 
 def answer(data: bytes) -> None:
@@ -135,5 +150,5 @@ def retry_after(data: bytes) -> None:
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     target.__name__: target
-    for target in (name, suggestion, answer, locations, query, headers, stored, line, retry_after)
+    for target in (name, suggestion, parsing, answer, locations, query, headers, stored, line, retry_after)
 }

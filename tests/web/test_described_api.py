@@ -85,5 +85,7 @@ async def test_the_documentation_is_in_the_language_of_the_reader() -> None:
         german = await proxy.get("/docs", accept_language="de")
         english = await proxy.get("/docs")
     assert (german["vary"], english["vary"]) == ("Accept-Language", "Accept-Language")
-    assert "Eine DOI auflösen" in german.text and 'lang="en"' not in german.text
+    assert (
+        "Was sind diese Texte?" in german.text and "Eine DOI auflösen" in german.text and 'lang="en"' not in german.text
+    )
     assert "Resolve a DOI name" in english.text

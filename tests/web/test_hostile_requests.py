@@ -53,6 +53,8 @@ async def proxy() -> AsyncIterator[Proxy]:
         (b"/%FF", 400),
         # Controls inside a name; at its ends they are blanks and are trimmed.
         (b"/10.5555/a%00b", 400),
+        (b"/10.5555/a%00", 400),
+        (b"/%0110.5555/a", 400),
         (b"/10.5555/a%01b", 400),
         (b"/10.5555/a%09b", 400),
         (b"/10.5555/a%0D%0ASet-Cookie:%20a=b", 400),
