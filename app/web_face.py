@@ -132,7 +132,9 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
     settings, resolver = parts.settings, parts.resolver
     pages = build_pages(settings)
     link = Link(base=read_sub_path(settings))
-    api = RestApi(resolver=resolver, limits=limits, clock=facts.clock, max_age=settings.web_max_age)
+    api = RestApi(
+        resolver=resolver, limits=limits, clock=facts.clock, max_age=settings.web_max_age, resolves=settings.resolve
+    )
     errors = ErrorPages(pages=pages, link=link)
     pages.has_preferences = lambda: library.is_active
     redirects = Redirects(

@@ -20,6 +20,8 @@ _DOI_PREFIX: Final = re.compile(r"10(?:\.[^\s./]+)+")
 #: A prefix without a suffix is recognised by its registrant code, which consists of letters, digits and hyphens.
 _PREFIX_ALONE: Final = re.compile(r"10(?:\.[0-9A-Za-z-]+)+")
 _DOI: Final = re.compile(_DOI_PREFIX.pattern + "/.", re.DOTALL)
+#: Empty for a name that begins with a slash.
+_HANDLE_PREFIX: Final = re.compile(r"[0-9A-Za-z._-]*")
 #: A shortDOI without its "10/". Those in use have three to eight letters and digits.
 _BARE_SHORT_DOI: Final = re.compile(r"[0-9A-Za-z]{3,12}")
 _SHORT_DOI: Final = re.compile(r"10/[0-9A-Za-z]+")
@@ -70,6 +72,14 @@ class HandleName:
         """The part after the first slash; None if the name has no slash."""
         _, slash, suffix = self.text.partition("/")
         return suffix if slash else None
+
+    @property
+    def can_be_handle(self) -> bool:
+        """Whether its prefix has only characters of handle prefixes in use, such as 0.NA, 10.SERV and 20.500.12592.
+
+        RFC 3651, section 2 allows more, but a colon or a blank there is a label, a URL or a sentence.
+        """
+        return _HANDLE_PREFIX.fullmatch(self.prefix) is not None
 
     @property
     def is_doi(self) -> bool:

@@ -95,7 +95,7 @@ class AccessLog:
         async def send_logged(message: Message) -> None:
             if message["type"] == "http.response.start":
                 line["status"], line["cache"] = message["status"], cache_status_text(message["headers"])
-                message = {**message, "headers": [*message["headers"], *_id_headers(identifier)]}
+                message = {**message, "headers": [*message["headers"], *id_headers(identifier)]}
             else:
                 line["bytes"] += len(message.get("body", b""))
             await send(message)
@@ -118,11 +118,10 @@ class AccessLog:
         line = self._begin(request, reply.route, identifier)
         line["status"], line["bytes"], line["cache"] = reply.status, reply.size, reply.cache_status
         self._end(line, seconds)
-        return header_lines(_id_headers(identifier))
+        return header_lines(id_headers(identifier))
 
     def _identifier(self, request: Request) -> str:
-        sent = request.header(REQUEST_ID)
-        return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else self._new_id()
+        return sent_identifier(request) or self._new_id()
 
     def _begin(self, request: LoggedRequest, route: str, identifier: str) -> dict[str, Any]:
         line: dict[str, Any] = {"time": _time(self._clock()), "request_id": identifier}
@@ -144,7 +143,30 @@ def _request_fields(request: Request) -> LoggedRequest:
     return LoggedRequest(request.method, request.path, request.query, request.client_address)
 
 
-def _id_headers(identifier: str) -> tuple[Header, ...]:
+def sent_identifier(request: Request) -> str | None:
+    """The request ID that the client sent, None if it sent none that is accepted."""
+    sent = request.header(REQUEST_ID)
+    return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else None
+
+
+def echo_identifier(request: Request, send: Send) -> Send:
+    """Wrap `send`: it adds the request ID of the client to the answer. For a service without an access log."""
+    identifier = sent_identifier(request)
+    if identifier is None:
+        return send
+
+    async def send_with_id(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *id_headers(identifier)]}
+        await send(message)
+
+    return send_with_id
+
+
+def id_headers(identifier: str | None) -> tuple[Header, ...]:
+    """The headers of an answer with a request ID; none without one."""
+    if identifier is None:
+        return ()
     return ((REQUEST_ID, identifier.encode()), _EXPOSED)
 
 

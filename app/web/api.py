@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from app.doi.name import HandleName
-from app.doi.presentation import read_exact
-from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, TooManyRequests
+from app.doi.presentation import read_exact, read_path
+from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, NotADOI, TooManyRequests
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
 from app.handle.value import JSON_STRING
@@ -31,6 +31,12 @@ HANDLES: Final = b"handles/"
 ERROR: Final = 2
 PROTOCOL_ERROR: Final = 4
 INVALID_HANDLE: Final = 102
+#: The parameter with which labels, URLs and blanks around a name are removed.
+LENIENT: Final = "lenient"
+_NOT_A_HANDLE: Final = (
+    "“{}” cannot be a handle: before its first slash are only letters, digits, dots, hyphens and underscores. "
+    "Send the name without label and URL, or add lenient=true."
+)
 #: What a JavaScript name cannot contain. A digit cannot be its first character.
 _INVALID_IN_CALLBACK: Final = re.compile(r"[^A-Za-z0-9_$\u00a0-\u2027\u202a-\U0010ffff]|^[0-9]")
 MAX_CALLBACK: Final = 256
@@ -51,8 +57,11 @@ class RestApi:
         limits: ClientLimits,
         clock: Callable[[], float],
         max_age: float,
+        resolves: Literal["doi", "any"],
     ) -> None:
+        """With `resolves` "doi", text that cannot be a handle is refused without an upstream query."""
         self._resolver = resolver
+        self._refuses = resolves == "doi"
         self._limits = limits
         self._clock = clock
         self._freshness = Freshness(max_age)
@@ -62,7 +71,7 @@ class RestApi:
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
         options = read_api_options(parameters)
-        found = None if options.bypasses_cache else self._resolver.find_fresh(read_exact(path[len(HANDLES) :]))
+        found = None if options.bypasses_cache else self._resolver.find_fresh(_read_name(path, parameters))
         if found is None:
             return None
         reply = self.answer_record(request, found, options, parameters)
@@ -78,7 +87,9 @@ class RestApi:
             message = f"Unknown HTTP API endpoint {method} /api/{path.decode('latin-1')}"
             return self.answer_error(404, PROTOCOL_ERROR, message, parameters)
         try:
-            name = read_exact(path[len(HANDLES) :])
+            name = _read_name(path, parameters)
+            if self._refuses and not name.can_be_handle:
+                raise NotADOI(_NOT_A_HANDLE.format(name.text[:100]))
             options = read_api_options(parameters)
             resolution = await self._resolver.resolve(name, self._limits.demand(request, options))
         except CouldNotVerify as failure:
@@ -120,6 +131,14 @@ class RestApi:
     def answer_error(self, status: int, code: int, message: str, parameters: Parameters) -> Reply:
         """An error of the client."""
         return _error(status, _object(code, ("message", message)), (), parameters)
+
+
+def _read_name(path: bytes, parameters: Parameters) -> HandleName:
+    """The name as it stands or, with `lenient`, as in the path of a resolution URL. Raises InvalidName."""
+    raw = path[len(HANDLES) :]
+    if parameters.pairs and is_true(parameters.first(LENIENT)):
+        return read_path(b"/" + raw)
+    return read_exact(raw)
 
 
 def write_answer(resolution: Resolution, options: ResolveOptions) -> tuple[ResponseCode, bytes]:

@@ -18,7 +18,7 @@ from app.metrics.requests import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.tracing.opening import TracedRequest, Traces
 from app.web import which_ra
-from app.web.access_log import AccessLog
+from app.web.access_log import AccessLog, echo_identifier, id_headers, sent_identifier
 from app.web.admin_apart import AdminApart
 from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
@@ -26,6 +26,7 @@ from app.web.api_gate import refuse
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
+from app.web.header import header_lines
 from app.web.limits import ClientLimits
 from app.web.negotiation import wants_page
 from app.web.pages import Link, Pages
@@ -126,7 +127,10 @@ class Application:
         self._metrics.record_answer(route, method, reply.status, seconds)
         self._offer(request, reply)
         log = self._access_log
-        last = b"" if log is None else log.log_reply(request, route, reply, seconds)
+        if log is not None:
+            last = log.log_reply(request, route, reply, seconds)
+        else:
+            last = header_lines(id_headers(sent_identifier(request)))
         return write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
     def _try_now(self, request: Request, route: Route) -> Reply | None:
@@ -154,8 +158,8 @@ class Application:
         # None of its paths is a DOI, so `answer_now` leaves them to this method.
         is_admin = self._admin is not None and self._admin.answers(request.path)
         route = "operation" if is_admin else route
-        if self._access_log is not None:
-            send = self._access_log.watch(request, route, send)
+        log = self._access_log
+        send = echo_identifier(request, send) if log is None else log.watch(request, route, send)
         if self._traces is None or route == "operation":
             await self._respond(request, route, receive, send, is_admin=is_admin)
             return

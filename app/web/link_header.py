@@ -6,7 +6,9 @@ import re
 from typing import Final
 from urllib.parse import quote
 
+from app.doi.uri import to_url
 from app.handle.location import Location
+from app.resolver.resolution import Origin, Resolution
 from app.web.header import Header
 
 #: Attributes of a location and the link parameters they become.
@@ -42,6 +44,13 @@ def link_header(location: Location, url: str) -> Header:
         coded = quote(title.encode("utf-8", "replace"), safe="")
         parts.append(f"title={_quote(title)}" if is_ascii else f"title*=UTF-8'{language}'{coded}")
     return b"link", "; ".join(parts).encode("ascii")
+
+
+def cite_as(resolution: Resolution) -> tuple[Header, ...]:
+    """The address by which a registered DOI name is cited (RFC 8574). No header for other names and local records."""
+    if not resolution.name.is_doi or not resolution.is_registered or resolution.origin is Origin.LOCAL:
+        return ()
+    return ((b"link", f'<{to_url(resolution.name)}>; rel="cite-as"'.encode()),)
 
 
 def _quote(text: str) -> str:

@@ -84,6 +84,9 @@ def handle_record(
     index: Indexes = [],  # noqa: B006
     auth: Auth = "",
     cert: Cert = "",
+    lenient: Annotated[
+        str, Query(description="Read the name as a resolution URL does: without label, URL, blanks.")
+    ] = "",
     pretty: Annotated[str, Query(description="Indent the JSON (empty, `yes` or `true`).")] = "",
     callback: Annotated[str, Query(description="JSONP: wrap the JSON in a call of this function.")] = "",
 ) -> None:

@@ -28,7 +28,7 @@ from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, 
 from app.web.header import Header
 from app.web.library import DETAIL, Library, direct_link, direct_url
 from app.web.limits import ClientLimits
-from app.web.link_header import link_header
+from app.web.link_header import cite_as, link_header
 from app.web.locations_xml import write_locations
 from app.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
 from app.web.pages import Link, Pages, StaleNote, library_stub, redirect_stub
@@ -233,11 +233,16 @@ class Redirects:
         """The locations of a name: XML for programs, a page for a browser."""
         name, freshness = found.chain.last.name, self._freshness.of_page(found.chain, self._now())
         if not wants_page(request.header(b"accept")):
-            return Reply(200, (XML, VARY_ACCEPT), write_locations(name, found.record, found.locations), freshness)
+            return Reply(
+                200,
+                (XML, VARY_ACCEPT, *cite_as(found.chain.last)),
+                write_locations(name, found.record, found.locations),
+                freshness,
+            )
         candidates = list_candidates(found.record, found.locations)
         language, malformed = request.language(self._pages.languages), found.locations.malformed
         body = self._pages.locations(self._link, language, name=name, candidates=candidates, malformed=malformed)
-        return page(200, body, freshness=freshness, vary=vary(NO_FACTS, is_page=True))
+        return page(200, body, cite_as(found.chain.last), freshness=freshness, vary=vary(NO_FACTS, is_page=True))
 
     async def _find_agency(self, request: Request, found: Destination) -> str | None:
         """The registration agency of a target's name. None if it is not known within _AGENCY_PATIENCE."""
@@ -256,7 +261,9 @@ class Redirects:
         language = request.language(self._pages.languages)
         note = self._stale_note(language, resolution)
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
-        return page(200, body, freshness=self._freshness.of_page(Chain((resolution,)), self._now()))
+        return page(
+            200, body, cite_as(resolution), freshness=self._freshness.of_page(Chain((resolution,)), self._now())
+        )
 
     def _stale_note(self, language: str, resolution: Resolution) -> StaleNote | None:
         """The note on a page about a record past its TTL."""
@@ -280,7 +287,7 @@ class Redirects:
             note=note,
         )
         freshness = self._freshness.of_page(Chain((resolution,)), self._now(), found.facts)
-        return page(200, body, freshness=freshness, vary=vary(found.facts, is_page=True))
+        return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True))
 
 
 def _write_minute(at: float) -> str:

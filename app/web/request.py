@@ -12,7 +12,7 @@ from app.doi.name import HandleName
 from app.doi.uri import url_path
 from app.errors import InvalidParameter, RequestTooLarge
 from app.web.languages import choose
-from app.web.request_path import NO_PARAMETERS, Parameters, read_form, read_query
+from app.web.request_path import NO_PARAMETERS, Parameters, parameter_name, read_form, read_query
 from app.web.responses import Receive, Scope
 
 #: Limit of a form or JSON body, which contains a name and a few parameters.
@@ -139,7 +139,7 @@ def _read_json(body: bytes) -> Parameters:
         for name, value in document.items()
         for item in (value if isinstance(value, list) else [value])
     ]
-    return Parameters(tuple((name, _as_text(item)) for name, item in pairs)) if pairs else NO_PARAMETERS
+    return Parameters(tuple((parameter_name(name), _as_text(item)) for name, item in pairs)) if pairs else NO_PARAMETERS
 
 
 def _as_text(item: object) -> str:

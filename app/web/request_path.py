@@ -19,6 +19,9 @@ MAX_PARAMETERS: Final = 200
 #: Location attributes after this many are ignored.
 MAX_LOCATTS: Final = 20
 _SEPARATOR: Final = re.compile("[&;]")
+_REPEATED: Final = {"type[]": "type", "index[]": "index"}
+#: The index of a handle value is an unsigned number of 32 bits (RFC 3651, section 3.1).
+MAX_INDEX: Final = 4_294_967_295
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
@@ -66,7 +69,12 @@ def _pairs(text: str, *, plus_is_space: bool, semicolons: bool) -> Iterable[tupl
     for part in parts[:MAX_PARAMETERS]:
         if part:
             name, _, value = (part.replace("+", " ") if plus_is_space else part).partition("=")
-            yield _decoded(name), _decoded(value)
+            yield parameter_name(_decoded(name)), _decoded(value)
+
+
+def parameter_name(name: str) -> str:
+    """The name of a parameter. Some libraries write `type[]` for a parameter that is repeated."""
+    return _REPEATED.get(name, name)
 
 
 def _decoded(text: str) -> str:
@@ -112,14 +120,18 @@ def read_api_options(parameters: Parameters) -> ResolveOptions:
     if not parameters.pairs:
         return DEFAULT_OPTIONS
     for text in parameters.all("index"):
-        if not _INTEGER.fullmatch(text):
-            raise InvalidParameter(f"index must be a whole number of at most 10 digits, not {text[:40]!r}.")
+        if not _is_index(text):
+            raise InvalidParameter(f"index must be a whole number from 0 to {MAX_INDEX}, not {text[:40]!r}.")
     return ResolveOptions(
         types=parameters.all("type"),
         indexes=tuple(int(text) for text in parameters.all("index")),
         authoritative=is_true(parameters.first("auth")),
         certified=is_true(parameters.first("cert")),
     )
+
+
+def _is_index(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and 0 <= int(text) <= MAX_INDEX
 
 
 def is_true(value: str | None) -> bool:

@@ -94,7 +94,6 @@ BOTH = b"[" + URL_VALUE + b"," + ADMIN_VALUE + b"]"
         ("10.5555/Nope", 404, b'{"responseCode":100,"handle":"10.5555/Nope"}'),
         ("10.5555/n%C3%B6pe", 404, '{"responseCode":100,"handle":"10.5555/nöpe"}'.encode()),
         ("10.5555/%3Cb%3E%22%5C", 404, b'{"responseCode":100,"handle":"10.5555/<b>\\"\\\\"}'),
-        ("doi:10.1000/182", 404, b'{"responseCode":100,"handle":"doi:10.1000/182"}'),
         ("10.1000/182/", 404, b'{"responseCode":100,"handle":"10.1000/182/"}'),
         ("10.1000/182%20", 404, b'{"responseCode":100,"handle":"10.1000/182 "}'),
         ("/10.1000/182", 404, b'{"responseCode":100,"handle":"/10.1000/182"}'),
