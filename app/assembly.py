@@ -29,6 +29,7 @@ from app.upstream.budget import Budget
 from app.upstream.client import HandleClient
 from app.upstream.guarded import CONTROL_NAME, Guard, GuardedAgencies, GuardedSource, UpstreamObserver
 from app.upstream.local import SealedSource
+from app.upstream.loop import read_loop_id
 from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
 from app.upstream.source import AgencySource, Priority, Source, UpstreamQuery
@@ -254,6 +255,7 @@ def _open_api(settings: Settings, url: str, budget: Budget) -> HandleClient:
         url,
         user_agent=f"doi-proxy/{__version__}",
         contact=settings.upstream_contact,
+        loop_id=read_loop_id(),
         connect_timeout=settings.upstream_connect_timeout,
         read_timeout=settings.upstream_read_timeout,
         total_timeout=settings.upstream_timeout,

@@ -15,6 +15,7 @@
     │   ├── UnsupportedBody              the body is not of a media type that this path reads
     │   ├── ClientDenied                 the client's network is on the deny list
     │   ├── CrossSiteForm                a page of another site sent the form
+    │   ├── RequestLoop                  a query of this resolver that arrived at itself
     │   └── TooManyRequests              a client is over one of its limits
     │       ├── TooManyBypasses            it bypassed the cache too often
     │       └── RateExceeded               it sent requests too often
@@ -28,6 +29,7 @@
     │   ├── InvalidAnswer                the body is not a valid answer of the handle API
     │   ├── BreakerOpen
     │   ├── UpstreamPaused               429 or 503 with Retry-After, a moment ago
+    │   ├── UpstreamLoop                 the upstream is this resolver itself
     │   ├── BudgetSpent
     │   │   └── ShareSpent               one client has its share of waiting queries
     │   ├── NotInBundle                  sealed mode: upstreams are never queried
@@ -155,6 +157,14 @@ class CrossSiteForm(InvalidRequest):
 
     status = 403
     token = "cross-site-form"
+
+
+class RequestLoop(InvalidRequest):
+    """This resolver sent this request to itself; set upstream.url to an address that does not lead back here."""
+
+    # RFC 5842, section 7.2.
+    status = 508
+    token = "request-loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +331,13 @@ class UpstreamPaused(CouldNotVerify):
     status = 503
     proxy_error = "destination_unavailable"
     token = "upstream-paused"
+
+
+class UpstreamLoop(CouldNotVerify):
+    """The query to the upstream came back to this resolver; set upstream.url to an address that does not lead here."""
+
+    proxy_error = "proxy_loop_detected"
+    token = "upstream-loop"
 
 
 class BudgetSpent(CouldNotVerify):

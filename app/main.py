@@ -38,6 +38,7 @@ from app.settings import Settings
 from app.status import StatusReader
 from app.tracing.opening import Export, TracedQueries, Traces, check_extra, open_traces
 from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
+from app.upstream.loop import read_loop_id
 from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
@@ -136,6 +137,7 @@ def create(
         limits=limits,
         public_url=read_public_url(settings),
         sub_path=read_sub_path(settings).encode(),
+        loop_id=read_loop_id(),
         express=express,
         http_metrics=instruments.http,
         access_log=log,

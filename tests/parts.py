@@ -38,6 +38,7 @@ def usual_api(base_url: str, **options: Any) -> HandleClient:
     defaults: dict[str, Any] = {
         "user_agent": "doi-proxy/1.0",
         "contact": None,
+        "loop_id": "doi-proxy-0123456789abcdef",
         "connect_timeout": DEFAULTS.upstream_connect_timeout,
         "read_timeout": DEFAULTS.upstream_read_timeout,
         "total_timeout": DEFAULTS.upstream_timeout,

@@ -20,6 +20,7 @@ from app.errors import (
     CouldNotVerify,
     InvalidAnswer,
     RequestTooLarge,
+    UpstreamLoop,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -29,6 +30,7 @@ from app.upstream.address import agency_url, handle_query_url
 from app.upstream.agencies import read_agencies
 from app.upstream.body import ACCEPT_ENCODING, BoundedBody
 from app.upstream.engine import open_engine, read_egress_proxy
+from app.upstream.loop import LOOP_HEADER
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import ClientNetwork, UpstreamQuery
 
@@ -38,6 +40,8 @@ MAX_REDIRECTS: Final = 3
 MAX_AGENCY_NAMES: Final = 50
 _REFUSALS: Final = (403, 429)
 _SERVER_ERRORS: Final = 500
+#: The status for a query of this resolver that arrived at the resolver itself.
+_LOOP_DETECTED: Final = 508
 _SUCCESS: Final = 200
 _NO_BODY: Final = httpx.ByteStream(b"")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -62,6 +66,7 @@ class HandleClient:
     """One upstream: a Source and an AgencySource.
 
     `base_url` is http or https and may have a path; `contact`, a URL or mailto: address, goes into the User-Agent;
+    `loop_id` is in every query, and this resolver refuses requests with it;
     timeouts are in seconds, `total_timeout` is for a whole query with its retry and redirects; `ca_file` adds
     the certificates of a private authority (PEM) to those trusted; `clock` tells seconds since the epoch;
     `may_ask_again` is awaited before each further request of one query, which needs a token too.
@@ -74,6 +79,7 @@ class HandleClient:
         *,
         user_agent: str,
         contact: str | None,
+        loop_id: str,
         connect_timeout: float,
         read_timeout: float,
         total_timeout: float,
@@ -90,7 +96,9 @@ class HandleClient:
         self._origin = _origin(base)
         self._path = base.raw_path.decode("ascii")
         host = self._url.netloc.decode("ascii")
-        self._headers = httpx.Headers({"Host": host, **_identify(user_agent, contact), **_authorize(base)})
+        self._headers = httpx.Headers(
+            {"Host": host, **_identify(user_agent, contact), LOOP_HEADER: loop_id, **_authorize(base)}
+        )
         self._timeout = httpx.Timeout(read_timeout, connect=connect_timeout, pool=None).as_dict()
         self._total_timeout = total_timeout
         self._max_answer_bytes = max_answer_bytes
@@ -172,6 +180,8 @@ class HandleClient:
         """Get a target and follow redirects, on the upstream's own origin only."""
         for _ in range(MAX_REDIRECTS + 1):
             reply = await self._get_with_retry(target)
+            if reply.status == _LOOP_DETECTED:
+                raise UpstreamLoop
             if reply.location is None:
                 return reply
             url = self._url.copy_with(raw_path=target.encode("ascii")).join(reply.location)

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
-from app.errors import DoiProxyError, EmptyName, NameTooLong, NoDOIInOpenURL, TooManyRequests
+from app.errors import DoiProxyError, EmptyName, NameTooLong, NoDOIInOpenURL, RequestLoop, TooManyRequests
 from app.metrics.requests import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.tracing.opening import TracedRequest, Traces
@@ -83,6 +83,7 @@ class Application:
         limits: ClientLimits,
         public_url: str | None,
         sub_path: bytes,
+        loop_id: str,
         express: ExpressLane | None,
         http_metrics: HttpMetrics,
         access_log: AccessLog | None,
@@ -99,6 +100,8 @@ class Application:
         self._limits = limits
         self._public_url = public_url
         self._sub_path = sub_path
+        #: It is in the queries that this service sends to its upstreams.
+        self._loop_id = loop_id
         self._metrics = http_metrics
         self._access_log = access_log
         self._traces = traces
@@ -235,6 +238,9 @@ class Application:
             return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
     async def _await_answer(self, request: Request, route: Route) -> Reply:
+        # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
+        if self._loop_id in (request.header(b"cdn-loop") or ""):
+            raise RequestLoop
         parameters = await request.parameters()
         typed = parameters.first("hdl") if request.method == "POST" else None
         if typed is None:

@@ -91,6 +91,6 @@ async def test_the_words_of_outcomes_stay_the_same() -> None:
     """They are labels of metrics, which dashboards and alerts name."""
     assert {
         "found", "not_found", "no_values", "agencies", "cancelled", "upstream-timeout", "upstream-unreachable",
-        "upstream-refused", "upstream-bad-answer", "breaker-open", "upstream-paused", "budget-spent", "share-spent",
-        "sealed", "not-asked",
+        "upstream-refused", "upstream-bad-answer", "breaker-open", "upstream-paused", "upstream-loop", "budget-spent",
+        "share-spent", "sealed", "not-asked",
     } == OUTCOMES  # fmt: skip

@@ -131,6 +131,7 @@ async def test_nothing_is_sent_but_who_asks_and_what_is_taken(upstream: FakeUpst
         ("user-agent", "doi-proxy/1.0 (+mailto:library@university.example)"),
         ("accept", "application/json"),
         ("accept-encoding", "gzip"),
+        ("cdn-loop", "doi-proxy-0123456789abcdef"),
     }
 
 

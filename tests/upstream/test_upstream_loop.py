@@ -1,0 +1,139 @@
+"""A service whose upstream is the service itself reports the loop, and does not wait for its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+
+from app.doi.name import HandleName
+from app.errors import UpstreamLoop
+from app.upstream.loop import LOOP_HEADER, read_loop_id
+from app.upstream.source import UpstreamQuery
+from tests.browser.proxy_process import proxy_before
+from tests.fake_upstream import FakeUpstream
+from tests.parts import usual_api
+from tests.web.proxy import running
+
+pytestmark = pytest.mark.anyio
+
+NAME: Final = "10.5555/article"
+
+
+async def test_every_query_has_the_identifier_of_its_service() -> None:
+    async with FakeUpstream() as upstream:
+        upstream.put(NAME, url="http://example.org/")
+        api = usual_api(upstream.url, loop_id="doi-proxy-ab12")
+        try:
+            await api.fetch(UpstreamQuery(HandleName(NAME)))
+        finally:
+            await api.aclose()
+        assert upstream.last_headers[LOOP_HEADER.lower()] == "doi-proxy-ab12"
+
+
+async def test_status_508_of_the_upstream_is_a_loop() -> None:
+    async with FakeUpstream() as upstream:
+        upstream.fault(NAME, "status", status=508)
+        api = usual_api(upstream.url)
+        try:
+            with pytest.raises(UpstreamLoop):
+                await api.fetch(UpstreamQuery(HandleName(NAME)))
+        finally:
+            await api.aclose()
+
+
+@pytest.mark.parametrize("target", [f"/api/handles/{NAME}", f"/{NAME}", "/ra/10.5555"])
+async def test_a_request_with_the_own_identifier_causes_no_query(target: str) -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url="http://example.org/")
+        got = await proxy.get(target, cdn_loop=f"cloudflare, {read_loop_id()}")
+        assert (got.status, proxy.upstream.queries()) == (508, 0)
+        assert "upstream.url" in got.text
+
+
+async def test_the_identifier_of_another_service_is_no_loop() -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url="http://example.org/")
+        got = await proxy.get(f"/api/handles/{NAME}", cdn_loop="doi-proxy-0000000000000000")
+        assert (got.status, got.json["responseCode"]) == (200, 1)
+
+
+async def test_a_cached_answer_needs_no_query_and_is_given() -> None:
+    async with running() as proxy:
+        proxy.upstream.put(NAME, url="http://example.org/")
+        await proxy.get(f"/api/handles/{NAME}")
+        got = await proxy.get(f"/api/handles/{NAME}", cdn_loop=read_loop_id())
+        assert got.status == 200
+
+
+async def test_the_processes_of_a_service_have_one_identifier_and_other_services_another() -> None:
+    code = (
+        "import multiprocessing as m\n"
+        "from app.upstream.loop import read_loop_id\n"
+        "if __name__ == '__main__':\n"
+        "    with m.get_context('spawn').Pool(1) as pool:\n"
+        "        print(read_loop_id(), pool.apply(read_loop_id))\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=root, env=dict(os.environ), stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    own, of_child = printed.decode().split()
+    assert own == of_child
+    assert own != read_loop_id()
+
+
+class Relay:
+    """A port that leads to another one, as the address of the upstream leads to the proxy in a wrong DNS."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass everything on, in both directions."""
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        except OSError:
+            pass
+        finally:
+            far_writer.close()
+            writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65_536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+@asynccontextmanager
+async def proxy_that_is_its_own_upstream(**settings: str) -> AsyncIterator[str]:
+    """The base URL of such a proxy."""
+    relay = Relay()
+    async with await asyncio.start_server(relay.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with proxy_before(f"http://127.0.0.1:{port}", **settings) as url:
+            relay.port = httpx.URL(url).port or 0
+            yield url
+
+
+async def test_a_proxy_that_is_its_own_upstream_says_so() -> None:
+    # Without the check, the query would wait for itself until this time.
+    long = {"upstream-timeout": "600", "upstream-patience": "600", "upstream-read-timeout": "600"}
+    async with proxy_that_is_its_own_upstream(**long) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
+        for number in range(2):
+            got = await client.get(f"/api/handles/10.5555/{number}")
+            assert (got.status_code, json.loads(got.content)["responseCode"]) == (502, 2)
+            assert got.headers["proxy-status"] == 'doi-proxy; error=proxy_loop_detected; details="upstream-loop"'
