@@ -75,6 +75,12 @@ setup: .venv/.locked
 run: setup
 	@trap : INT; $(BIN)/doi-proxy serve --host $(HOST) --port $(PORT) --seed config/seed.ndjson || [ $$? -eq 130 ]
 
+# The clients of doi.org that tests/clients drives, in an environment of their own.
+build/clients/.locked: requirements/clients.lock .tools/.locked
+	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" build/clients
+	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/clients/bin/python --require-hashes requirements/clients.lock
+	@touch $@
+
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)
 
@@ -131,6 +137,7 @@ lock: .tools/.locked
 	echo 'uv>=0.13' | $(COMPILE) --output-file requirements/uv.lock -; \
 	$(COMPILE) --output-file requirements/runtime.lock pyproject.toml; \
 	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
+	$(COMPILE) --output-file requirements/clients.lock tests/clients/requirements.in; \
 	$(COMPILE) --group dev --extra otel --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from anyio.from_thread import start_blocking_portal
 
 from tests.browser.proxy_process import proxy_before
+from tests.clients.installed import install_npm_clients, install_python_clients
+from tests.clients.network import Network, institution
 from tests.fake_upstream import FakeUpstream
 
 BIBTEX: Final = "@article{Wei_2020, title={A title}, DOI={10.5555/article}, year={2020} }\n"
@@ -27,9 +30,10 @@ FORMATS: Final = {
 
 @dataclass
 class Site:
-    """The proxy's base URL, its upstream, and the paths requested from the metadata service."""
+    """The proxy's base URL, its upstream, the URL to which names lead, and the paths requested there."""
 
     url: str
+    target: str
     upstream: FakeUpstream
     metadata_paths: list[str]
 
@@ -45,7 +49,30 @@ def site() -> Iterator[Site]:
         portal.wrap_async_context_manager(proxy_before(upstream.url)) as url,
     ):
         _fill(upstream, metadata_url)
-        yield Site(url, upstream, paths)
+        yield Site(url, metadata_url, upstream, paths)
+
+
+@pytest.fixture(scope="session")
+def network(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    """A network in which doi.org is the proxy of `site`."""
+    folder = tmp_path_factory.mktemp("network")
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(institution(site.url, folder)) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def python() -> Path:
+    """The interpreter that has the clients from PyPI."""
+    return install_python_clients()
+
+
+@pytest.fixture(scope="session")
+def node() -> Path:
+    """The folder of the clients from the npm registry."""
+    return install_npm_clients()
 
 
 def value(index: int, type_: str, text: str) -> dict[str, Any]:
@@ -64,6 +91,8 @@ def _fill(upstream: FakeUpstream, metadata_url: str) -> None:
     article = [value(1, "URL", f"{metadata_url}/page"), value(2, "EMAIL", "someone@example.org")]
     article.append({"index": 100, "type": "HS_ADMIN", "data": {"format": "admin", "value": admin}, "ttl": 86400})
     upstream.put("10.5555/article", article)
+    upstream.put("10/abc12", [value(1, "HS_ALIAS", "10.5555/article")])
+    upstream.put("10.5281/zenodo.1234", url=f"{metadata_url}/records/1234")
     upstream.put("10.5555", [value(20, "HS_NAMESPACE", "<HS_NAMESPACE><locs>10.SERV/AGENCY</locs></HS_NAMESPACE>")])
     locations = (
         '<locations http_sc="302"><location weight="0" http_role="conneg" '
@@ -74,7 +103,10 @@ def _fill(upstream: FakeUpstream, metadata_url: str) -> None:
 
 @asynccontextmanager
 async def _metadata_service(paths: list[str]) -> AsyncIterator[str]:
-    """Answers each path in the first of FORMATS that Accept names, else with a page; 406 for other types."""
+    """Answers each path in the first of FORMATS that Accept names, else with a page; 406 for other types.
+
+    The Link of an answer names the DOI, as publishers do (signposting.org).
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request, *fields = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -82,11 +114,11 @@ async def _metadata_service(paths: list[str]) -> AsyncIterator[str]:
         accept = next((field[7:].strip() for field in fields if field.lower().startswith("accept:")), "")
         kind = next((kind for kind in FORMATS if accept.startswith(kind)), "text/html")
         body = FORMATS.get(kind, "<!doctype html><title>A title</title>").encode()
-        status = (
-            "406 Not Acceptable" if kind == "text/html" and "*" not in accept and "html" not in accept else "200 OK"
-        )
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode() + body)
+        is_page = "%2F" not in paths[-1] or "*" in accept or "html" in accept
+        status = "200 OK" if is_page or kind != "text/html" else "406 Not Acceptable"
+        link = 'Link: <https://doi.org/10.5555/article>; rel="cite-as"\r\n'
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{link}"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode() + (b"" if request.startswith("HEAD") else body))
         await writer.drain()
         writer.close()
 

@@ -1,0 +1,69 @@
+"""Installs the clients in environments of their own, and runs them. Without a package index the tests are skipped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+HERE: Final = Path(__file__).resolve().parent
+ROOT: Final = HERE.parents[1]
+REQUIREMENTS: Final = HERE / "requirements.in"
+LOCK: Final = ROOT / "requirements" / "clients.lock"
+#: For an installation, and for one run of a client, in seconds.
+_INSTALLATION: Final = 75
+_RUN: Final = 60
+
+
+def install_python_clients() -> Path:
+    """The interpreter of an environment with the clients from PyPI."""
+    names = ", ".join(line for line in REQUIREMENTS.read_text("utf-8").split("\n") if line and line[0] != "#")
+    _install(["make", "--no-print-directory", "build/clients/.locked"], names)
+    return ROOT / "build" / "clients" / "bin" / "python"
+
+
+def install_npm_clients() -> Path:
+    """The folder from which Node finds the clients from the npm registry."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        pytest.skip("the clients from the npm registry need Node: apt-get install nodejs npm")
+    stamp = HERE / "node_modules" / ".package-lock.json"
+    if not stamp.exists() or stamp.stat().st_mtime < (HERE / "package-lock.json").stat().st_mtime:
+        flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        _install([npm, "ci", "--prefix", str(HERE), *flags], "@citation-js/core, @citation-js/plugin-doi, doi2bib")
+    return HERE
+
+
+def _install(command: list[str], names: str) -> None:
+    try:
+        done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=_INSTALLATION)
+        reason = done.stderr.strip()[-500:] if done.returncode else ""
+    except subprocess.TimeoutExpired:
+        reason = f"no end after {_INSTALLATION} s"
+    except OSError as error:
+        reason = str(error)
+    if reason:
+        pytest.skip(f"{names} could not be installed: {reason}")
+
+
+def run_python(python: Path, code: str, environment: Mapping[str, str]) -> Any:
+    """What `code` prints as JSON in its last line."""
+    return _run([str(python), "-W", "ignore", "-c", code], environment)
+
+
+def run_node(folder: Path, code: str, environment: Mapping[str, str]) -> Any:
+    """The same of an ECMAScript module."""
+    return _run(["node", "--no-warnings", "--input-type=module", "-e", code], environment, folder)
+
+
+def _run(command: list[str], environment: Mapping[str, str], folder: Path = ROOT) -> Any:
+    done = subprocess.run(
+        command, cwd=folder, env=dict(environment), check=False, capture_output=True, text=True, timeout=_RUN
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.strip().split("\n")[-1])
