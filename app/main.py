@@ -43,6 +43,7 @@ from app.upstream.source import Source
 from app.web.access_log import AccessLog, write_to_standard_output
 from app.web.application import Application
 from app.web.client_buckets import Rate
+from app.web.client_counts import ClientCounts
 from app.web.client_network import ClientNetworks
 from app.web.country import open_countries
 from app.web.denials import Denials
@@ -108,12 +109,15 @@ def create(
     lifecycle.on_reload(lambda new: library_file.load(new.library_rules), "library_rules")
     if assembled.local_files is not None:
         lifecycle.on_reload(assembled.local_files.request_reload)
-    express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log)
+    clients = ClientCounts(_networks(settings).client_of, clock)
+    express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log, clients)
     if express is not None:
         library.followers.append(express.clear)
     denials = _denials(settings, clock, limits, express)
     history = SharedHistory(_shared_file(settings, "history.json"))
-    status = StatusReader(assembled, lifecycle, library_file, instruments.state, instruments.exposition, history, clock)
+    status = StatusReader(
+        assembled, lifecycle, library_file, instruments.state, instruments.exposition, history, clients, clock
+    )
     admin = build_admin(assembled, face, lifecycle, limits, denials, status, clock)
     apart = build_admin_apart(settings, admin, instruments.http, log, connections)
     operations = build_operations(
@@ -124,7 +128,7 @@ def create(
         library_file=library_file,
         state=instruments.state,
         exposition=instruments.exposition,
-        refreshes=(denials.refresh, status.record),
+        refreshes=(denials.refresh, status.record, clients.refresh),
         status=status,
         traces=traces,
     )
@@ -144,6 +148,7 @@ def create(
         traces=traces,
         connections=connections,
         admin_apart=apart,
+        clients=clients,
     )
 
 
@@ -222,9 +227,14 @@ def _shared_file(settings: Settings, name: str) -> Path | None:
     return None if folder is None else folder / name
 
 
+def _networks(settings: Settings) -> ClientNetworks:
+    """Which addresses count as one client."""
+    return ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix)
+
+
 def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetrics) -> ClientLimits:
     return ClientLimits(
-        networks=ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix),
+        networks=_networks(settings),
         requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
         bypasses=Rate(settings.bypass_rate, settings.bypass_burst),
         allow_file=settings.client_allow_file,
@@ -244,7 +254,7 @@ def _connections(settings: Settings, exposition: Exposition) -> Connections:
             idle_timeout=settings.client_idle_timeout,
             total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
             per_client=settings.client_max_connections,
-            client_of=ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix).client_of,
+            client_of=_networks(settings).client_of,
             is_trusted=trusted_addresses(settings.trusted_proxies),
         )
     )

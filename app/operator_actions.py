@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from app.assembly import Parts
 from app.bulk.purge import Selection, count_selected, purge
@@ -37,6 +37,9 @@ def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: C
 
     async def show(name: HandleName) -> EntryReport | None:
         return await _report_entry(parts, name, clock())
+
+    def find_hiding(name: HandleName) -> str | None:
+        return _find_hiding(parts, name, clock())
 
     async def purge_entries(request: PurgeRequest, name: HandleName | None) -> PurgeReport:
         selection = _selection(request, name)
@@ -74,7 +77,7 @@ def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: C
         secrets = names_from_files(os.environ, Settings.model_fields)
         return dict(mask_settings(lifecycle.settings, secrets))
 
-    return AdminActions(show, purge_entries, refresh, refresh_names, reload, deny, settings)
+    return AdminActions(show, find_hiding, purge_entries, refresh, refresh_names, reload, deny, settings)
 
 
 def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:
@@ -102,4 +105,12 @@ async def _report_entry(parts: Parts, name: HandleName, now: float) -> EntryRepo
     newest = await parts.cache.reread(name.key)
     if newest is None:
         return None
-    return EntryReport(**describe_entry(newest, now), tier="memory" if newest is cached else "store")
+    tier: Literal["memory", "store"] = "memory" if newest is cached else "store"
+    return EntryReport(**describe_entry(newest, now), tier=tier, hidden_by=_find_hiding(parts, name, now))
+
+
+def _find_hiding(parts: Parts, name: HandleName, now: float) -> str | None:
+    """File and line of the local record that wins over the cache."""
+    records = parts.resolver.local_records
+    record = None if records is None else records.find_hiding(name, now)
+    return None if record is None else f"{record.file}:{record.line}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from app import __version__
 from app.assembly import Parts
+from app.errors import PrefixDenied
 from app.gauges import read_process
 from app.library_file import LibraryFile
 from app.lifecycle import Lifecycle
@@ -14,7 +15,8 @@ from app.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
 from app.metrics.instruments import StateMetrics
 from app.metrics.workers import Exposition
 from app.readiness import describe_readiness
-from app.web.status import BudgetStatus, HistoryPoint, Status, StoreStatus
+from app.web.client_counts import ClientCounts
+from app.web.status import BudgetStatus, ClientStatus, HistoryPoint, Status, StoreStatus
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
@@ -30,6 +32,7 @@ class StatusReader:
     state: StateMetrics
     exposition: Exposition
     history: SharedHistory
+    clients: ClientCounts
     clock: Callable[[], float]
 
     def record(self) -> None:
@@ -46,6 +49,8 @@ class StatusReader:
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
         hits = totals.series()["hits"]
+        unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
+        denied = unverified.pop(PrefixDenied.token, 0)
         return Status(
             version=__version__,
             mode=self.parts.settings.mode,
@@ -54,12 +59,14 @@ class StatusReader:
             requests=totals.by("doi_proxy_http_requests_total", "status"),
             answers=answers,
             hit_share=hits / number if number else None,
-            unverified=totals.by("doi_proxy_could_not_verify_total", "reason"),
+            unverified=unverified,
+            denied=denied,
             upstreams=readiness.upstreams,
             upstream_seconds=_mean(points[-_LAST_HOUR:], "question_seconds", "questions"),
             budget=await self._budget(totals),
             store=await self._store(totals),
             local_records=readiness.local_records,
+            clients=self._clients(),
             connections=int(totals.sum("doi_proxy_connections_open")),
             refused=totals.by("doi_proxy_client_refusals_total", "reason"),
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
@@ -69,6 +76,12 @@ class StatusReader:
     def _collect(self) -> Totals:
         self.exposition.flush()
         return read_totals(self.exposition.collect())
+
+    def _clients(self) -> ClientStatus:
+        shares = self.clients.shares()
+        return ClientStatus(
+            networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
+        )
 
     async def _budget(self, totals: Totals) -> BudgetStatus:
         bucket = self.parts.bucket

@@ -34,6 +34,7 @@ from app.web.api import RestApi
 from app.web.application import Face
 from app.web.branding import Branding
 from app.web.client_buckets import ClientBuckets, Rate
+from app.web.client_counts import ClientCounts
 from app.web.country import open_countries
 from app.web.denials import Denials
 from app.web.error_handlers import ErrorPages
@@ -210,7 +211,11 @@ def build_admin_apart(
 
 
 def build_express_lane(
-    parts: Parts, clock: Callable[[], float], metrics: HttpMetrics, access_log: AccessLog | None
+    parts: Parts,
+    clock: Callable[[], float],
+    metrics: HttpMetrics,
+    access_log: AccessLog | None,
+    clients: ClientCounts,
 ) -> ExpressLane | None:
     """The express lane, if it is switched on."""
     if not parts.settings.express_lane:
@@ -219,6 +224,7 @@ def build_express_lane(
         parts.resolver,
         clock,
         metrics.count,
+        clients.count,
         timer=metrics.timer,
         access_log=access_log,
         sub_path=read_sub_path(parts.settings).encode(),

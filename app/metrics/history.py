@@ -16,6 +16,8 @@ import msgspec
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from app.errors import PrefixDenied, failure_tokens
+
 #: Seconds of one point, and the number of points: 24 hours.
 STEP: Final = 300
 LENGTH: Final = 288
@@ -27,7 +29,8 @@ _SERIES: Final[dict[str, tuple[str, str, frozenset[str]]]] = {
     "answers": ("doi_proxy_cache_answers_total", "", frozenset()),
     "hits": ("doi_proxy_cache_answers_total", "kind", frozenset({"fresh", "negative", "local"})),
     "stale": ("doi_proxy_cache_answers_total", "kind", frozenset({"stale"})),
-    "unverified": ("doi_proxy_could_not_verify_total", "", frozenset()),
+    # The operator's own denial of a prefix leaves nothing to verify.
+    "unverified": ("doi_proxy_could_not_verify_total", "reason", failure_tokens() - {PrefixDenied.token}),
     "questions": ("doi_proxy_upstream_question_duration_seconds_count", "", frozenset()),
     "question_seconds": ("doi_proxy_upstream_question_duration_seconds_sum", "", frozenset()),
     "delays": ("doi_proxy_event_loop_delay_seconds_count", "", frozenset()),

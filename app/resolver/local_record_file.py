@@ -36,6 +36,8 @@ from app.resolver.toml_text import Problem, TomlProblem, find_key, parse_toml
 
 #: What a record can do for a prefix alone.
 PREFIX_ACTIONS: Final = frozenset({"upstream", "deny"})
+#: The actions that library copy concerns. An alias leads to another name, whose own record decides.
+_REDIRECTS: Final = frozenset({"target", "values"})
 #: Characters of one record. The `values` of a record are at most about 1 MiB upstream too.
 MAX_RECORD_CHARACTERS: Final = 1024 * 1024
 #: Characters of a reason that clients see.
@@ -134,7 +136,8 @@ def _read_record(table: Mapping[str, Any], file: str, line: int) -> LocalRecord:
         _read_string(table, "note")
     if action == "alias" and fold(_read_string(table, action)) == fold(subject):
         raise _Wrong("alias is the name itself", action)
-    return LocalRecord(subject, is_prefix, _ACTIONS[action](table), _read_until(table), file, line)
+    uses_library = _read_library(table, action)
+    return LocalRecord(subject, is_prefix, _ACTIONS[action](table), _read_until(table), file, line, uses_library)
 
 
 def _name_of_action(table: Mapping[str, Any]) -> str:
@@ -188,6 +191,16 @@ def _read_until(table: Mapping[str, Any]) -> float:
     if not isinstance(until, date):
         raise _Wrong("until is not a date; write it without quotes, such as 2027-12-31", "until")
     return datetime(until.year, until.month, until.day, tzinfo=UTC).timestamp() + _DAY
+
+
+def _read_library(table: Mapping[str, Any], action: str) -> bool:
+    """Whether library copy applies to the redirect."""
+    value = table.get("library", True)
+    if not isinstance(value, bool):
+        raise _Wrong("library is not true or false; write it without quotes", "library")
+    if "library" in table and action not in _REDIRECTS:
+        raise _Wrong(f"library has no effect with {action}; it is for target and values", "library")
+    return value
 
 
 # --- The actions --------------------------------------------------------------------------------------------------
@@ -276,4 +289,4 @@ _ACTIONS: Final[dict[str, Callable[[Mapping[str, Any]], LocalAnswer | TargetTemp
     "deny": _read_denial,
 }
 #: What a record may have.
-KEYS: Final = frozenset({"doi", "prefix", "note", "until", *_ACTIONS})
+KEYS: Final = frozenset({"doi", "prefix", "note", "until", "library", *_ACTIONS})

@@ -64,6 +64,8 @@ class LocalRecord(msgspec.Struct, frozen=True, gc=False):
     #: Where it was read.
     file: str
     line: int
+    #: Whether the rules of library copy apply to its target.
+    uses_library: bool = True
 
     @property
     def key(self) -> str:
@@ -109,12 +111,17 @@ class LocalRecords:
             return None
         match record.action:
             case LocalAnswer(answer, tombstone):
-                return _resolution(name, answer, record.until, tombstone)
+                return _resolution(name, answer, record, tombstone)
             case TargetTemplate(url):
-                return _resolution(name, answer_of_value("URL", fill_template(url, name)), record.until)
+                return _resolution(name, answer_of_value("URL", fill_template(url, name)), record)
             case Denial(reason):
                 raise PrefixDenied(reason)
         return None
+
+    def find_hiding(self, name: HandleName, now: float) -> LocalRecord | None:
+        """The record that answers or denies a name in place of the cache. A route does not."""
+        record = self._find(name.key, now)
+        return None if record is None or isinstance(record.action, Route) else record
 
     def _find(self, key: str, now: float) -> LocalRecord | None:
         found = self._names.get(key)
@@ -138,9 +145,11 @@ class LocalRecords:
         return None
 
 
-def _resolution(name: HandleName, answer: Answer, until: float, tombstone: Tombstone | None = None) -> Resolution:
-    entry = Entry(key=name.key, answer=answer, fetched_at=0.0, fresh_until=until, stale_until=until)
-    return Resolution(name, entry, Origin.LOCAL, tombstone=tombstone)
+def _resolution(
+    name: HandleName, answer: Answer, record: LocalRecord, tombstone: Tombstone | None = None
+) -> Resolution:
+    entry = Entry(key=name.key, answer=answer, fetched_at=0.0, fresh_until=record.until, stale_until=record.until)
+    return Resolution(name, entry, Origin.LOCAL, tombstone=tombstone, uses_library=record.uses_library)
 
 
 def answer_of_value(kind: Literal["URL", "HS_ALIAS"], text: str) -> Answer:

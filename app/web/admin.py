@@ -39,6 +39,8 @@ class AdminActions:
     """What an operator can do. Each action raises errors of app.errors."""
 
     show: Callable[[HandleName], Awaitable[EntryReport | None]]
+    #: File and line of the local record that answers in place of the cache.
+    find_hiding: Callable[[HandleName], str | None]
     purge: Callable[[PurgeRequest, HandleName | None], Awaitable[PurgeReport]]
     refresh: Callable[[HandleName], Awaitable[RefreshReport]]
     #: The names under a prefix, at most so many.
@@ -71,7 +73,9 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         report = await actions.show(name)
         _audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
         if report is None:
-            raise HTTPException(404, f"The cache has no entry for {name.text}")
+            local = actions.find_hiding(name)
+            hint = "" if local is None else f"; the local record in {local} answers"
+            raise HTTPException(404, f"The cache has no entry for {name.text}{hint}")
         return report
 
     @app.post("/admin/purge", tags=["cache"], summary="Delete entries, or make them stale")

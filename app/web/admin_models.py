@@ -90,6 +90,11 @@ class EntryReport(BaseModel):
     age: int = Field(description="Seconds since the answer arrived.")
     ttl: int = Field(description="Seconds until the end of its TTL; negative for a stale entry.")
     values: list[dict[str, Any]] = Field(description="The record's values, as the upstream sent them.")
+    hidden_by: str | None = Field(
+        None,
+        description="File and line of the local record that wins over this entry.",
+        examples=["a.toml:3"],
+    )
 
 
 class PurgeReport(BaseModel):

@@ -23,6 +23,7 @@ from app.web.admin_apart import AdminApart
 from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
 from app.web.api_gate import refuse
+from app.web.client_counts import ClientCounts
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
@@ -90,6 +91,7 @@ class Application:
         traces: Traces | None,
         connections: object,
         admin_apart: AdminApart | None,
+        clients: ClientCounts,
     ) -> None:
         """`allow_of` returns the methods of a path that FastAPI answers, None for any other path."""
         self._face = face
@@ -105,6 +107,7 @@ class Application:
         self._metrics = http_metrics
         self._access_log = access_log
         self._traces = traces
+        self._clients = clients
         #: The server's data about its connections. The application does not use it.
         self.connections = connections
         #: The application of the admin API's own listener. None if it has none.
@@ -128,6 +131,7 @@ class Application:
             return None
         seconds = self._metrics.timer() - began
         self._metrics.record_answer(route, method, reply.status, seconds)
+        self._clients.count(request.client_address)
         self._offer(request, reply)
         log = self._access_log
         if log is not None:
@@ -158,6 +162,7 @@ class Application:
             return
         request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
         route = find_route(request.method, request.path, self._other_paths)
+        self._clients.count(request.client_address)
         # None of its paths is a DOI, so `answer_now` leaves them to this method.
         is_admin = self._admin is not None and self._admin.answers(request.path)
         route = "operation" if is_admin else route

@@ -25,6 +25,7 @@ from jinja2 import (
 from app.errors import ConfigurationError
 from app.web.branding import Brand, Branding, StaticFile, read_brand
 from app.web.languages import Catalogue, load_catalogues, read_tags
+from app.web.numbers import write_count, write_number, write_share
 from app.web.page_samples import sample_context, sample_facts
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
@@ -130,6 +131,7 @@ def _load(loader: BaseLoader, names: Mapping[str, Any]) -> dict[str, Template]:
         "granted": list_permissions,
         "most_characters": MAX_CHARACTERS_SHOWN,
     }
+    environment.globals |= {"number": write_number, "share": write_share, "counted": write_count}
     environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
     environment.filters |= {"visible": visible, "time": format_time, "hexadecimal": hexadecimal}
     compiled = {name: environment.get_template(name) for name in PackageLoader("app.web", "templates").list_templates()}

@@ -10,7 +10,7 @@ from app.handle.record import read_values
 from app.web.outline import Outline, rows
 from app.web.privacy import PrivacyFacts
 from app.web.shown_name import show_name
-from app.web.status import BudgetStatus, HistoryPoint, Status, StatusView, StoreStatus, view
+from app.web.status import BudgetStatus, ClientStatus, HistoryPoint, Status, StatusView, StoreStatus, view
 
 _NAME: Final = show_name(HandleName("10.1000/182"))
 _RECORD: Final = (
@@ -31,11 +31,13 @@ def _sample_status() -> StatusView:
         answers={"fresh": 2, "asked": 1},
         hit_share=0.67,
         unverified={},
+        denied=0,
         upstreams=[],
         upstream_seconds=0.2,
         budget=BudgetStatus(tokens=10.0, rate=5.0, in_flight=0, waiting=0, clients_waiting=0),
         store=StoreStatus(kind="memory", healthy=True, entries=0, bytes=0, memory_entries=1, memory_bytes=1000),
         local_records=None,
+        clients=ClientStatus(networks=3, half=1, nine_tenths=2, largest_share=0.67),
         connections=1,
         refused={},
         loop_delay=0.001,

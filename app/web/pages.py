@@ -16,6 +16,7 @@ from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, I
 from app.web.branding import Branding, StaticFile
 from app.web.locations_page import show_locations
 from app.web.look import open_look
+from app.web.numbers import write_date
 from app.web.outline import Outline, Row, rows
 from app.web.privacy import PrivacyFacts
 from app.web.shown_name import MAX_ITEMS_SHOWN, show_name, show_names, title_text
@@ -189,7 +190,8 @@ class Pages:
 
     def gone(self, link: Link, language: str, *, name: HandleName, reason: str, date: str) -> bytes:
         """A local record says that the name is gone. `date` is in ISO 8601."""
-        return self._page("gone", link, language, "gone.title_", name, reason=reason, date=date)
+        day = write_date(self._look.texts(language), date)
+        return self._page("gone", link, language, "gone.title_", name, reason=reason, date=day)
 
     def locations(
         self,

@@ -20,15 +20,16 @@ class Plot:
 
     key: str
     path: str
-    newest: str
-    highest: str
+    newest: float
+    highest: float
+    unit: str
 
 
 def plot(key: str, values: Sequence[tuple[int, float | None]], unit: str = "") -> Plot:
     """Draw values by their time in seconds, oldest first. A value of None, or a missing time, is a gap."""
     known = [value for _, value in values if value is not None]
     if not known:
-        return Plot(key, "", "", "")
+        return Plot(key, "", 0.0, 0.0, unit)
     highest, end = max(known), values[-1][0]
     pieces, before = list[str](), None
     for start, value in values:
@@ -42,9 +43,4 @@ def plot(key: str, values: Sequence[tuple[int, float | None]], unit: str = "") -
             pieces.append(f"M{across} {up:.1f}h.5")
         pieces.append(f"L{across} {up:.1f}")
         before = start
-    return Plot(key, "".join(pieces), _text(known[-1], unit), _text(highest, unit))
-
-
-def _text(value: float, unit: str) -> str:
-    number = f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-    return f"{number} {unit}" if unit else number
+    return Plot(key, "".join(pieces), known[-1], highest, unit)

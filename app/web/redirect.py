@@ -126,7 +126,9 @@ class Redirects:
         agency: str | None = None,
     ) -> Reply:
         if found.target is not None:
-            copy = self._library.decide(request, parameters, found.chain.last.name, found.target, agency)
+            copy = NOT_CONCERNED
+            if found.chain.last.uses_library:
+                copy = self._library.decide(request, parameters, found.chain.last.name, found.target, agency)
             return self._redirect(request, options, found, found.target, copy)
         match found.kind:
             case Kind.ALIAS:
@@ -170,7 +172,9 @@ class Redirects:
         if options.redirection_headers:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
-        if found.is_hit and copy is NOT_CONCERNED and not self._library.uses_agencies:
+        # A local record can become part of the rules again while its values stay the same.
+        is_for_all = copy is NOT_CONCERNED and not self._library.uses_agencies and resolution.uses_library
+        if found.is_hit and is_for_all:
             hit = Hit(resolution, self._freshness.of_redirect_hit)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(resolution, now), hit)
         detail = None if copy.url is None else DETAIL

@@ -50,6 +50,18 @@ class BudgetStatus(BaseModel):
     clients_waiting: int = Field(description="Clients with a query that waits.")
 
 
+class ClientStatus(BaseModel):
+    """How the requests of the last hour to this worker are spread. A client is a network. There is no address.
+
+    The express lane counts one answer in 16, sixteenfold. A client with a few such requests can be missing.
+    """
+
+    networks: int = Field(description="Clients that sent a request.")
+    half: int = Field(description="The smallest number of clients that sent half of the requests.")
+    nine_tenths: int = Field(description="The smallest number of clients that sent nine tenths of the requests.")
+    largest_share: float | None = Field(description="Share of the busiest client, 0 to 1.")
+
+
 class Status(BaseModel):
     """The state of the service. Counts are of all workers, since the start."""
 
@@ -60,12 +72,14 @@ class Status(BaseModel):
     requests: dict[str, int] = Field(description="Requests by status.", examples=[{"302": 1200}])
     answers: dict[str, int] = Field(description="Names answered, by where the answer came from.")
     hit_share: float | None = Field(description="Share of the answers that were fresh in the cache, 0 to 1.")
-    unverified: dict[str, int] = Field(description="Names that could not be answered, by reason.")
+    unverified: dict[str, int] = Field(description="Names that could not be verified, by reason.")
+    denied: int = Field(description="Names whose prefix a local record denies.")
     upstreams: list[UpstreamReadiness]
     upstream_seconds: float | None = Field(description="Mean time of an upstream query in the last hour.")
     budget: BudgetStatus
     store: StoreStatus
     local_records: LocalReadiness | None
+    clients: ClientStatus
     connections: int = Field(description="Open client connections.")
     refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
     loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")

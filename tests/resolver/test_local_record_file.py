@@ -140,6 +140,9 @@ MISTAKES = {
     '[[record]]\ndoi = "10.1/a"\nvalues = "[{"': (4, 1, "values is not JSON"),
     '[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org"\nuntil = "2027-01-01"': (5, 1, "until is not a date"),
     '[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org"\nnote = 5': (5, 1, "note is not a string"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org"\nlibrary = "no"': (5, 1, "library is not true or false"),
+    '[[record]]\ndoi = "10.1/a"\nalias = "10.1/b"\nlibrary = false': (5, 1, "library has no effect with alias"),
+    '[[record]]\nprefix = "10.1"\ndeny = "x"\nlibrary = false': (5, 1, "library has no effect with deny"),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import app.web.admin_gate
 from app.settings import Settings
+from tests.cluster.processes import until
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +50,25 @@ async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling
     entry = (await look(proxy, f"/admin/entries/{spelling}")).json
     assert (entry["doi"], entry["state"], entry["age"], entry["tier"]) == (NAME, "fresh", 10, "memory")
     assert entry["values"][0]["data"]["value"] == "http://old.example/"
+
+
+async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None:
+    records = tmp_path / "records.toml"
+    records.write_text("")
+    async with running(admin_token=TOKEN, local_records=records) as proxy:
+        proxy.upstream.put(NAME, url="http://old.example/")
+        await proxy.get(f"/{NAME}")
+        assert (await look(proxy, f"/admin/entries/{NAME}")).json["hidden_by"] is None
+        records.write_text(f'[[record]]\ndoi = "{NAME}"\ntarget = "http://local.example/"\n')
+
+        async def is_hidden() -> bool:
+            entry = (await look(proxy, f"/admin/entries/{NAME}")).json
+            return bool(entry["hidden_by"] == f"{records}:1")
+
+        await until(is_hidden, 30.0, "the local record is in force")
+        await act(proxy, "purge", {"doi": NAME})
+        absent = (await look(proxy, f"/admin/entries/{NAME}")).json
+        assert absent["detail"] == f"The cache has no entry for {NAME}; the local record in {records}:1 answers."
 
 
 @pytest.mark.parametrize("selection", [{"doi": NAME}, {"prefix": "10.1000"}, {"all": True}])

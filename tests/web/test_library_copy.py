@@ -75,6 +75,17 @@ async def test_a_browser_is_led_through_the_service(proxy: Proxy, method: str, t
     )
 
 
+async def test_a_local_record_exempts_its_name(tmp_path: Path) -> None:
+    rules, records = tmp_path / "rules.toml", tmp_path / "records.toml"
+    rules.write_text(RULES, encoding="utf-8")
+    record = f'[[record]]\ndoi = "10.1234/%s"\ntarget = "{TARGET}"\n%s\n'
+    records.write_text(record % ("with", "") + record % ("without", "library = false"), encoding="utf-8")
+    async with running(library_rules=rules, local_records=records) as proxy:
+        for _ in range(2):
+            found = [(await browse(proxy, f"/10.1234/{name}"))["location"] for name in ("with", "without")]
+            assert found == [EZPROXY, TARGET]
+
+
 async def test_the_body_shows_both_ways_as_text(proxy: Proxy) -> None:
     body = (await browse(proxy, "/10.1234/1")).text
     assert 'href="https://ezproxy.example.edu/login?url=https://www.publisher.com/article?a=b&amp;c=d"' in body

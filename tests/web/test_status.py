@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,38 @@ async def test_it_counts_answers_by_origin_and_requests_by_status(proxy: Proxy) 
     assert status["hit_share"] == pytest.approx(2 / 3)
     assert (status["mode"], status["workers"], status["store"]["kind"]) == ("online", 1, "memory")
     assert status["upstreams"][0]["state"] == "ok"
+
+
+async def test_it_counts_clients_without_their_addresses(proxy: Proxy) -> None:
+    for client, requests in (("192.0.2.1", 6), ("192.0.2.2", 1), ("198.51.100.1", 3)):
+        for _ in range(requests):
+            await proxy.ask("GET", f"/{NAME}", client=client)
+    # The request for the status counts too, and is of the first network.
+    clients = (await proxy.get("/status")).json["clients"]
+    assert clients == {"networks": 2, "half": 1, "nine_tenths": 2, "largest_share": pytest.approx(8 / 11)}
+
+
+async def test_a_denied_prefix_is_not_among_the_names_that_could_not_be_verified(tmp_path: Path) -> None:
+    records = tmp_path / "records.toml"
+    records.write_text('[[record]]\nprefix = "10.5072"\ndeny = "For tests."\n')
+    async with running(status_access="public", local_records=records) as proxy:
+        assert (await proxy.get("/10.5072/x")).status == 403
+        status = (await proxy.get("/status")).json
+        assert (status["unverified"], status["denied"]) == ({}, 1)
+
+
+async def test_its_numbers_are_written_as_in_the_language_of_the_page(proxy: Proxy) -> None:
+    for _ in range(3):
+        await proxy.get(f"/{NAME}")
+    shown = [(await page(proxy, language)).text for language in ("en", "de", "fr")]
+    expected = (
+        ("1 entry,", "66.7%", "1,000,000 a second"),
+        ("1 Eintrag,", "66,7\u00a0%"),
+        ("1 entrée,", "66,7\u00a0%"),
+    )
+    for text, parts in zip(shown, expected, strict=True):
+        assert [part for part in parts if part not in text] == []
+        assert "000000.0" not in text
 
 
 async def test_it_has_neither_names_nor_addresses(proxy: Proxy) -> None:

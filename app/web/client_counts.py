@@ -1,0 +1,101 @@
+"""How the requests of the last hour are spread over clients. Counts alone: no address is kept or shown.
+
+An address is in memory for at most a second. After that, a number that this process alone can compute stands for its
+network. The counts are of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+#: Seconds of one table, and the number of tables: the last 45 to 60 minutes.
+STEP: Final = 900
+TABLES: Final = 4
+#: Clients that one table counts. The requests of further clients are counted together.
+MAX_CLIENTS: Final = 10_000
+#: Addresses that wait to be counted. One more is counted with its network at once.
+MAX_WAITING: Final = 2_000
+#: The client of requests beyond MAX_CLIENTS.
+_OTHERS: Final = 0
+_HALF: Final = 0.5
+_NINE_TENTHS: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ClientShares:
+    """The number of clients, and how many of them sent half and nine tenths of the requests.
+
+    `largest` is the share of the busiest client, 0 to 1; None without a request.
+    """
+
+    clients: int
+    half: int
+    nine_tenths: int
+    largest: float | None
+
+
+class ClientCounts:
+    """Counts requests by client. `client_of` returns the network of an address."""
+
+    def __init__(self, client_of: Callable[[str], str], clock: Callable[[], float]) -> None:
+        """`clock` is in seconds."""
+        self._client_of = client_of
+        self._clock = clock
+        self._waiting: dict[str, int] = {}
+        #: The counts by the start of their table, oldest first.
+        self._tables: dict[int, dict[int, int]] = {}
+
+    def count(self, address: str, requests: int = 1) -> None:
+        """Count requests of an address."""
+        waiting = self._waiting
+        waiting[address] = waiting.get(address, 0) + requests
+        if len(waiting) > MAX_WAITING:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Count what waits, and drop tables that are too old. The lifespan calls this every second."""
+        now = int(self._clock())
+        start = now - now % STEP
+        self._tables = {key: table for key, table in self._tables.items() if 0 <= start - key < STEP * TABLES}
+        if not self._waiting:
+            return
+        table = self._tables.setdefault(start, {})
+        for address, requests in self._waiting.items():
+            # Python salts the hashes of strings in each process (Python language reference, object.__hash__).
+            client = hash(self._client_of(address))
+            if client not in table and len(table) >= MAX_CLIENTS:
+                client = _OTHERS
+            table[client] = table.get(client, 0) + requests
+        self._waiting.clear()
+
+    def shares(self) -> ClientShares:
+        """How the requests of the last hour are spread."""
+        self.refresh()
+        sums: dict[int, int] = {}
+        for table in self._tables.values():
+            for client, requests in table.items():
+                sums[client] = sums.get(client, 0) + requests
+        return measure_shares(sums)
+
+
+def measure_shares(sums: Mapping[int, int]) -> ClientShares:
+    """The shares of clients, given the requests of each."""
+    counts = sorted(sums.values(), reverse=True)
+    total = sum(counts)
+    if not total:
+        return ClientShares(0, 0, 0, None)
+    return ClientShares(
+        len(counts), _clients_for(_HALF * total, counts), _clients_for(_NINE_TENTHS * total, counts), counts[0] / total
+    )
+
+
+def _clients_for(requests: float, counts: list[int]) -> int:
+    """The smallest number of clients that sent so many requests."""
+    sent = 0
+    for number, count in enumerate(counts, 1):
+        sent += count
+        if sent >= requests:
+            return number
+    return len(counts)
