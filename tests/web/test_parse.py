@@ -219,3 +219,12 @@ async def test_a_name_in_the_form_cannot_reach_the_endpoint() -> None:
     async with running() as proxy:
         got = await proxy.post("/", "hdl=api/parse")
     assert got.status == 400
+
+
+async def test_the_examples_of_the_documentation_are_real_answers() -> None:
+    page = (Path(__file__).parents[2] / "docs/api.md").read_text(encoding="utf-8")
+    async with running(public_url="http://127.0.0.1:8000") as proxy:
+        one = await proxy.get("/api/parse?doi=https://doi.org/10.1000/a%E2%80%93b.")
+        many = await send(proxy, '["10.1000", "hello"]', JSON)
+    assert f"\n{one.text}\n" in page
+    assert f"\n{many.text}\n" in page
