@@ -21,7 +21,9 @@ from app.metrics.workers import Exposition
 from app.operator_actions import build_actions
 from app.readiness import describe_readiness
 from app.resolver.destination import Destinations
+from app.resolver.existence import Existence
 from app.resolver.prefix_chain import PrefixChain
+from app.resolver.resolver import Resolver
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings
 from app.status import StatusReader
@@ -52,6 +54,7 @@ from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
 from app.web.status import STATUS_PATH
 from app.web.status_page import add_status
+from app.web.suggested_names import SuggestedNames
 
 _SECONDS_A_DAY: Final = 86_400
 
@@ -128,6 +131,14 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
     )
 
 
+def build_suggested_names(settings: Settings, resolver: Resolver) -> SuggestedNames:
+    """The names that pages suggest."""
+    existence = Existence(resolver, queries=settings.suggestion_queries, patience=settings.suggestion_patience)
+    public_url = urlsplit(settings.public_url or "")
+    own_host = public_url.netloc + public_url.path.rstrip("/")
+    return SuggestedNames(existence, frozenset({own_host} if own_host else ()))
+
+
 def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: PrefixChain, library: Library) -> Face:
     """The answers to names, and the pages."""
     settings, resolver = parts.settings, parts.resolver
@@ -136,7 +147,8 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
     api = RestApi(
         resolver=resolver, limits=limits, clock=facts.clock, max_age=settings.web_max_age, resolves=settings.resolve
     )
-    errors = ErrorPages(pages=pages, link=link)
+    suggested_names = build_suggested_names(settings, resolver)
+    errors = ErrorPages(pages=pages, link=link, suggested_names=suggested_names)
     pages.has_preferences = lambda: library.is_active
     redirects = Redirects(
         resolver=resolver,
@@ -148,6 +160,7 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
         link=link,
         facts=facts,
         library=library,
+        suggested_names=suggested_names,
         max_age=settings.web_max_age,
     )
     return Face(

@@ -125,7 +125,7 @@ def _start(text: str, own_hosts: frozenset[str]) -> _Attempt:
     if rest == text:
         return _attempt(text)
     short = _SHORT_DOI.match(rest)
-    if short and not rest[short.end() : short.end() + 1].strip("?#/ "):
+    if short and (rest[short.end() :].rstrip("/") == "" or rest[short.end()] in "?#"):
         rest = f"10/{short[1]}"
     return _attempt(rest, _OWN_URL)
 

@@ -118,6 +118,11 @@ class Resolver:
         found = self.find_fresh(name)
         return None if found is None else self.count_answer(found)
 
+    async def recall(self, name: HandleName) -> Resolution | None:
+        """Like `find_fresh`, and look in the store too. The answer is not counted."""
+        await self._cache.get(name.key)  # keeps in memory what the store has
+        return self.find_fresh(name)
+
     async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
         try:

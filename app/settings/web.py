@@ -21,6 +21,14 @@ class WebSettings(SettingsGroup):
     library_cookie_seconds: float = Field(
         180 * 86400.0, gt=0, description="Seconds for which a browser keeps a reader's choice of a library service."
     )
+    suggestion_queries: int = Field(
+        2,
+        ge=0,
+        le=5,
+        description="Upstream queries for one not-found page that find out which suggested names exist. They wait "
+        "behind all others. 0 leaves the order to the rules.",
+    )
+    suggestion_patience: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for those queries.")
     web_contact: str | None = Field(
         None, description="Contact for users, shown on every page: an e-mail address, a URL or plain text."
     )

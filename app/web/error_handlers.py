@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
 from app.doi.name import HandleName
-from app.doi.suggestion import Suggestion, suggest, suggest_instead
+from app.doi.suggestion import Suggestion
 from app.errors import (
     AliasChainTooLong,
     CouldNotVerify,
@@ -26,6 +27,7 @@ from app.web.pages import Link, Pages
 from app.web.problem import error_problem, problem
 from app.web.request import Request
 from app.web.responses import Reply, page
+from app.web.suggested_names import SuggestedNames
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +47,9 @@ _OUR_FAULT: Final = "This resolver made an error. Try again; if it happens again
 class ErrorPages:
     """Shows every error: those of the tree in `app.errors`, and any other."""
 
-    def __init__(self, *, pages: Pages, link: Link) -> None:
+    def __init__(self, *, pages: Pages, link: Link, suggested_names: SuggestedNames) -> None:
         self._pages = pages
+        self._suggested_names = suggested_names
         self._link = link
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
@@ -55,7 +58,7 @@ class ErrorPages:
             log.error("a request failed by a fault of this program", exc_info=error)
             return self.answer_status(request, 500, "")
         if wants_problem(request.header(b"accept")):
-            return error_problem(error, base=self._link.base, name=name, suggested=_suggest(error, name, typed))
+            return error_problem(error, base=self._link.base, name=name, suggested=self._suggest(error, name, typed))
         return self._answer_page(request, error, name, typed)
 
     def _answer_page(self, request: Request, error: DoiProxyError, name: HandleName | None, typed: str) -> Reply:
@@ -80,7 +83,7 @@ class ErrorPages:
         if isinstance(error, NoDOIInOpenURL):
             return _page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
-            found = [one.doi for one in _suggest(error, name, typed)]
+            found = [one.doi for one in self._suggest(error, name, typed)]
             body = self._pages.not_a_doi(self._link, language, typed=typed, reason=error.message, suggestions=found)
             return _page(error.status, body)
         headers = quota_headers(error.quota, error.retry_after) if isinstance(error, TooManyRequests) else ()
@@ -99,13 +102,12 @@ class ErrorPages:
         body = self._pages.error(self._link, language, title_key=title, reason=reason)
         return _page(status, body, headers)
 
+    def _suggest(self, error: DoiProxyError, name: HandleName | None, typed: str) -> Sequence[Suggestion]:
+        """The names that a client may have meant by what cannot be a DOI name."""
+        if not isinstance(error, InvalidName) or error.status != HTTPStatus.BAD_REQUEST:
+            return ()
+        return self._suggested_names.for_text(typed) if name is None else self._suggested_names.for_name(name)
+
 
 def _page(status: int, body: bytes, headers: tuple[Header, ...] = ()) -> Reply:
     return page(status, body, headers, vary=VARY_ACCEPT_AND_LANGUAGE)
-
-
-def _suggest(error: DoiProxyError, name: HandleName | None, typed: str) -> tuple[Suggestion, ...]:
-    """The names that a client may have meant by what cannot be a DOI name."""
-    if not isinstance(error, InvalidName) or error.status != HTTPStatus.BAD_REQUEST:
-        return ()
-    return suggest(typed) if name is None else suggest_instead(name)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from app.doi.name import HandleName
-from app.doi.suggestion import Suggestion, suggest_instead
+from app.doi.suggestion import Suggestion
 from app.errors import CouldNotVerify, DoiProxyError, TooManyRequests
 from app.resolver.resolution import Resolution
 from app.web.failure_headers import failure_headers, quota_headers
@@ -125,7 +125,9 @@ def error_problem(
     )
 
 
-def not_found_problem(resolution: Resolution, base: str, freshness: tuple[Header, ...]) -> Reply:
+def not_found_problem(
+    resolution: Resolution, base: str, freshness: tuple[Header, ...], suggested: Sequence[Suggestion]
+) -> Reply:
     """The problem about a name that is not registered, or that the operator's local records call gone."""
     name, stone = resolution.name, resolution.tombstone
     if stone is not None:
@@ -146,7 +148,7 @@ def not_found_problem(resolution: Resolution, base: str, freshness: tuple[Header
         base=base,
         freshness=freshness,
         doi=_doi_member(name),
-        suggestions=_suggestions_member(suggest_instead(name)),
+        suggestions=_suggestions_member(suggested),
     )
 
 

@@ -11,7 +11,6 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.doi.name import HandleName
-from app.doi.suggestion import suggest_instead
 from app.errors import CouldNotVerify
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
@@ -37,6 +36,7 @@ from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import NO_PARAMETERS, Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
+from app.web.suggested_names import SuggestedNames
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -74,6 +74,7 @@ class Redirects:
         link: Link,
         facts: Facts,
         library: Library,
+        suggested_names: SuggestedNames,
         max_age: float,
     ) -> None:
         self._resolver = resolver
@@ -85,6 +86,7 @@ class Redirects:
         self._link = link
         self._facts = facts
         self._library = library
+        self._suggested_names = suggested_names
         self._freshness = Freshness(max_age)
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
@@ -104,7 +106,7 @@ class Redirects:
         query = self._read_query(request, name, parameters)
         demand = self._limits.demand(request, query.options)
         found = await self._destinations.find(query, demand)
-        contact = await self._contact(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
+        contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         agency = await self._find_agency(request, found) if self._library.uses_agencies else None
         return self._reply(request, query.options, parameters, found, contact, agency)
 
@@ -204,7 +206,7 @@ class Redirects:
         name, language = resolution.name, request.language(self._pages.languages)
         freshness = self._freshness.of_page(Chain((resolution,)), self._now())
         if wants_problem(request.header(b"accept")):
-            return not_found_problem(resolution, self._link.base, freshness)
+            return not_found_problem(resolution, self._link.base, freshness, self._suggested_names.for_name(name))
         if resolution.tombstone is not None:
             stone = resolution.tombstone
             body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
@@ -213,12 +215,22 @@ class Redirects:
             self._link,
             language,
             name=name,
-            suggestions=[found.doi for found in suggest_instead(name)],
+            suggestions=[found.doi for found in self._suggested_names.for_name(name)],
             questionable=name.questionable(),
             contact=contact.contact,
             agency=contact.agency,
         )
         return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
+
+    async def _find_help(self, request: Request, found: Destination) -> ReportContact:
+        """The contact for the not-found page, and meanwhile which of its suggestions exist, for people only."""
+        last, client = found.chain.last, self._limits.client_of(request)
+        if last.tombstone is not None or not wants_page(request.header(b"accept")):
+            return await self._contact(request, found)
+        contact, _ = await asyncio.gather(
+            self._contact(request, found), self._suggested_names.look_up(last.name, client)
+        )
+        return contact
 
     async def _contact(self, request: Request, found: Destination) -> ReportContact:
         """The contact who can correct a name that is not registered. Only a page shows it."""

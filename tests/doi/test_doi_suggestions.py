@@ -200,6 +200,7 @@ def test_a_doubtful_repair_is_for_names_that_do_not_exist() -> None:
         ("https://doi.example.org/10/aabbe", "10/aabbe"),
         ("doi.example.org/aabbe?nols=y", "10/aabbe"),
         ("see https://doi.example.org/10/aabbe", "10/aabbe"),
+        ("https://doi.example.org/doi/10/aabbe/", "10/aabbe"),
     ],
 )
 def test_a_url_of_this_resolver_suggests_its_name(typed: str, likeliest: str) -> None:

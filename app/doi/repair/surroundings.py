@@ -113,7 +113,7 @@ def without_own_url(text: str, own_hosts: frozenset[str]) -> str:
     elif head.lower() not in ("http", "https"):
         return text
     for host in own_hosts:
-        if rest[: len(host)].lower() != host.lower():
+        if not host or rest[: len(host)].lower() != host.lower():
             continue
         after = rest[len(host) :].removeprefix(":443").removeprefix(":80")
         if after.startswith("/"):

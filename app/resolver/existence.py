@@ -1,0 +1,51 @@
+"""Which of several names exist, as far as that can be found out at little cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify
+from app.resolver.resolver import Demand, Resolver
+from app.resolver.single_flight import Replaced
+from app.upstream.source import ClientNetwork, Priority
+
+#: The most queries of this kind that wait or are under way, for all clients together.
+MAX_EXISTENCE_QUERIES: Final = 8
+
+
+class Existence:
+    """Looks up names that no client requested.
+
+    `queries` is the most upstream queries of one look-up, and `patience` the seconds that it waits for them. A query
+    has the priority of bulk work and is charged to the client. It ends by itself if nothing waits for it any more.
+    """
+
+    def __init__(self, resolver: Resolver, *, queries: int, patience: float) -> None:
+        self._resolver = resolver
+        self._queries = queries
+        self._patience = patience
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def find(self, name: HandleName) -> bool | None:
+        """Whether the name exists. None if memory does not know."""
+        answer = self._resolver.find_fresh(name)
+        return None if answer is None else answer.is_registered
+
+    async def look_up(self, names: Sequence[HandleName], client: ClientNetwork) -> None:
+        """Bring what the store or the upstream knows about the names into memory. Raises nothing."""
+        unknown = [name for name in names if await self._resolver.recall(name) is None][: self._queries]
+        if not unknown or len(self._tasks) + len(unknown) > MAX_EXISTENCE_QUERIES:
+            return
+        tasks = {asyncio.create_task(self._query(name, client)) for name in unknown}
+        for task in tasks:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        await asyncio.wait(tasks, timeout=self._patience)
+
+    async def _query(self, name: HandleName, client: ClientNetwork) -> None:
+        with suppress(CouldNotVerify, Replaced):
+            await self._resolver.resolve(name, Demand(priority=Priority.BULK, client=client))

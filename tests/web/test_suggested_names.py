@@ -1,0 +1,108 @@
+"""Not-found pages: which suggested names are shown, and how few queries that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from urllib.parse import unquote
+
+import pytest
+
+from app.resolver.existence import MAX_EXISTENCE_QUERIES
+from tests.web.proxy import Got, Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+#: Two names are suggested for it: without the title of the page and with it.
+ASKED = "10.5555/1.full.pdf"
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as started:
+        yield started
+
+
+def suggested(got: Got) -> list[str]:
+    _, _, section = got.text.partition('aria-labelledby="suggestions"')
+    return [unquote(path) for path in re.findall(r'<li>\s*<a href="/([^"]+)"', section.partition("</section>")[0])]
+
+
+async def test_without_queries_the_rules_decide_the_order() -> None:
+    async with running(suggestion_queries=0) as proxy:
+        proxy.upstream.put("10.5555/1.full", url="https://example.org/")
+        got = await proxy.get(f"/{ASKED}", accept=BROWSER)
+        assert got.status == 404 and suggested(got) == ["10.5555/1", "10.5555/1.full"]
+        assert proxy.upstream.queries("10.5555/1") == proxy.upstream.queries("10.5555/1.full") == 0
+
+
+async def test_names_that_do_not_exist_are_not_suggested(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/1.full", url="https://example.org/")
+    for _ in range(2):
+        assert suggested(await proxy.get(f"/{ASKED}", accept=BROWSER)) == ["10.5555/1.full"]
+    assert proxy.upstream.queries("10.5555/1") == proxy.upstream.queries("10.5555/1.full") == 1
+
+
+async def test_a_name_that_exists_comes_before_one_of_which_nothing_is_known() -> None:
+    async with running(suggestion_queries=0) as proxy:
+        proxy.upstream.put("10.5555/1.full", url="https://example.org/")
+        assert (await proxy.get("/10.5555/1.full")).status == 302
+        assert suggested(await proxy.get(f"/{ASKED}", accept=BROWSER)) == ["10.5555/1.full", "10.5555/1"]
+
+
+async def test_a_name_that_cannot_be_verified_stays(proxy: Proxy) -> None:
+    proxy.upstream.fault("10.5555/1", "reset")
+    proxy.upstream.put("10.5555/1.full", url="https://example.org/")
+    assert suggested(await proxy.get(f"/{ASKED}", accept=BROWSER)) == ["10.5555/1.full", "10.5555/1"]
+
+
+async def test_a_page_does_not_wait_for_a_slow_upstream() -> None:
+    async with running(suggestion_patience=0.01) as proxy:
+        proxy.upstream.hold("10.5555/1")
+        proxy.upstream.hold("10.5555/1.full")
+        got = await proxy.get(f"/{ASKED}", accept=BROWSER)
+        assert got.status == 404 and suggested(got) == ["10.5555/1", "10.5555/1.full"]
+        proxy.upstream.release("10.5555/1")
+        proxy.upstream.release("10.5555/1.full")
+
+
+async def test_a_flood_of_missing_names_makes_few_queries_for_suggestions() -> None:
+    async with running(suggestion_patience=0.01) as proxy:
+        names = [f"10.5555/{number}" for number in range(2 * MAX_EXISTENCE_QUERIES)]
+        for name in names:
+            proxy.upstream.hold(name)
+        await asyncio.gather(*(proxy.get(f"/{name}.", accept=BROWSER) for name in names))
+        assert sum(proxy.upstream.queries(name) for name in names) <= MAX_EXISTENCE_QUERIES
+        for name in names:
+            proxy.upstream.release(name)
+
+
+async def test_a_program_causes_no_queries_for_suggestions(proxy: Proxy) -> None:
+    assert (await proxy.get(f"/{ASKED}")).status == 404
+    assert proxy.upstream.queries("10.5555/1") == proxy.upstream.queries("10.5555/1.full") == 0
+
+
+@pytest.mark.parametrize(
+    ("public_url", "asked", "names"),
+    [
+        ("https://doi.example.org", "https://doi.example.org/10.5555/1", ["10.5555/1"]),
+        ("https://doi.example.org", "https://doi.example.org/aabbe", ["10/aabbe"]),
+        ("https://www.example.org:8443/doi/", "https://www.example.org:8443/doi/aabbe", ["10/aabbe"]),
+        ("https://doi.example.org", "https://doi.example.net/aabbe", []),
+    ],
+)
+async def test_a_url_of_this_resolver_is_not_a_doi_and_suggests_its_name(
+    public_url: str, asked: str, names: list[str]
+) -> None:
+    async with running(public_url=public_url) as proxy:
+        got = await proxy.post("/", body=f"hdl={asked}", accept=BROWSER)
+        links = [link.removeprefix("doi/") for link in suggested(got)]
+        assert got.status == 400 and links == names
+
+
+async def test_a_text_that_is_not_a_name_suggests_what_is_in_it(proxy: Proxy) -> None:
+    got = await proxy.get("/10.5555%2F1%0Asecond%20line", accept=BROWSER)
+    assert got.status == 400 and suggested(got) == ["10.5555/1"]
+    assert proxy.upstream.queries() == 0
