@@ -141,7 +141,9 @@ async def test_nothing_of_the_client_reaches_the_upstream(proxy: Proxy, credenti
     )
     assert reply.status == 302
     sent = proxy.upstream.last_headers
-    assert set(sent) <= {"host", "accept", "accept-encoding", "connection", "user-agent"}
+    # CDN-Loop has the identifier of this proxy, never a header of the client.
+    assert set(sent) <= {"host", "accept", "accept-encoding", "connection", "user-agent", "cdn-loop"}
+    assert sent["cdn-loop"].startswith("doi-proxy-")
     assert sent["user-agent"].startswith("doi-proxy/")
 
 
