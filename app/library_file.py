@@ -7,6 +7,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ class LibraryFile:
         """`use` puts rules in force."""
         self._use = use
         self._path: Path | None = None
+        self._requested = asyncio.Event()
         self._last_stamp = self._read_stamp = take_stamp(Path())
         #: The problems of the last reading.
         self.problems: tuple[Problem, ...] = ()
@@ -55,21 +57,38 @@ class LibraryFile:
         self._path, self.problems, self._last_stamp, self._read_stamp = path, (), stamp, stamp
         self._use(found.rules)
 
+    def request_reload(self, path: Path | None) -> None:
+        """Let the watching task read this file at once, or drop the rules if there is none.
+
+        If the file cannot be used, the rules in force stay, and the task waits for a change of the file.
+        """
+        self._path = path
+        self._requested.set()
+
     async def watch(self, interval: float) -> None:
         """Look at the file every `interval` seconds until the task is cancelled."""
         while True:
-            await asyncio.sleep(interval)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._requested.wait()
             await self.look()
 
     async def look(self) -> None:
-        """Read the file if it has changed and then stayed the same for one look."""
-        path = self._path
+        """Read the file if a reload was requested, or if it has changed and then stayed the same for one look.
+
+        A thread reads it: a file of 1 MiB takes seconds.
+        """
+        path, is_requested = self._path, self._requested.is_set()
+        self._requested.clear()
         if path is None:
+            if is_requested:
+                self.problems = ()
+                self._use(LibraryRules())
             return
         stamp = await asyncio.to_thread(take_stamp, path)
         is_settled = stamp == self._last_stamp
         self._last_stamp = stamp
-        if stamp == self._read_stamp or not is_settled:
+        if not is_requested and (stamp == self._read_stamp or not is_settled):
             return
         self._read_stamp = stamp
         found = await asyncio.to_thread(read_library_rules, path)

@@ -106,7 +106,7 @@ def create(
     _follow_reloads(lifecycle, limits, connections, face.pages)
     if traces is not None:
         lifecycle.on_reload(lambda new: traces.trust(trusted_addresses(new.trusted_proxies)), "trusted_proxies")
-    lifecycle.on_reload(lambda new: library_file.load(new.library_rules), "library_rules")
+    lifecycle.on_reload(lambda new: library_file.request_reload(new.library_rules), "library_rules")
     if assembled.local_files is not None:
         lifecycle.on_reload(assembled.local_files.request_reload)
     clients = ClientCounts(_networks(settings).client_of, clock)

@@ -8,7 +8,9 @@ from urllib.parse import unquote
 
 #: Shown in place of a secret.
 MASK: Final = "***"
-#: User and password of a URL (RFC 3986, section 3.2.1). They end at the last "@", as in the libraries' parsers.
+#: User and password of a URL (RFC 3986, section 3.2.1). They end at the last "@", as in the libraries' parsers. Before
+#: the first slash is their usual place.
+_AUTHORITY: Final = re.compile(r"://[^\s/]*@")
 _USERINFO: Final = re.compile(r"://\S*@")
 #: One parameter of a URL's query.
 _PARAMETER: Final = re.compile(r"([?&;])([^=&;#\s]*)=[^&;#\s]*")
@@ -18,7 +20,9 @@ _SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key|auth|cred|user", re
 
 def redact(text: str) -> str:
     """Mask the user, the password and the secret query parameters of the URLs in a text."""
-    return _USERINFO.sub(f"://{MASK}@", _PARAMETER.sub(_mask_parameter, text))
+    # The usual place first: a password there may contain "?key=". Then parameters, whose values may contain "@".
+    usual = _AUTHORITY.sub(f"://{MASK}@", text)
+    return _USERINFO.sub(f"://{MASK}@", _PARAMETER.sub(_mask_parameter, usual))
 
 
 def _mask_parameter(match: re.Match[str]) -> str:

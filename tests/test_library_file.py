@@ -85,22 +85,39 @@ async def test_a_broken_change_leaves_the_rules_in_force(tmp_path: Path, caplog:
     assert names(used) == ["a", "b"] and library.problems == ()
 
 
-def test_a_reload_takes_another_file_or_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+async def test_a_reload_takes_another_file_or_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, second, absent = tmp_path / "first.toml", tmp_path / "second.toml", tmp_path / "absent.toml"
     write(first, "a")
     write(second, "b")
-    lifecycle = Lifecycle(Settings(store_url="memory:", library_rules=first))
+    used = list[LibraryRules]()
+    library = LibraryFile(used.append)
+    library.load(first)
+
+    async def reload(path: Path | None) -> str:
+        library.request_reload(path)
+        await library.look()
+        return names(used)[-1]
+
+    assert await reload(second) == "b"
+    assert await reload(absent) == "b"
+    assert "absent.toml: it cannot be read: No such file" in caplog.text
+    assert "the previous rules stay in force" in caplog.text
+    write(absent, "c")
+    await library.look()
+    await library.look()
+    assert names(used)[-1] == "c" and library.problems == ()
+    assert await reload(None) == "" and not library.is_used
+
+
+def test_a_reload_reads_no_file_on_the_event_loop(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    write(file, "a")
+    lifecycle = Lifecycle(Settings(store_url="memory:", library_rules=file))
     app = create(lifecycle.settings, clock=Clock(), lifecycle=lifecycle)
-    library = app._face.preferences._library
-
-    def reload(path: Path | None) -> list[str]:
-        lifecycle.reload(lifecycle.settings.model_copy(update={"library_rules": path}))
-        return [service.name for service in library.rules.services]
-
-    assert reload(second) == ["b"]
-    assert reload(tmp_path / "absent.toml") == ["b"] and lifecycle.settings.library_rules == second
-    assert "reload failed, the previous settings stay in force: library_rules: " in caplog.text
-    assert reload(None) == []
+    write(file, "b")
+    lifecycle.reload(lifecycle.settings)
+    rules = app._face.preferences._library.rules
+    assert [service.name for service in rules.services] == ["a"]
 
 
 def _large(file: Path) -> None:

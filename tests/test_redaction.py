@@ -16,6 +16,7 @@ USERINFO = st.text(alphabet=st.sampled_from("abcXYZ019-._~!$'()*+,:@%"), min_siz
     ("text", "shown"),
     [
         ("redis://user:hidden@127.0.0.1:6379/0", "redis://***@127.0.0.1:6379/0"),
+        ("redis://user:hid?key=den@127.0.0.1:6379/0", "redis://***@127.0.0.1:6379/0"),
         ("redis://:hidden@[::1]/0", "redis://***@[::1]/0"),
         ("http://proxy.example:3128 and a@b.example", "http://proxy.example:3128 and a@b.example"),
         ("valkey://host/0?password=hidden&db=1", "valkey://host/0?password=***&db=1"),

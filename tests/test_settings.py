@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import ConfigurationError
 from app.settings import Settings, load
-from app.settings.sources import variable
+from app.settings.sources import read_values, variable
 
 #: The names that the black-box checks and the ready-made configurations rely on.
 RELIED_ON = [
@@ -250,3 +250,15 @@ class TestSecretFiles:
         both = {"DOI_PROXY_STORE_URL_FILE": str(secret), "DOI_PROXY_STORE_URL": "sqlite:///x"}
         for environment in (both, dict(reversed(both.items()))):
             assert load({}, environment).store_url == "memory:"
+
+
+def test_a_setting_of_the_file_has_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "doi-proxy.toml"
+    file.write_text('# [server]\n[server]\nhost = "::"\n\n[ upstream ]\n"rate" = 0\n[store]\nurl = "x"\n')
+    values = read_values({}, {}, file, Settings.model_fields)
+    sources = {name: one.source for name, one in values.items()}
+    assert sources == {
+        "host": f"{file}, line 3: host",
+        "upstream_rate": f"{file}, line 6: upstream_rate",
+        "store_url": f"{file}, line 8: store_url",
+    }

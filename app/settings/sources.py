@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,13 @@ from app.redaction import redact
 ENV_PREFIX: Final = "DOI_PROXY_"
 #: The path of the TOML file. The flag --config wins over it.
 CONFIG_VARIABLE: Final = "DOI_PROXY_CONFIG"
+
+
+#: The table whose keys have no prefix.
+_UNPREFIXED: Final = "server"
+#: The usual forms of a table and of a key in TOML.
+_TABLE: Final = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]")
+_KEY: Final = re.compile(r"[ \t]*[\"']?([A-Za-z0-9_-]+)[\"']?[ \t]*=")
 
 
 def variable(name: str) -> str:
@@ -52,7 +60,7 @@ def read_values(
     path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     values: dict[str, SourcedValue] = {}
     if path is not None:
-        values |= {name: SourcedValue(value, f"{path}: {name}", "file") for name, value in _read_toml(path).items()}
+        values |= _read_toml(path)
     values |= _read_environment(environment, known)
     return values | {
         name: SourcedValue(value, flag_of(name), "flag") for name, value in flags.items() if value is not None
@@ -91,15 +99,31 @@ def _read_secret(key: str, path: Path) -> str:
         raise ConfigurationError(f"{key}: the file {path} cannot be read: {error}") from error
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path}: the settings file cannot be read: {error}") from error
-    flat: dict[str, Any] = {}
-    for name, value in document.items():
-        if isinstance(value, dict):
-            flat |= {(name + "_" + key if name != "server" else key): inner for key, inner in value.items()}
-        else:
-            flat[name] = value
-    return flat
+    lines = _find_lines(text)
+    values: dict[str, SourcedValue] = {}
+    for table, content in document.items():
+        is_table = isinstance(content, dict)
+        for key, value in (content if is_table else {table: content}).items():
+            name = f"{table}_{key}" if is_table and table != _UNPREFIXED else key
+            line = lines.get((table if is_table else "", key))
+            place = f"{path}: {name}" if line is None else f"{path}, line {line}: {name}"
+            values[name] = SourcedValue(value, place, "file")
+    return values
+
+
+def _find_lines(text: str) -> dict[tuple[str, str], int]:
+    """The line of each key by its table, "" for none. A key in a form that is not found is left out."""
+    lines: dict[tuple[str, str], int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (header := _TABLE.match(line)) is not None:
+            table = header[1]
+        elif (pair := _KEY.match(line)) is not None:
+            lines.setdefault((table, pair[1]), number)
+    return lines

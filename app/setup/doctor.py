@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from app.setup.exposure import find_exposure, judge_health
 from app.setup.finding import Finding
 from app.setup.probes import Answer, Prober
 from app.setup.remedies import Fault, front_kind, remedy_for
@@ -54,7 +55,23 @@ def examine(prober: Prober, front: str | None) -> Examination:
     if not first.echo:
         return Examination(kind, (_no_proxy(first),))
     examiner = _Examiner(prober, kind)
-    return Examination(kind, tuple(finding for check in examiner.checks for finding in check()))
+    faults = tuple(finding for check in examiner.checks for finding in check())
+    return Examination(kind, (*faults, *find_exposure(prober, kind)))
+
+
+def examine_without_key(prober: Prober, front: str | None) -> Examination:
+    """Send the probes that need no key. Raises OSError."""
+    first = prober.send_plain("/healthz")
+    kind = front or front_kind(first.server)
+    if (finding := judge_health(first)) is not None:
+        return Examination(kind, (finding,))
+    unexamined = Finding(
+        "note",
+        "probe_key",
+        "it is not set, so paths, headers and caches were not examined",
+        "set the same text of 16 or more characters for the proxy and for this command",
+    )
+    return Examination(kind, (*find_exposure(prober, kind), unexamined))
 
 
 def _no_proxy(answer: Answer) -> Finding:

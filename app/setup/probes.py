@@ -8,6 +8,7 @@ import secrets
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -49,12 +50,29 @@ class Prober:
         self._tls = ssl.create_default_context() if verify else ssl._create_unverified_context()  # noqa: S323
         self._token = token
         self._base = parts.path.rstrip("/")
+        #: Whether the last connection came from a loopback address.
+        self.is_on_this_machine = False
         #: The path of all probes, without the sub-path.
         self.path = PROBE_PATH.decode() + secrets.token_hex(16) + "/"
 
     def send(self, rest: str, method: str = "GET", **headers: str) -> Answer:
         """Send `rest`, a raw path and query, below the path of probes. Raises OSError."""
         return self.send_all([rest], method, **headers)[0]
+
+    def send_plain(self, target: str) -> Answer:
+        """GET a path of the proxy as any client would. Raises OSError."""
+        connection = self._connect()
+        try:
+            connection.connect()
+            self.is_on_this_machine = ip_address(connection.sock.getsockname()[0]).is_loopback
+            connection.request("GET", self._base + target, headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            headers = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, headers, answer.read(_MAX_BODY_BYTES))
+        except http.client.HTTPException as error:
+            raise OSError(f"the answer is not HTTP: {error!r}") from error
+        finally:
+            connection.close()
 
     def send_all(self, rests: list[str], method: str = "GET", **headers: str) -> list[Answer]:
         """Send several requests over one connection, if the front proxy keeps it."""

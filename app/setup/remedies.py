@@ -25,6 +25,8 @@ Fault = Literal[
     "vary",
     "private",
     "cache key",
+    "admin",
+    "status",
 ]
 KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
 #: Words in the Server header.
@@ -50,6 +52,8 @@ _NGINX: Final[Mapping[Fault, str]] = {
     "vary": "remove Vary from `proxy_ignore_headers` and from `proxy_hide_header`",
     "private": "remove Cache-Control from `proxy_ignore_headers`, and `proxy_cache_valid`",
     "cache key": "`proxy_cache_key $scheme$http_host$request_uri;`",
+    "admin": "`allow 127.0.0.1; allow ::1; deny all;` in `location /admin/`",
+    "status": "`allow` lines for your networks and `deny all;` in `location = /status`",
 }
 _APACHE: Final[Mapping[Fault, str]] = {
     "slashes": "`MergeSlashes Off` in the VirtualHost, and `nocanon` at the end of ProxyPass",
@@ -70,6 +74,8 @@ _APACHE: Final[Mapping[Fault, str]] = {
     "vary": "remove `Header unset Vary` and `CacheIgnoreHeaders Vary`",
     "private": "`CacheStorePrivate Off`",
     "cache key": "`CacheIgnoreQueryString Off`, and no CacheIgnoreURLSessionIdentifiers",
+    "admin": '`<Location "/admin/">` with `Require local`',
+    "status": '`<Location "/status">` with `Require ip` for your networks',
 }
 _CADDY: Final[Mapping[Fault, str]] = {
     "slashes": "remove `rewrite`, `uri` and `handle_path` before `reverse_proxy`",
@@ -90,6 +96,8 @@ _CADDY: Final[Mapping[Fault, str]] = {
     "vary": "let the cache plugin obey Vary, or remove it",
     "private": "let the cache plugin obey Cache-Control, or remove it",
     "cache key": "put the whole URI into the key of the cache plugin, or remove it",
+    "admin": "`path /admin/*` and `not remote_ip 127.0.0.1 ::1` in a matcher, and `respond` with 403 for it",
+    "status": "`path /status` and `not remote_ip` with your networks in a matcher, and `respond` with 403 for it",
 }
 _HAPROXY: Final[Mapping[Fault, str]] = {
     "slashes": "remove `http-request normalize-uri path-merge-slashes`",
@@ -110,6 +118,8 @@ _HAPROXY: Final[Mapping[Fault, str]] = {
     "vary": "`process-vary on` in the cache section",
     "private": "remove `http-response set-header Cache-Control`",
     "cache key": "remove the cache, or give it the whole URI as its key",
+    "admin": "`http-request deny if { path_beg /admin/ } !{ src 127.0.0.1 }`",
+    "status": "`http-request deny if { path /status } !{ src 127.0.0.1 }` with your networks",
 }
 _LINES: Final = {"nginx": _NGINX, "apache": _APACHE, "caddy": _CADDY, "haproxy": _HAPROXY}
 _EXAMPLES: Final = {"nginx": "nginx", "apache": "apache", "caddy": "caddy"}

@@ -190,7 +190,9 @@ WRONG: Final = [
     Wrong("abbreviated flag", "config --upstream-u http://x.example", "--upstream-u"),
     Wrong("unknown environment", "config", "DOI_PROXY_NOPE: there is no such setting", (("DOI_PROXY_NOPE", "1"),)),
     Wrong(
-        "unknown line of the file", "config --config {tmp}/unknown.toml", "unknown.toml: upstream_ulr: there is no such"
+        "unknown line of the file",
+        "config --config {tmp}/unknown.toml",
+        "unknown.toml, line 2: upstream_ulr: there is no such",
     ),
     Wrong("file that is no TOML", "config --config {tmp}/garbage.pem", "garbage.pem"),
     Wrong("file that is not there", "config --config {tmp}/missing.toml", "missing.toml"),
