@@ -137,7 +137,8 @@ lock: .tools/.locked
 	echo 'uv>=0.13' | $(COMPILE) --output-file requirements/uv.lock -; \
 	$(COMPILE) --output-file requirements/runtime.lock pyproject.toml; \
 	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
-	$(COMPILE) --output-file requirements/clients.lock tests/clients/requirements.in; \
+	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
+		tests/clients/requirements.in; \
 	$(COMPILE) --group dev --extra otel --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:

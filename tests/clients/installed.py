@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -20,10 +21,14 @@ _INSTALLATION: Final = 75
 _RUN: Final = 60
 
 
+def clients_from_pypi() -> list[str]:
+    """The names of the clients from PyPI. A requirement with a version is not a client."""
+    return [line for line in REQUIREMENTS.read_text("utf-8").split("\n") if re.fullmatch(r"[\w-]+", line)]
+
+
 def install_python_clients() -> Path:
     """The interpreter of an environment with the clients from PyPI."""
-    names = ", ".join(line for line in REQUIREMENTS.read_text("utf-8").split("\n") if line and line[0] != "#")
-    _install(["make", "--no-print-directory", "build/clients/.locked"], names)
+    _install(["make", "--no-print-directory", "build/clients/.locked"], ", ".join(clients_from_pypi()))
     return ROOT / "build" / "clients" / "bin" / "python"
 
 
@@ -42,7 +47,7 @@ def install_npm_clients() -> Path:
 def _install(command: list[str], names: str) -> None:
     try:
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=_INSTALLATION)
-        reason = done.stderr.strip()[-500:] if done.returncode else ""
+        reason = done.stderr.strip()[:300] if done.returncode else ""
     except subprocess.TimeoutExpired:
         reason = f"no end after {_INSTALLATION} s"
     except OSError as error:
