@@ -237,6 +237,7 @@ def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetric
         networks=_networks(settings),
         requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
         bypasses=Rate(settings.bypass_rate, settings.bypass_burst),
+        reload_age=settings.cache_reload_age,
         allow_file=settings.client_allow_file,
         deny_file=settings.client_deny_file,
         clock=clock,

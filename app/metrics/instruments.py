@@ -28,6 +28,7 @@ KINDS: Final = {
     Origin.RENEWED: "renewed",
     Origin.JOINED: "joined",
     Origin.BYPASSED: "bypassed",
+    Origin.RELOADED: "bypassed",
     Origin.LOCAL: "local",
 }
 NEGATIVE: Final = "negative"

@@ -182,7 +182,7 @@ class Destinations:
         return name.is_doi or name.is_short_doi or (self._resolves == "any" and bool(name.suffix))
 
     async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
-        fresh = None if demand.bypasses_cache else self._resolver.peek(name)
+        fresh = self._resolver.peek(name) if demand.takes_any_fresh else None
         return fresh or await self._resolver.resolve(name, demand)
 
     def _resolves_here(self, name: HandleName) -> bool:

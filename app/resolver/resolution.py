@@ -23,6 +23,7 @@ class Origin(Enum):
     RENEWED = "renewed"  # from the upstream, in place of an answer past its TTL
     JOINED = "joined"  # from the upstream, by the query of another request
     BYPASSED = "bypassed"  # from the upstream, because the request bypasses the cache
+    RELOADED = "reloaded"  # from the upstream, because the cached answer was older than the request allows
     LOCAL = "local"  # from the operator's local records
 
 

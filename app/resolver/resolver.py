@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 from app.cache.entry import Entry
@@ -54,6 +55,19 @@ class Demand:
     client: ClientNetwork = None
     #: Whether the cache alone answers. It has no meaning for a demand that bypasses the cache.
     only_cached: bool = False
+    #: The largest age of a cached record, in seconds. None: its TTL decides alone. See `may_renew`.
+    max_age: float | None = None
+    #: Called before a fresh record is fetched again because of `max_age`. If it returns False, the record is used.
+    may_renew: Callable[[], bool] = lambda: True
+    #: The longest time past its TTL, in seconds, of a record that is used without a query. None: it never is.
+    max_stale: float | None = None
+    #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
+    stale_if_error: float = inf
+
+    @property
+    def takes_any_fresh(self) -> bool:
+        """Whether every fresh record of the cache will do."""
+        return not self.bypasses_cache and self.max_age is None
 
     @property
     def bypasses_cache(self) -> bool:
@@ -133,12 +147,14 @@ class Resolver:
             if demand.bypasses_cache:
                 return self.count_answer(await self._resolve_past_cache(name, demand))
             if demand.only_cached:
-                return self.count_answer(await self._resolve_from_cache(name))
+                return self.count_answer(await self._resolve_from_cache(name, demand))
             try:
-                return self.count_answer(await self._resolve_with_cache(name, demand))
+                found = await self._resolve_with_cache(name, demand)
             except Replaced:
                 # The replacement is urgent and cannot be replaced itself, so one retry is enough.
-                return self.count_answer(await self._resolve_with_cache(name, demand))
+                found = await self._resolve_with_cache(name, demand)
+            _refuse_too_stale(found, demand, self._clock())
+            return self.count_answer(found)
         except CouldNotVerify as failure:
             self._observer.record_failure(failure.token)
             raise
@@ -147,9 +163,11 @@ class Resolver:
         """Cancel the queries in flight."""
         await self._flights.close()
 
-    async def _resolve_from_cache(self, name: HandleName) -> Resolution:
+    async def _resolve_from_cache(self, name: HandleName, demand: Demand) -> Resolution:
         entry, now = await self._cache.get(name.key), self._clock()
         if entry is None or not entry.is_usable(now):
+            raise NotCached
+        if demand.max_age is not None and now - entry.fetched_at > demand.max_age:
             raise NotCached
         return Resolution(name, entry, Origin.HIT if entry.is_fresh(now) else Origin.STALE)
 
@@ -159,11 +177,12 @@ class Resolver:
         failure = self._failures.find_recent(name.key, now, self._patience.recheck)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
-        if entry is not None and step in (Step.ANSWER, Step.ANSWER_AND_REFRESH):
+        must_renew = entry is not None and failure is None and self._must_renew(entry, now, step, demand)
+        if entry is not None and step in (Step.ANSWER, Step.ANSWER_AND_REFRESH) and not must_renew:
             if step is Step.ANSWER_AND_REFRESH and failure is None:
                 self._refresh_ahead(name, entry)
             return Resolution(name, entry, Origin.HIT)
-        if entry is not None and step is Step.ANSWER_STALE:
+        if entry is not None and (step is Step.ANSWER_STALE or _is_stale_enough(entry, now, demand)):
             return Resolution(name, entry, Origin.STALE, failure)
         if (refusal := self._failures.find_refusal(name.key, now)) is not None:
             if entry is None or not entry.is_usable(now):
@@ -178,10 +197,17 @@ class Resolver:
         )
         if entry is None or step is Step.FETCH:
             return Resolution(name, await await_shielded(task), Origin.ASKED if is_new else Origin.JOINED)
-        return await self._await_or_answer_stale(name, entry, task, is_new)
+        renewed = Origin.RELOADED if must_renew else Origin.RENEWED
+        return await self._await_or_answer_stale(name, entry, task, renewed if is_new else Origin.JOINED)
+
+    def _must_renew(self, entry: Entry, now: float, step: Step, demand: Demand) -> bool:
+        """Whether a fresh record is too old for the caller, and may be fetched again."""
+        if demand.max_age is None or step not in (Step.ANSWER, Step.ANSWER_AND_REFRESH):
+            return False
+        return now - entry.fetched_at > demand.max_age and demand.may_renew()
 
     async def _await_or_answer_stale(
-        self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], is_new: bool
+        self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], origin: Origin
     ) -> Resolution:
         try:
             fresh = await await_shielded(task, self._patience.upstream)
@@ -192,7 +218,7 @@ class Resolver:
             return Resolution(name, entry, Origin.STALE, slow)
         except CouldNotVerify as failure:
             return Resolution(name, entry, Origin.STALE, failure)
-        return Resolution(name, fresh, Origin.RENEWED if is_new else Origin.JOINED)
+        return Resolution(name, fresh, origin)
 
     async def _resolve_past_cache(self, name: HandleName, demand: Demand) -> Resolution:
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
@@ -285,6 +311,20 @@ class Resolver:
         while len(self._hits) > _MAX_REMEMBERED:
             self._hits.popitem(last=False)
         return hits >= _POPULAR_HITS
+
+
+def _is_stale_enough(entry: Entry, now: float, demand: Demand) -> bool:
+    """Whether the caller accepts a stale record without a query."""
+    if demand.max_stale is None or entry.is_fresh(now) or not entry.is_usable(now):
+        return False
+    return now - entry.fresh_until <= demand.max_stale
+
+
+def _refuse_too_stale(found: Resolution, demand: Demand, now: float) -> None:
+    """Raise the failure of the upstream if the stale record is older than the caller accepts."""
+    past = now - found.entry.fresh_until
+    if found.failure is not None and past > max(demand.stale_if_error, demand.max_stale or 0.0):
+        raise found.failure
 
 
 def _is_other_answer(entry: Entry, previous: Entry | None) -> bool:

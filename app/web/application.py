@@ -142,6 +142,8 @@ class Application:
 
     def _try_now(self, request: Request, route: Route) -> Reply | None:
         """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting."""
+        if request.header(b"cache-control") is not None:
+            return None  # the record in memory may be older than the client accepts
         if request.method == "POST" or len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             return None
         try:

@@ -33,7 +33,15 @@ MAX_REQUEST_BYTES: Final = 4_096
 _HEAD: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
 #: Headers with which a request takes the full path.
 NOT_PLAIN: Final = frozenset(
-    {b"content-length", b"transfer-encoding", b"expect", b"upgrade", b"if-none-match", b"x-request-id"}
+    {
+        b"content-length",
+        b"transfer-encoding",
+        b"expect",
+        b"upgrade",
+        b"if-none-match",
+        b"x-request-id",
+        b"cache-control",
+    }
 )
 #: The server's parser obeys both. HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).
 _CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})

@@ -197,7 +197,7 @@ def cache_status(resolution: Resolution, now: int) -> Header:
             source = f"fwd=stale; stored; ttl={left}"
         case Origin.JOINED:
             source = f"fwd=uri-miss; collapsed; ttl={left}"
-        case Origin.BYPASSED:
+        case Origin.BYPASSED | Origin.RELOADED:
             source = f"fwd=request; stored; ttl={left}"
     return _CACHE_STATUS, f"{CACHE_NAME}; {source}".encode()
 

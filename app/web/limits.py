@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from ipaddress import ip_network
+from math import inf
 from pathlib import Path
 from typing import Final
 
 from app.errors import ClientDenied, RateExceeded, TooManyBypasses, TooManyRequests
 from app.resolver.options import ResolveOptions
 from app.resolver.resolver import Demand
+from app.web.cache_directives import NO_DIRECTIVES, read_directives
 from app.web.client_buckets import ClientBuckets, Rate
 from app.web.client_network import ClientNetworks
 from app.web.network_list import NetworkList, read_networks
@@ -34,6 +36,7 @@ class ClientLimits:
         networks: ClientNetworks,
         requests: Rate | None,
         bypasses: Rate,
+        reload_age: float,
         allow_file: Path | None,
         deny_file: Path | None,
         clock: Callable[[], float],
@@ -41,11 +44,14 @@ class ClientLimits:
     ) -> None:
         """`requests` is None where requests are not counted; `refused` is called with the name of the limit.
 
+        A record younger than `reload_age` seconds is new enough for every Cache-Control of a request.
+
         Raises ConfigurationError for a file that cannot be used.
         """
         self._networks = networks
         self._requests = None if requests is None else ClientBuckets(RATE, requests, RateExceeded, clock)
         self._bypasses = ClientBuckets(BYPASS, bypasses, TooManyBypasses, clock)
+        self._reload_age = reload_age
         self._allow_file = allow_file
         self._deny_file = deny_file
         self._refused = refused
@@ -79,9 +85,34 @@ class ClientLimits:
 
     def demand(self, request: Request, options: ResolveOptions) -> Demand:
         """The demand of a request: its options, and the client that is charged. Raises TooManyBypasses."""
+        address = request.client_address
         if options.bypasses_cache:
-            self._take(self._bypasses, request.client_address)
-        return Demand(options.authoritative, options.certified, client=self.client_of(request))
+            self._take(self._bypasses, address)
+        directives = read_directives(request.header(b"cache-control"))
+        if directives is NO_DIRECTIVES:
+            return Demand(options.authoritative, options.certified, client=self.client_of(request))
+        youngest = directives.max_age
+        return Demand(
+            options.authoritative,
+            options.certified,
+            client=self.client_of(request),
+            only_cached=directives.only_if_cached,
+            # The reload of a page must not cost a query each time.
+            max_age=None if youngest is None else max(youngest, self._reload_age),
+            may_renew=lambda: self._may_renew(address),
+            max_stale=directives.max_stale,
+            stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
+        )
+
+    def _may_renew(self, address: str) -> bool:
+        """Count a bypass of the cache. False if the client has none left: a cached record is the answer then."""
+        if address in self._allowed:
+            return True
+        try:
+            self._bypasses.take(self._networks.client_of(address))
+        except TooManyRequests:
+            return False
+        return True
 
     def _take(self, buckets: ClientBuckets, address: str) -> None:
         if address in self._allowed:

@@ -23,6 +23,7 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import USUAL_STATUS, Target, list_candidates
 from app.web.api import RestApi
+from app.web.cache_directives import read_directives
 from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
 from app.web.header import Header
 from app.web.library import DETAIL, Library, direct_link, direct_url
@@ -222,10 +223,15 @@ class Redirects:
         )
         return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
 
+    def _lookup(self, request: Request) -> Lookup:
+        only_cached = read_directives(request.header(b"cache-control")).only_if_cached
+        return Lookup(self._resolver, self._limits.client_of(request), only_cached=only_cached)
+
     async def _find_help(self, request: Request, found: Destination) -> ReportContact:
         """The contact for the not-found page, and meanwhile which of its suggestions exist, for people only."""
         last, client = found.chain.last, self._limits.client_of(request)
-        if last.tombstone is not None or not wants_page(request.header(b"accept")):
+        only_cached = read_directives(request.header(b"cache-control")).only_if_cached
+        if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._contact(request, found)
         contact, _ = await asyncio.gather(
             self._contact(request, found), self._suggested_names.look_up(last.name, client)
@@ -237,7 +243,7 @@ class Redirects:
         if wants_problem(request.header(b"accept")):
             return NO_REPORT_CONTACT
         name = found.chain.last.name
-        lookup = Lookup(self._resolver, self._limits.client_of(request))
+        lookup = self._lookup(request)
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
                 has_contact = name.is_doi and found.chain.last.tombstone is None
@@ -265,7 +271,7 @@ class Redirects:
         name = found.chain.last.name
         if found.target is None or not name.is_doi or not self._library.is_for_readers(request):
             return None
-        lookup = Lookup(self._resolver, self._limits.client_of(request))
+        lookup = self._lookup(request)
         try:
             async with asyncio.timeout(_AGENCY_PATIENCE):
                 services = await self._prefixes.services(name.prefix, lookup)

@@ -45,6 +45,7 @@ class Bench:
             "networks": ClientNetworks(24, 64),
             "requests": Rate(1, 2),
             "bypasses": Rate(0.1, 1),
+            "reload_age": 10.0,
             "allow_file": None,
             "deny_file": None,
             "clock": self.clock,

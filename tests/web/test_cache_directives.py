@@ -1,0 +1,146 @@
+"""What a request's Cache-Control changes (RFC 9111, section 5.2.1; RFC 5861, section 4). See docs/caching.md."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from app.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
+from app.web.express_lane import is_plain
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+OLD, NEW = "http://example.org/old", "http://example.org/new"
+#: Seconds: a TTL, and an age at which a reload is a new query.
+TTL, LATER = 3_600, 60
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, NO_DIRECTIVES),
+        ("", NO_DIRECTIVES),
+        ("no-transform, x=1", NO_DIRECTIVES),
+        ("No-Cache", CacheDirectives(max_age=0.0)),
+        ("max-age=0", CacheDirectives(max_age=0.0)),
+        ('max-age="60" , only-if-cached', CacheDirectives(max_age=60.0, only_if_cached=True)),
+        ("max-age=60, no-cache", CacheDirectives(max_age=0.0)),
+        ("max-stale", CacheDirectives(max_stale=inf)),
+        ("max-stale=5,stale-if-error=7", CacheDirectives(max_stale=5.0, stale_if_error=7.0)),
+        ("max-age=99999999999999999999", CacheDirectives(max_age=2_147_483_648.0)),
+        ("max-age=-1", NO_DIRECTIVES),
+        ("max-age=1.5, max-stale=x", NO_DIRECTIVES),
+        ("max-age=²", NO_DIRECTIVES),
+        ("max-age=1," + "x" * 1_100, NO_DIRECTIVES),
+    ],
+)
+def test_a_header_is_read_and_what_is_unknown_is_ignored(header: str | None, expected: CacheDirectives) -> None:
+    assert read_directives(header) == expected
+
+
+def test_the_express_lane_leaves_a_request_with_cache_control_to_the_application() -> None:
+    head = b"host: x\r\n%s\r\n"
+    assert is_plain(head % b"")
+    assert not is_plain(head % b"cache-control: max-age=0\r\n")
+
+
+async def moved(proxy: Proxy, seconds: float) -> str:
+    """A cached name whose target has changed since. Returns its path."""
+    name = proxy.name()
+    proxy.upstream.put(name, url=OLD, ttl=TTL)
+    assert (await proxy.get(f"/{name}"))["location"] == OLD
+    proxy.upstream.put(name, url=NEW, ttl=TTL)
+    proxy.clock.advance(seconds)
+    return f"/{name}"
+
+
+@pytest.mark.parametrize("directive", ["no-cache", "max-age=0", f"max-age={LATER - 1}", "no-cache, stale-if-error=5"])
+async def test_a_record_that_is_too_old_for_the_client_is_fetched_again(directive: str) -> None:
+    async with running() as proxy:
+        path = await moved(proxy, LATER)
+        got = await proxy.get(path, cache_control=directive)
+        assert (got["location"], got["cache-status"]) == (NEW, "doi-proxy; fwd=request; stored; ttl=3600")
+        assert got["cache-control"] == "public, max-age=300"
+        # The answer replaces the entry.
+        assert (await proxy.get(path))["location"] == NEW
+
+
+@pytest.mark.parametrize("directive", [f"max-age={LATER}", "max-age=86400", "max-stale", "no-store", "min-fresh=9999"])
+async def test_a_record_that_is_new_enough_is_answered_from_the_cache(directive: str) -> None:
+    async with running() as proxy:
+        path = await moved(proxy, LATER)
+        assert (await proxy.get(path, cache_control=directive))["location"] == OLD
+
+
+async def test_the_json_of_a_record_obeys_too() -> None:
+    async with running() as proxy:
+        path = await moved(proxy, LATER)
+        got = await proxy.get(f"/api/handles{path}?type=URL", cache_control="no-cache")
+        assert got.json["values"][0]["data"]["value"] == NEW
+        assert got["age"] == "0"
+
+
+async def test_reloads_within_the_reload_age_share_one_query() -> None:
+    async with running(cache_reload_age=10) as proxy:
+        path = await moved(proxy, 0)
+        before = proxy.upstream.queries()
+        for _ in range(20):
+            assert (await proxy.get(path, cache_control="no-cache"))["location"] == OLD
+        assert proxy.upstream.queries() == before
+        proxy.clock.advance(11)
+        for _ in range(20):
+            assert (await proxy.get(path, cache_control="max-age=0"))["location"] == NEW
+        assert proxy.upstream.queries() == before + 1
+
+
+async def test_a_client_over_its_limit_of_bypasses_gets_the_cached_record() -> None:
+    async with running(bypass_burst=2, bypass_rate=0.001) as proxy:
+        paths = [await moved(proxy, 0) for _ in range(6)]
+        proxy.clock.advance(LATER)
+        before = proxy.upstream.queries()
+        locations = [(await proxy.get(path, cache_control="no-cache"))["location"] for path in paths]
+        assert locations == [NEW, NEW, OLD, OLD, OLD, OLD]
+        assert proxy.upstream.queries() == before + 2
+
+
+async def test_without_the_upstream_the_fresh_record_is_the_answer() -> None:
+    async with running() as proxy:
+        path = await moved(proxy, LATER)
+        proxy.upstream.fault(path[1:], "reset")
+        got = await proxy.get(path, cache_control="no-cache")
+        assert (got.status, got["location"]) == (302, OLD)
+        assert "detail=upstream-unreachable" in (got["cache-status"] or "")
+
+
+async def test_only_if_cached_never_queries_the_upstream() -> None:
+    async with running() as proxy:
+        path = await moved(proxy, TTL + 60)
+        before = proxy.upstream.queries()
+        stale = await proxy.get(path, cache_control="only-if-cached")
+        assert (stale.status, stale["location"]) == (302, OLD)
+        unknown = await proxy.get("/10.5555/unknown", cache_control="only-if-cached", accept="application/json")
+        assert (unknown.status, unknown.json["type"]) == (504, "/docs#not-cached")
+        record = await proxy.get("/api/handles/10.5555/unknown", cache_control="only-if-cached")
+        assert (record.status, record.json["responseCode"]) == (504, 2)
+        strict = await proxy.get(path, cache_control="only-if-cached, no-cache")
+        assert strict.status == 504
+        assert proxy.upstream.queries() == before
+
+
+@pytest.mark.parametrize(("directive", "location"), [("max-stale", OLD), ("max-stale=60", OLD), ("max-stale=59", NEW)])
+async def test_max_stale_accepts_a_stale_record_without_a_query(directive: str, location: str) -> None:
+    async with running() as proxy:
+        path = await moved(proxy, TTL + 60)
+        assert (await proxy.get(path, cache_control=directive))["location"] == location
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(0, 502), (59, 502), (60, 302)])
+async def test_stale_if_error_bounds_how_stale_an_answer_may_be(seconds: int, status: int) -> None:
+    async with running() as proxy:
+        path = await moved(proxy, TTL + 60)
+        proxy.upstream.fault(path[1:], "reset")
+        got = await proxy.get(path, cache_control=f"stale-if-error={seconds}")
+        assert got.status == status
+        assert (await proxy.get(path)).status == 302
