@@ -70,7 +70,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "prefix_denied": {"reason": "A reason."},
         "gone": {"reason": "A reason.", "date": "2026-03-01"},
         "error": {"reason": "", "text": "error.no_reason"},
-        "docs": {"schema": {"info": {}, "paths": {}}},
+        "docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}},
     }
 
 
