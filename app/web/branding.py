@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
+from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,9 @@ LOGO_TYPES: Final = {
 NAME_PLACEHOLDER: Final = "{doi}"
 _STYLESHEET: Final = "/static/style.css"
 _FAVICON: Final = "favicon.svg"
+#: The colour and the title of our icon.
+_FAVICON_COLOUR: Final = "#0b5a73"
+_PRODUCT: Final = "doi-proxy"
 _ADDRESS: Final = re.compile(r"(?:https?://[^\s/]|mailto:|/)[^\s\"<>\\]*")
 _SVG_ROOT: Final = re.compile(rb"<svg[\s>]")
 #: The root element of an SVG logo must begin within this many bytes.
@@ -105,7 +109,7 @@ def read_brand(branding: Branding) -> tuple[Brand, dict[str, StaticFile]]:
         "background_dark": branding.background_dark,
     }
     stylesheet = (ours + brand_stylesheet(ours, colours)).encode()
-    favicon = StaticFile("image/svg+xml", folder.joinpath(_FAVICON).read_bytes())
+    favicon = StaticFile("image/svg+xml", _brand_favicon(folder.joinpath(_FAVICON).read_text("utf-8"), branding))
     files = {
         _STYLESHEET: StaticFile("text/css;charset=utf-8", stylesheet),
         f"/static/{_FAVICON}": favicon,
@@ -129,6 +133,13 @@ def read_brand(branding: Branding) -> tuple[Brand, dict[str, StaticFile]]:
         footer=branding.footer,
     )
     return brand, files
+
+
+def _brand_favicon(svg: str, branding: Branding) -> bytes:
+    """The icon of the site with the colour and the name of the institution."""
+    if branding.accent:
+        svg = svg.replace(f'fill="{_FAVICON_COLOUR}"', f'fill="{escape(branding.accent)}"')
+    return svg.replace(f"<title>{_PRODUCT}</title>", f"<title>{escape(branding.name or _PRODUCT)}</title>").encode()
 
 
 def read_links(setting: str, text: str) -> tuple[NamedLink, ...]:

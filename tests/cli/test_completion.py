@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -42,6 +43,42 @@ def test_bash_completes_commands_options_settings_and_choices(
     assert completed(script, "gen-config", "ca") == ["caddy"]
     # bash itself completes a file name here.
     assert completed(script, "serve", "--config", "") == []
+
+
+def test_fish_completes_commands_options_and_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("there is no fish: apt-get install fish")
+    script = tmp_path / "doi-proxy.fish"
+    script.write_text(printed(capsys, "completion", "fish"))
+
+    def offered(line: str) -> list[str]:
+        code = f"source {script}; complete --do-complete '{line}'"
+        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        ended = subprocess.run(
+            ["fish", "--no-config", "-c", code], capture_output=True, text=True, check=True, env=environment
+        )
+        assert ended.stderr == ""
+        return [one.partition("\t")[0] for one in ended.stdout.splitlines()]
+
+    assert {"serve", "check", "doctor", "cache"} <= set(offered("doi-proxy "))
+    assert offered("doi-proxy gen") == ["gen-config"]
+    assert "--upstream-rate" in offered("doi-proxy serve --upstream-ra")
+    assert offered("doi-proxy doctor --front ng") == ["nginx"]
+
+
+def test_zsh_registers_its_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("zsh") is None:
+        pytest.skip("there is no zsh: apt-get install zsh")
+    (tmp_path / "_doi-proxy").write_text(printed(capsys, "completion", "zsh"))
+    # As an installed file of $fpath: compinit reads its first line, and the function loads.
+    code = (
+        f"fpath=({tmp_path} $fpath); autoload -U compinit; compinit -u -D; print -r -- $_comps[doi-proxy]; "
+        "autoload +X _doi-proxy && whence -w _doi-proxy"
+    )
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TERM": "dumb"}
+    ended = subprocess.run(["zsh", "-f", "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert ended.stdout.split() == ["_doi-proxy", "_doi-proxy:", "function"]
+    assert ended.stderr == ""
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

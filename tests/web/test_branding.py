@@ -57,6 +57,17 @@ def test_name_texts_and_links_are_on_the_home_page() -> None:
     assert "A service of Example &amp; Co." in html
 
 
+def test_the_icon_of_the_site_has_the_colour_and_the_name() -> None:
+    def icon(**settings: Any) -> bytes:
+        _, files = read_brand(read_branding(Settings(**settings)))
+        assert files["/favicon.ico"] == files["/static/favicon.svg"]
+        return files["/favicon.ico"].content
+
+    plain, own = icon(), icon(branding_accent="#7a1f3d", branding_name="A & B")
+    assert b'fill="#0b5a73"' in plain and b"<title>doi-proxy</title>" in plain
+    assert b'fill="#7a1f3d"' in own and b"<title>A &amp; B</title>" in own and b"#0b5a73" not in own
+
+
 def test_a_search_link_gets_the_name_percent_encoded() -> None:
     (link,) = read_links("x", "Catalogue = https://example.edu/find?q={doi}&x=1")
     assert link.fill("10.1000/a b&c") == "https://example.edu/find?q=10.1000%2Fa%20b%26c&x=1"
