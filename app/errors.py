@@ -13,12 +13,14 @@
     │   ├── InvalidParameter             a query parameter that the REST API refuses
     │   ├── RequestTooLarge
     │   ├── UnsupportedBody              the body is not of a media type that this path reads
+    │   ├── UnreadableList               a list of names that is not what its media type says
     │   ├── ClientDenied                 the client's network is on the deny list
     │   ├── CrossSiteForm                a page of another site sent the form
     │   ├── RequestLoop                  a query of this resolver that arrived at itself
     │   └── TooManyRequests              a client is over one of its limits
     │       ├── TooManyBypasses            it bypassed the cache too often
-    │       └── RateExceeded               it sent requests too often
+    │       ├── RateExceeded               it sent requests too often
+    │       └── TooManyBatches             it has too many lists that are not answered yet
     ├── NotAnswerable                  the answer is known and is "no"
     │   ├── AliasChainTooLong
     │   └── PrefixInactive
@@ -145,6 +147,12 @@ class UnsupportedBody(InvalidRequest):
     token = "unsupported-media-type"
 
 
+class UnreadableList(InvalidRequest):
+    """The list of names cannot be read."""
+
+    token = "unreadable-list"
+
+
 class ClientDenied(InvalidRequest):
     """This resolver does not serve the network of this client."""
 
@@ -200,6 +208,12 @@ class RateExceeded(TooManyRequests):
     """This client sent requests faster than this resolver allows; wait, then send them at a lower rate."""
 
     token = "rate-exceeded"
+
+
+class TooManyBatches(TooManyRequests):
+    """Too many lists are being answered; wait for one of them."""
+
+    token = "too-many-batches"
 
 
 class NotAnswerable(DoiProxyError):

@@ -21,6 +21,7 @@ from app.metrics.connections import ConnectionMetrics
 from app.metrics.history import SharedHistory
 from app.metrics.instruments import (
     AnswerMetrics,
+    BatchMetrics,
     ClientMetrics,
     LibraryMetrics,
     StateMetrics,
@@ -56,6 +57,7 @@ from app.web.pages import Pages
 from app.web.record_headers import read_allowed
 from app.web.route import Route
 from app.web_face import (
+    add_batches,
     build_admin,
     build_admin_apart,
     build_express_lane,
@@ -132,6 +134,15 @@ def create(
         status=status,
         traces=traces,
     )
+    add_batches(
+        operations,
+        assembled,
+        limits,
+        clock,
+        prefixes=prefixes,
+        count=instruments.batches.count,
+        refused=instruments.clients.refused,
+    )
     return Application(
         face,
         operations=operations,
@@ -161,6 +172,7 @@ class _Instruments:
     state: StateMetrics
     clients: ClientMetrics
     library: LibraryMetrics
+    batches: BatchMetrics
     observers: Observers
 
 
@@ -187,9 +199,8 @@ def _open_instruments(settings: Settings, traces: Traces | None) -> _Instruments
     exposition.flushers += [http.flush, answers.flush]
     upstream = UpstreamMetrics(registry, OUTCOMES, UNSENT_OUTCOMES)
     observers = Observers(answers, _observe_upstreams(upstream, traces), StoreMetrics(registry))
-    return _Instruments(
-        exposition, http, StateMetrics(registry, __version__), clients, LibraryMetrics(registry), observers
-    )
+    state, library, batches = StateMetrics(registry, __version__), LibraryMetrics(registry), BatchMetrics(registry)
+    return _Instruments(exposition, http, state, clients, library, batches, observers)
 
 
 def _folder_of_counts(settings: Settings) -> Path | None:

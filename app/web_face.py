@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from app import __version__
 from app.assembly import Parts
+from app.batch_parts import build_batches
 from app.errors import RateExceeded
 from app.gauges import expose
 from app.library_file import LibraryFile
@@ -24,6 +25,7 @@ from app.resolver.destination import Destinations
 from app.resolver.existence import Existence
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
+from app.resolver.verdict import Verdict
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings
 from app.status import StatusReader
@@ -34,6 +36,9 @@ from app.web.admin_apart import AdminApart
 from app.web.admin_gate import WRONG_TOKENS, AdminGate
 from app.web.api import RestApi
 from app.web.application import Face
+from app.web.batch import add_resolve
+from app.web.batch_answer import BatchService
+from app.web.batch_body import ListLimits
 from app.web.branding import Branding
 from app.web.client_buckets import ClientBuckets, Rate
 from app.web.client_counts import ClientCounts
@@ -44,6 +49,7 @@ from app.web.express_lane import ExpressLane
 from app.web.library import Library
 from app.web.limits import ClientLimits
 from app.web.network_list import NetworkList
+from app.web.open_batches import OpenBatches
 from app.web.operations import OperationPages, Operations, create_operations
 from app.web.pages import Link, Pages
 from app.web.parse import ParseLimits, add_parse
@@ -273,6 +279,32 @@ def build_operations(
     if parts.settings.status_access != "admin":
         add_status(operations, status.read, _read_status_access(parts.settings), face.pages, face.link)
     return operations
+
+
+def add_batches(
+    operations: Operations,
+    parts: Parts,
+    limits: ClientLimits,
+    clock: Callable[[], float],
+    *,
+    prefixes: PrefixChain,
+    count: Callable[[Verdict], None],
+    refused: Callable[[str], None],
+) -> None:
+    """Add `POST /api/resolve`. `count` gets the verdict of each row, `refused` the name of a limit."""
+    settings = parts.settings
+    service = BatchService(
+        build_batches(parts, clock, prefixes=prefixes, count=count),
+        OpenBatches(settings.batch_max_open, settings.batch_max_open_of_client, refused),
+        ListLimits(
+            names=settings.batch_max_names,
+            line_bytes=settings.batch_max_line_bytes,
+            ratio=settings.batch_max_ratio,
+            read_ahead_bytes=settings.batch_read_ahead_bytes,
+        ),
+        settings.batch_max_array,
+    )
+    add_resolve(operations, service, limits.client_at)
 
 
 def _read_status_access(settings: Settings) -> Callable[[str], bool]:

@@ -26,6 +26,7 @@ from app.setup.shipped import shipped_files  # noqa: E402
 HEADINGS: Final = {
     "server": "Server",
     "client": "Clients",
+    "batch": "Lists of names",
     "upstream": "Upstream",
     "cache": "Cache",
     "store": "Store",

@@ -22,31 +22,32 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "errors": frozenset(),
     "token_bucket": frozenset(),
     "doi": frozenset({"errors"}),
+    "lists": frozenset({"doi", "errors"}),
     "handle": frozenset({"doi", "errors"}),
     "cache": frozenset({"handle", "doi", "errors", "token_bucket"}),
     "upstream": frozenset({"handle", "doi", "errors", "token_bucket"}),
     "resolver": frozenset({"cache", "upstream", "handle", "doi", "errors", "token_bucket"}),
     "metrics": frozenset({"resolver", "handle", "doi", "errors"}),
     "tracing": frozenset({"errors"}),
-    "web": frozenset({"tracing", "metrics", "resolver", "handle", "doi", "errors", "token_bucket", "host"}),
-    "bulk": frozenset({"resolver", "cache", "upstream", "handle", "doi", "errors"}),
+    "web": frozenset({"tracing", "metrics", "resolver", "handle", "lists", "doi", "errors", "token_bucket", "host"}),
+    "bulk": frozenset({"resolver", "cache", "upstream", "handle", "lists", "doi", "errors"}),
     "server": frozenset({"host", "errors"}),
     "host": frozenset(),
     "redaction": frozenset(),
     "settings": frozenset({"errors", "redaction"}),
     "main": frozenset(
-        "redaction settings server bulk web tracing metrics resolver cache upstream handle doi errors "
+        "redaction settings server bulk web tracing metrics resolver cache upstream handle lists doi errors "
         "token_bucket".split()
     ),
     # Set-up: checks of the settings, files for front proxies, and probes through them. It opens parts as `cli` does.
     "setup": frozenset("main redaction settings server web resolver cache upstream handle doi errors".split()),
     "cli": frozenset(
-        "main setup redaction settings server bulk web metrics resolver cache upstream handle doi errors".split()
+        "main setup redaction settings server bulk web metrics resolver cache upstream handle lists doi errors".split()
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(
-    "main assembly gauges library_file lifecycle lifespan local_files operator_actions program_log readiness "
-    "shared_budget status web_face".split()
+    "main assembly batch_parts gauges library_file lifecycle lifespan local_files operator_actions program_log "
+    "readiness shared_budget status web_face".split()
 )
 
 #: The parts a library may be imported in.
@@ -67,7 +68,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 }
 
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.
-PURE_PACKAGES: Final = ("doi", "handle", "token_bucket")
+PURE_PACKAGES: Final = ("doi", "handle", "lists", "token_bucket")
 DECIDING_MODULES: Final = (
     "alias", "failure_memory", "findings", "library_copy", "library_rules", "library_services", "local_record_file",
     "local_records", "location_choice", "options", "outage", "registration_agency", "resolution", "target",

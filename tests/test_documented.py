@@ -293,7 +293,7 @@ def test_every_path_is_documented(proxy: Proxy) -> None:
 
 
 def test_every_parameter_in_the_openapi_description_is_documented(proxy: Proxy) -> None:
-    page = text_of("docs/api.md") + text_of("docs/resolution.md")
+    page = text_of("docs/api.md") + text_of("docs/resolution.md") + text_of("docs/batch.md")
     operations = [one for path in openapi(proxy)["paths"].values() for one in path.values()]
     names = {parameter["name"] for one in operations for parameter in one.get("parameters", ())}
     assert {name for name in names if f"`{name}`" not in page and f"{{{name}}}" not in page} == set()

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.errors import ShareSpent, failure_tokens
 from app.resolver.library_copy import Outcome
 from app.resolver.resolution import Origin, Resolution
+from app.resolver.verdict import Verdict
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
 UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
@@ -35,7 +36,7 @@ NEGATIVE: Final = "negative"
 #: The limits that can refuse a client: its share of upstream queries, its request rate, the deny list, and `auth` or
 #: `cert`.
 SHARE_REFUSED: Final = "share"
-REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass")
+REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass", "batches")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "scan", "changes", "lease", "release", "take", "back_off", "stats", "flush", "close",
@@ -74,6 +75,23 @@ class LibraryMetrics:
     def count(self, outcome: str) -> None:
         """Count a redirect; `outcome` is the value of an Outcome."""
         self._counted[outcome]()
+
+
+class BatchMetrics:
+    """The rows of lists."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        rows = Counter(
+            "doi_proxy_batch_rows",
+            "Rows of lists (POST /api/resolve), by verdict.",
+            ["verdict"],
+            registry=registry,
+        )
+        self._counted = {one: rows.labels(one.value).inc for one in Verdict}
+
+    def count(self, verdict: Verdict) -> None:
+        """Count a row."""
+        self._counted[verdict]()
 
 
 class AnswerMetrics:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from app.doi.name import HandleName
 from app.doi.suggestion import Suggestion
@@ -37,6 +37,8 @@ class Verdict(Enum):
     RATE_LIMITED = "rate_limited"  # not queried: no room in the budget, or the upstream asked for a pause
 
 
+#: The members of a row, in order. `suggestions` follow if they are requested.
+FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message")
 #: The verdicts that say nothing about the name. A later batch can find out more.
 UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
@@ -80,6 +82,22 @@ class Row:
     message: str | None = None
     #: The names that the author of the input may have meant. None if they were not requested.
     suggestions: tuple[Suggestion, ...] | None = None
+
+    def members(self) -> dict[str, Any]:
+        """The members as JSON has them. Without suggestions, that member is absent."""
+        found: dict[str, Any] = {
+            "input": self.input,
+            "doi": self.doi,
+            "verdict": self.verdict.value,
+            "url": self.url,
+            "ra": self.ra,
+            "age": self.age,
+            "stale": self.stale,
+            "message": self.message,
+        }
+        if self.suggestions is not None:
+            found["suggestions"] = [{"doi": one.doi.text, "rule": one.rule} for one in self.suggestions]
+        return found
 
 
 def judge_target(resolution: Resolution, target: Target) -> Finding:

@@ -223,9 +223,15 @@ class ExpressProtocol(HttpToolsProtocol):
         # uvicorn's middleware replaces the peer by the client. The application needs both.
         cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
-            cycle.transport = AnswerTransport(self.transport, self._end_after_answer)  # type: ignore[assignment]
+            cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
+            transport = AnswerTransport(self.transport, self._end_after_answer, self._note_answer)
+            cycle.transport = transport  # type: ignore[assignment]
             app = keep_alive_after_body(cycle, app)
         super()._start_asgi_task(cycle, app)
+
+    def _note_answer(self) -> None:
+        """A part of an answer is written before the body is complete: progress, like a part of the body."""
+        self.since = self.body_since = self._connections.now
 
     def disable_shortcuts(self) -> None:
         """Answer every request with a task from now on. Only a task obeys the `connection: close` of an answer."""

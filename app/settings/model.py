@@ -6,6 +6,7 @@ from typing import Final
 
 from pydantic import model_validator
 
+from app.settings.batch import BatchSettings
 from app.settings.branding import BrandingSettings
 from app.settings.cache import CacheSettings
 from app.settings.client import ClientSettings
@@ -20,6 +21,7 @@ from app.settings.web import WebSettings
 TABLES: Final = (
     "server",
     "client",
+    "batch",
     "upstream",
     "cache",
     "store",
@@ -40,6 +42,7 @@ class Settings(
     WebSettings,
     CacheSettings,
     UpstreamSettings,
+    BatchSettings,
     ClientSettings,
     ServerSettings,
 ):

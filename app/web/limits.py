@@ -74,6 +74,10 @@ class ClientLimits:
         """The client that sent a request."""
         return self._networks.client_of(request.client_address)
 
+    def client_at(self, address: str) -> str:
+        """The client at an address, "" if it is unknown."""
+        return self._networks.client_of(address)
+
     def admit(self, request: Request) -> None:
         """Count a request. Raises ClientDenied and RateExceeded."""
         address = request.client_address

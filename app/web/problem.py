@@ -53,6 +53,8 @@ TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "request-loop": "The request is a query of this resolver",
         "too-many-requests": "The client is over a limit",
         "too-many-bypasses": "The client bypassed the cache too often",
+        "unreadable-list": "The list of names cannot be read",
+        "too-many-batches": "Too many lists are being answered",
         "rate-exceeded": "The client sent requests too fast",
         "not-answerable": "The handle system has no answer",
         "alias-chain-too-long": "The aliases of the name do not end",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, Literal
 
-Route = Literal["resolve", "api", "which_ra", "openurl", "home", "parse", "operation"]
+Route = Literal["resolve", "api", "which_ra", "openurl", "home", "parse", "batch", "operation"]
 
 #: The beginning of nearly every request. No other kind of path begins so.
 DOI_PATH: Final = b"/10."
 #: The JSON API. A client may write it in any case.
 API_PATH: Final = b"/api/"
 #: The JSON endpoints of our own. FastAPI answers them, and the limits of clients hold for them as for names.
-OWN_API: Final[dict[bytes, Route]] = {b"/api/parse": "parse"}
+OWN_API: Final[dict[bytes, Route]] = {b"/api/parse": "parse", b"/api/resolve": "batch"}
 OWN_API_ROUTES: Final = frozenset(OWN_API.values())
 #: Which RA, in lower case. A client may write it in any case.
 WHICH_RA_PATHS: Final = (b"/doira/", b"/ra/")

@@ -145,14 +145,19 @@ async def _exchange(app: Application, scope: dict[str, Any], body: bytes) -> Got
     sent: list[dict[str, Any]] = []
     pieces = [body[at : at + 65_536] for at in range(0, len(body), 65_536)] or [b""]
 
+    ended = asyncio.Event()
+
     async def receive() -> dict[str, Any]:
         piece = pieces.pop(0) if pieces else None
         if piece is None:
+            await ended.wait()
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
     async def send(message: Any) -> None:
         sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            ended.set()
 
     await app(scope, receive, send)
     start, *rest = sent

@@ -1,0 +1,44 @@
+"""The items of a list of names, and the limits of reading one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+#: Characters of an unreadable item that are shown.
+SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ListItem:
+    """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableItem:
+    """An item that has no text: what could be read of it, cut short, its number, and the reason as a sentence."""
+
+    text: str
+    line: int
+    message: str
+
+
+Item = ListItem | UnreadableItem
+
+
+class ListReader(Protocol):
+    """Reads a list in pieces. The borders of the pieces do not matter."""
+
+    def feed(self, data: bytes) -> list[Item]:
+        """The items that end in this piece. Raises UnreadableList."""
+
+    def end(self) -> list[Item]:
+        """The items at the end of the list. Raises UnreadableList. The reader is not used afterwards."""
+
+
+def show(data: bytes) -> str:
+    """The beginning of an item as text."""
+    return data[:SHOWN].decode("utf-8", "replace")

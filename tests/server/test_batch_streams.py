@@ -1,0 +1,143 @@
+"""Lists over a socket: rows while the list arrives, clients that do not read, that drip, and that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from app.server.connections import Reason
+from tests.server.served import PATIENCE, Served, finish
+from tests.server.served import served as serving
+
+pytestmark = pytest.mark.anyio
+
+HEAD: Final = (
+    b"POST /api/resolve?only=cached&fields=doi,verdict HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+)
+CHUNKED: Final = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+ROW: Final = b'{"doi":"10.5555/a","verdict":"resolved"}\n'
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def batches_of(served: Served) -> set[str]:
+    """The tasks of lists that are running."""
+    coroutines = {str(task.get_coro()) for task in asyncio.all_tasks()}
+    return {one for one in coroutines if "_Batch" in one or "RowsAnswer" in one or "BodyBuffer" in one}
+
+
+async def ended(served: Served) -> None:
+    """Wait until no list is being answered."""
+    async with asyncio.timeout(PATIENCE):
+        while batches_of(served):  # noqa: ASYNC110 - tasks of other parts have no event
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with serving() as served:
+        served.put("10.5555/a")
+        yield served
+
+
+async def test_rows_arrive_before_the_list_is_complete(served: Served) -> None:
+    reader, writer = await served.connect()
+    writer.write(CHUNKED)
+    for _ in range(3):
+        writer.write(chunk(b"10.5555/a\n"))
+        async with asyncio.timeout(PATIENCE):
+            await reader.readuntil(ROW)
+    writer.write(b"0\r\n\r\n")
+    rest = await finish(reader, writer)
+    assert rest.endswith(b"0\r\n\r\n") and b"verdict" not in rest
+
+
+async def test_a_connection_whose_list_was_read_in_one_piece_can_be_used_again(served: Served) -> None:
+    body = b"10.5555/a\n" * 3
+    request = HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    answer = await served.exchange(request + request.replace(b"Host", b"Connection: close\r\nHost"))
+    assert answer.count(b"HTTP/1.1 200") in (1, 2)
+    assert answer.count(ROW) == 3 * answer.count(b"HTTP/1.1 200")
+
+
+async def test_a_client_that_sends_everything_before_it_reads_is_answered(served: Served) -> None:
+    body = b"10.5555/a\n" * 100_000
+    reader, writer = await served.connect()
+    writer.write(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    async with asyncio.timeout(PATIENCE):
+        await writer.drain()
+    answer = await finish(reader, writer)
+    assert answer.count(ROW) == 100_000
+
+
+async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
+    async with serving(client_write_timeout=0.4, batch_read_ahead_bytes=65_536) as served:
+        served.put("10.5555/a")
+        _, writer = await served.connect()
+        writer.write(CHUNKED)
+
+        async def send() -> None:
+            while True:
+                writer.write(chunk(b"10.5555/a\n" * 1_000))
+                await writer.drain()
+
+        sending = asyncio.create_task(send())
+        await served.closed(Reason.WRITE_TIMEOUT)
+        assert served.unsent == 0
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await ended(served)
+        writer.close()
+
+
+async def test_a_client_that_stops_in_the_middle_of_its_list_is_closed() -> None:
+    async with serving(client_body_timeout=0.4) as served:
+        served.put("10.5555/a")
+        reader, writer = await served.connect()
+        writer.write(CHUNKED + chunk(b"10.5555/a\n"))
+        async with asyncio.timeout(PATIENCE):
+            await reader.readuntil(ROW)
+        # The answer ends without its last chunk.
+        assert await finish(reader, writer) == b"\r\n"
+        await served.closed(Reason.BODY_TIMEOUT)
+        await ended(served)
+
+
+async def test_a_client_that_leaves_ends_the_work(served: Served) -> None:
+    reader, writer = await served.connect()
+    writer.write(CHUNKED + chunk(b"10.5555/a\n"))
+    async with asyncio.timeout(PATIENCE):
+        await reader.readuntil(ROW)
+    writer.close()
+    await ended(served)
+
+
+async def test_a_list_may_take_longer_than_a_body_while_rows_are_sent() -> None:
+    # A body may take four times this deadline in all.
+    async with serving(client_body_timeout=0.3) as served:
+        served.put("10.5555/a")
+        reader, writer = await served.connect()
+        writer.write(CHUNKED)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 2.5
+        while loop.time() < end:
+            writer.write(chunk(b"10.5555/a\n"))
+            async with asyncio.timeout(PATIENCE):
+                await reader.readuntil(ROW)
+            await asyncio.sleep(0.05)
+        writer.write(b"0\r\n\r\n")
+        assert (await finish(reader, writer)).endswith(b"0\r\n\r\n")
+
+
+async def test_a_line_that_is_not_json_has_its_row(served: Served) -> None:
+    body = chunk(b"10.5555/a\n") + chunk(b"[") + b"0\r\n\r\n"
+    head = CHUNKED.replace(b"text/plain", b"application/x-ndjson\r\nConnection: close")
+    answer = await served.exchange(head + body)
+    lines = [line for line in answer.split(b"\r\n") if line.startswith(b"{")]
+    assert [json.loads(line)["verdict"] for line in b"".join(lines).splitlines()] == ["not_a_doi", "not_a_doi"]
