@@ -42,6 +42,7 @@ from app.web.batch_body import ListLimits
 from app.web.branding import Branding
 from app.web.client_buckets import ClientBuckets, Rate
 from app.web.client_counts import ClientCounts
+from app.web.compression import Compression
 from app.web.country import open_countries
 from app.web.denials import Denials
 from app.web.error_handlers import ErrorPages
@@ -150,8 +151,16 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
     settings, resolver = parts.settings, parts.resolver
     pages = build_pages(settings)
     link = Link(base=read_sub_path(settings))
+    compression = Compression(
+        min_bytes=settings.web_compression_min_bytes, memory_bytes=settings.web_compression_memory_bytes
+    )
     api = RestApi(
-        resolver=resolver, limits=limits, clock=facts.clock, max_age=settings.web_max_age, resolves=settings.resolve
+        resolver=resolver,
+        limits=limits,
+        clock=facts.clock,
+        max_age=settings.web_max_age,
+        resolves=settings.resolve,
+        compression=compression,
     )
     suggested_names = build_suggested_names(settings, resolver)
     errors = ErrorPages(pages=pages, link=link, suggested_names=suggested_names)
@@ -170,6 +179,7 @@ def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: Prefi
         max_age=settings.web_max_age,
     )
     return Face(
+        compression=compression,
         redirects=redirects,
         which_ra=WhichRa(resolver, prefixes, parts.upstream.agencies),
         api=api,

@@ -34,6 +34,14 @@ class WebSettings(SettingsGroup):
     )
     web_parse_max_names: int = Field(10_000, ge=1, description="Largest number of texts in one `POST /api/parse`.")
     web_parse_max_bytes: int = Field(1024 * 1024, ge=1, description="Largest body of `POST /api/parse`, in bytes.")
+    web_compression_min_bytes: int = Field(
+        8_192,
+        ge=256,
+        description="Smallest answer that is sent with gzip to clients that accept it, in bytes.",
+    )
+    web_compression_memory_bytes: int = Field(
+        16 * 1024 * 1024, ge=0, description="Memory for compressed answers, in bytes, for each process."
+    )
     web_max_age: float = Field(
         300.0,
         ge=0,

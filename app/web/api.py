@@ -18,6 +18,7 @@ from app.handle.value import JSON_STRING
 from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
+from app.web.compression import Compression
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, Freshness, entity_tag
 from app.web.header import Header
@@ -58,10 +59,12 @@ class RestApi:
         clock: Callable[[], float],
         max_age: float,
         resolves: Literal["doi", "any"],
+        compression: Compression,
     ) -> None:
         """With `resolves` "doi", text that cannot be a handle is refused without an upstream query."""
         self._resolver = resolver
         self._refuses = resolves == "doi"
+        self._compression = compression
         self._limits = limits
         self._clock = clock
         self._freshness = Freshness(max_age)
@@ -75,6 +78,8 @@ class RestApi:
         if found is None:
             return None
         reply = self.answer_record(request, found, options, parameters)
+        if self._compression.needs_thread(request, reply):
+            return None
         self._resolver.count_answer(found)
         return reply
 

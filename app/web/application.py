@@ -24,6 +24,7 @@ from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
 from app.web.api_gate import refuse
 from app.web.client_counts import ClientCounts
+from app.web.compression import Compression
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
 from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
@@ -68,6 +69,7 @@ class Face:
     preferences: Preferences
     pages: Pages
     link: Link
+    compression: Compression
 
 
 class Application:
@@ -99,6 +101,7 @@ class Application:
         self._admin = admin
         self._other_paths = other_paths
         self._allow_of = allow_of
+        self._compression = face.compression
         self._limits = limits
         self._public_url = public_url
         self._sub_path = sub_path
@@ -132,7 +135,9 @@ class Application:
         seconds = self._metrics.timer() - began
         self._metrics.record_answer(route, method, reply.status, seconds)
         self._clients.count(request.client_address)
+        reply = self._compression.prepare(reply)
         self._offer(request, reply)
+        reply = self._compression.encode_now(request, reply)
         log = self._access_log
         if log is not None:
             last = log.log_reply(request, route, reply, seconds)
@@ -187,9 +192,10 @@ class Application:
         elif route in OWN_API_ROUTES and request.method != "OPTIONS":
             status = await self._answer_own_api(request, receive, send)
         else:
-            reply = await self._answer(request, route)
+            reply = self._compression.prepare(await self._answer(request, route))
             status = reply.status
             self._offer(request, reply)
+            reply = await self._compression.encode(request, reply)
             await send_reply(reply, send, head_only=request.head_only)
         self._metrics.record_answer(route, request.method, status, self._metrics.timer() - began)
 
@@ -212,7 +218,7 @@ class Application:
                 message["body"] = b""
             await send(message)
 
-        await self._operations(self._operations_scope(request), receive, wrapped)
+        await self._operations(self._operations_scope(request), receive, self._compression.wrap(request, wrapped))
         return status
 
     async def _answer_own_api(self, request: Request, receive: Receive, send: Send) -> int:

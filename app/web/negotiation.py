@@ -68,6 +68,15 @@ def wants_data(accept: str | None) -> bool:
     return accept is not None and negotiate(accept, None, False).conneg
 
 
+def accepts_gzip(accept_encoding: str | None) -> bool:
+    """Whether a client accepts gzip, and likes it at least as much as no coding (RFC 9110, section 12.5.3)."""
+    if not accept_encoding:
+        return False
+    weights = dict(_entries(_cut(accept_encoding) or ""))
+    gzip = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0)))
+    return gzip > 0 and gzip >= weights.get("identity", 0.0)
+
+
 def preferred_languages(accept_language: str | None) -> tuple[str, ...]:
     """The language tags in an Accept-Language, in lower case, the preferred one first."""
     return tuple(value or "" for _, value in _languages(_cut(accept_language)))

@@ -1,0 +1,121 @@
+"""Large answers are sent with gzip to clients that accept it (RFC 9110, sections 8.4, 8.8.3 and 12.5.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+
+from app.web.compression import Compression
+from app.web.negotiation import accepts_gzip
+from app.web.request import Request
+from app.web.responses import JSON, Reply
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+LARGE: Final = "10.5555/large"
+HUGE: Final = "10.5555/huge"
+
+
+@pytest.fixture(scope="module")
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+        proxy.upstream.put(LARGE, url="http://example.org/" + "x" * 9_000)
+        proxy.upstream.put(HUGE, url="http://example.org/" + "x" * 40_000)
+        yield proxy
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("gzip", True),
+        ("GZIP, deflate, br", True),
+        ("br, *", True),
+        ("gzip;q=0.5, identity;q=0.5", True),
+        ("x-gzip", True),
+        ("gzip;q=0.5, identity", False),
+        ("gzip;q=0, *", False),
+        ("br, zstd", False),
+        ("identity", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_gzip_is_used_if_it_is_liked_as_much_as_no_coding(header: str | None, expected: bool) -> None:
+    assert accepts_gzip(header) is expected
+
+
+@pytest.mark.parametrize(
+    "target", [f"/api/handles/{LARGE}", f"/api/handles/{HUGE}", f"/{LARGE}?noredirect", "/docs", "/openapi.json"]
+)
+async def test_a_large_answer_is_compressed(proxy: Proxy, target: str) -> None:
+    for _ in range(2):  # from the upstream, and from memory
+        plain, packed = await proxy.get(target), await proxy.get(target, accept_encoding="gzip")
+        assert (plain["content-encoding"], packed["content-encoding"]) == (None, "gzip")
+        assert gzip.decompress(packed.body) == plain.body
+        assert len(packed.body) < len(plain.body)
+        assert plain["vary"] == packed["vary"]
+        assert "Accept-Encoding" in (packed["vary"] or "").split(", ")
+        head = await proxy.head(target, accept_encoding="gzip")
+        assert (head["content-encoding"], head["content-length"]) == ("gzip", str(len(packed.body)))
+
+
+@pytest.mark.parametrize("target", ["/10.1000/182", "/api/handles/10.1000/182", "/healthz"])
+async def test_a_small_answer_is_not(proxy: Proxy, target: str) -> None:
+    got = await proxy.get(target, accept_encoding="gzip")
+    assert got["content-encoding"] is None
+    assert "Accept-Encoding" not in (got["vary"] or "")
+
+
+async def test_the_tag_of_a_compressed_body_is_weak_and_is_recognised(proxy: Proxy) -> None:
+    target = f"/api/handles/{LARGE}"
+    plain, packed = await proxy.get(target), await proxy.get(target, accept_encoding="gzip")
+    assert packed["etag"] == f"W/{plain['etag']}"
+    for tag in (plain["etag"], packed["etag"]):
+        got = await proxy.get(target, accept_encoding="gzip", if_none_match=tag or "")
+        assert (got.status, got["etag"], got.body) == (304, tag, b"")
+
+
+def request_of(accept_encoding: bytes) -> Request:
+    async def receive() -> dict[str, object]:
+        return {}
+
+    scope = {
+        "method": "GET",
+        "raw_path": b"/",
+        "query_string": b"",
+        "headers": [(b"accept-encoding", accept_encoding)],
+    }
+    return Request(scope, receive, public_url=None, sub_path=b"")
+
+
+async def test_while_one_large_body_is_compressed_others_are_sent_as_they_are() -> None:
+    compression, request = Compression(min_bytes=256, memory_bytes=10**6), request_of(b"gzip")
+    replies = [Reply(200, (JSON,), os.urandom(50_000).hex().encode()) for _ in range(4)]
+    first, *others = await asyncio.gather(*(compression.encode(request, reply) for reply in replies))
+    assert gzip.decompress(first.body) == replies[0].body
+    assert others == replies[1:]
+    # Later it has its turn, and is remembered.
+    assert (await compression.encode(request, replies[1])).body != replies[1].body
+    assert compression.encode_now(request, replies[1]).body != replies[1].body
+
+
+async def test_what_is_remembered_is_bounded() -> None:
+    compression, request = Compression(min_bytes=256, memory_bytes=60_000), request_of(b"gzip")
+    replies = [Reply(200, (JSON,), os.urandom(25_000).hex().encode()) for _ in range(4)]
+    for reply in replies:
+        await compression.encode(request, reply)
+    known = [compression.encode_now(request, reply).body != reply.body for reply in replies]
+    assert known == [False, False, True, True]
+
+
+def test_a_picture_is_not_compressed() -> None:
+    compression = Compression(min_bytes=256, memory_bytes=10**6)
+    reply = Reply(200, ((b"content-type", b"image/png"),), b"x" * 1_000)
+    assert compression.prepare(compression.encode_now(request_of(b"gzip"), reply)) == reply
