@@ -6,7 +6,7 @@ import csv
 from typing import Final
 
 from app.errors import UnreadableList
-from app.lists.item import Item, ListItem, UnreadableItem
+from app.lists.item import SHOWN, Item, ListItem, UnreadableItem
 from app.lists.lines import Line, LineCutter, decode_line
 
 #: The column that is read if none is named, in any letter case.
@@ -82,14 +82,19 @@ class TableReader:
         )
 
     def _take(self, record: str) -> list[Item]:
-        if self._index < 0:
+        is_head = self._index < 0
+        if is_head:
             self._separator = max(_SEPARATORS, key=record.count)
-            self._index = self._find_column(self._cells(record))
-            return []
         try:
             cells = self._cells(record)
         except csv.Error as error:
-            return [UnreadableItem(record[:200], self._opened_at, f"Line {self._opened_at} is not CSV: {error}.")]
+            message = f"Line {self._opened_at} is not CSV: {error}."
+            if is_head:
+                raise UnreadableList(message) from error
+            return [UnreadableItem(record[:SHOWN], self._opened_at, message)]
+        if is_head:
+            self._index = self._find_column(cells)
+            return []
         return [ListItem(cells[self._index] if self._index < len(cells) else "", self._opened_at)]
 
     def _cells(self, record: str) -> list[str]:

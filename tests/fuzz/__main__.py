@@ -27,6 +27,7 @@ TARGET_NAMES: Final = (
     "stored",
     "line",
     "retry_after",
+    "lists",
 )
 #: Longest input, in bytes, and the longest time that one may take, in seconds.
 _LONGEST: Final = 8_192

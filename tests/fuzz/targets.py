@@ -16,11 +16,15 @@ from app.doi.parsing import parse, write_line
 from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from app.doi.uri import url_path
-from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError
+from app.errors import CouldNotVerify, InvalidName, InvalidParameter, StoreError, UnreadableList
 from app.handle.answer import read_answer
 from app.handle.location import MalformedLocations, read_locations
 from app.handle.namespace import read_namespace
 from app.handle.record import read_values, write_values
+from app.lists.item import Item, ListReader
+from app.lists.json_lists import JsonArrayReader, JsonLinesReader
+from app.lists.lines import LinesReader
+from app.lists.table import TableReader
 from app.resolver.location_choice import choose
 from app.resolver.options import Client
 from app.upstream.retry_after import read_retry_after
@@ -32,6 +36,8 @@ _NOW: Final = 1_700_000_000.0
 #: The longest input that a target looks at: the findings of longer ones are the hostile records'.
 _MAX_SUGGESTED: Final = 300
 _MAX_PARSED: Final = 300
+#: The longest line of a list.
+_MAX_LINE: Final = 64
 
 
 def name(data: bytes) -> None:
@@ -148,7 +154,33 @@ def retry_after(data: bytes) -> None:
     assert seconds is None or 0.0 <= seconds <= 3_600.0
 
 
+def lists(data: bytes) -> None:
+    """A list has the same items wherever its bytes are cut. The first byte chooses the reader and the place."""
+    if not data:
+        return
+    make, body = _READERS[data[0] % len(_READERS)], data[1:]
+    cut = data[0] * len(body) // 256
+    whole, pieces = _read_list(make(), body), _read_list(make(), body[:cut], body[cut:])
+    # Which of two errors comes first may depend on the cut.
+    assert whole == pieces or (whole is None and pieces is None), (whole, pieces)
+
+
+_READERS: Final[tuple[Callable[[], ListReader], ...]] = (
+    lambda: LinesReader(_MAX_LINE),
+    lambda: TableReader(_MAX_LINE),
+    lambda: JsonLinesReader(_MAX_LINE),
+    lambda: JsonArrayReader(_MAX_LINE),
+)
+
+
+def _read_list(reader: ListReader, *pieces: bytes) -> list[Item] | None:
+    try:
+        return [item for piece in pieces for item in reader.feed(piece)] + reader.end()
+    except UnreadableList:
+        return None
+
+
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     target.__name__: target
-    for target in (name, suggestion, parsing, answer, locations, query, headers, stored, line, retry_after)
+    for target in (name, suggestion, parsing, answer, locations, query, headers, stored, line, retry_after, lists)
 }

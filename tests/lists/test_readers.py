@@ -125,6 +125,13 @@ def test_a_missing_column_is_an_error_that_names_the_columns() -> None:
         read(TableReader(LIMIT), b"title,year\n")
 
 
+def test_a_carriage_return_inside_a_record_is_an_error_of_this_record() -> None:
+    items = read(TableReader(LIMIT), b"doi\n10.5555/a\rb\n10.5555/c\n")
+    assert [type(item) for item in items] == [UnreadableItem, ListItem]
+    with pytest.raises(UnreadableList, match="Line 1 is not CSV"):
+        read(TableReader(LIMIT), b"doi\rtitle\n10.5555/a\n")
+
+
 def test_a_quote_that_is_never_closed_is_an_error_with_its_line() -> None:
     for data in (b'doi\n10.5555/a\n"10.5555/b\n', b'doi\n10.5555/a\n"10.5555/b\n' + b"10.5555/c\n" * 50):
         with pytest.raises(UnreadableList, match="Line 3: a quote is not closed"):
