@@ -157,8 +157,10 @@ class Application:
                 return self._face.redirects.answer_now(request, name, read_query(request.query))
             if route == "api":
                 return self._face.api.answer_now(request, api_part(request.path), read_query(request.query))
-        except Exception:  # noqa: S110 — awaiting meets the same error, and reports it
-            pass
+        except DoiProxyError:
+            return None  # awaiting meets the same error, and answers it
+        except Exception as error:
+            self._face.errors.log_fault(error)
         return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

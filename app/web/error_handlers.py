@@ -51,6 +51,16 @@ class ErrorPages:
         self._pages = pages
         self._suggested_names = suggested_names
         self._link = link
+        self._logged_faults: set[type[Exception]] = set()
+
+    def log_fault(self, error: Exception) -> None:
+        """Log a fault of this program that may leave the request unharmed: once for each type of error.
+
+        A fault in the shortcut would otherwise only make answers slower, or fill the log with a traceback a request.
+        """
+        if type(error) not in self._logged_faults:
+            self._logged_faults.add(type(error))
+            log.error("the shortcut failed by a fault of this program; a task answers instead", exc_info=error)
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""

@@ -21,17 +21,20 @@ RATE, BURST = 100.0, 200.0
 
 
 class SharedBucket:
-    """A bucket in a store that several processes use. Counts how often it is read."""
+    """A bucket in a store that several processes use. Counts how often it is read, and the tokens that it gave."""
 
     def __init__(self, clock: Clock, rate: float = RATE) -> None:
         self._store = MemoryStore(1_000, clock=clock)
         self._rate = rate
         self.reads = 0
+        self.given = 0
         self.tokens = 0.0
 
     async def take(self, leaving: float = 0.0, count: int = 1) -> float:
         self.reads += 1
-        return await self._store.take("bucket", self._rate, BURST, leaving, count)
+        wait = await self._store.take("bucket", self._rate, BURST, leaving, count)
+        self.given += 0 if wait else count
+        return wait
 
     async def back_off(self, seconds: float) -> None:
         await self._store.back_off("bucket", seconds)
@@ -157,11 +160,11 @@ async def test_takes_during_a_read_take_one_token_each() -> None:
     shared.answers.clear()
     takes = [asyncio.create_task(bucket.take()) for _ in range(5)]
     await asyncio.sleep(0)
-    reads = shared.reads
+    reads, given = shared.reads, shared.given
     shared.answers.set()
     assert await asyncio.gather(*takes) == [0.0] * 5
-    # One allotment of four tokens, and four single tokens.
-    assert reads == 2 + 5
+    # Before, allotments of one and two tokens. Then one of four tokens, and four single tokens.
+    assert (reads, given) == (2 + 5, 1 + 2 + 4 + 4)
     assert [await bucket.take() for _ in range(3)] == [0.0] * 3
     assert shared.reads == reads
 

@@ -135,6 +135,11 @@ async def test_nothing_is_sent_but_who_asks_and_what_is_taken(upstream: FakeUpst
     }
 
 
+async def test_the_user_agent_without_a_contact_is_the_program(upstream: FakeUpstream) -> None:
+    await ask(upstream.url, contact=None)
+    assert upstream.last_headers["user-agent"] == "doi-proxy/1.0"
+
+
 async def test_the_credentials_of_the_base_url_are_sent_and_stay_out_of_the_target(upstream: FakeUpstream) -> None:
     await ask(upstream.url.replace("http://", "http://reader:s%40fe@"))
     # "reader:s@fe" in Base64.
@@ -187,6 +192,20 @@ async def test_the_password_of_an_egress_proxy_is_sent_to_it(
     assert (await ask("http://upstream.example")).code is ResponseCode.SUCCESS
     # "reader:safe" in Base64.
     assert upstream.last_headers["proxy-authorization"] == "Basic cmVhZGVyOnNhZmU="
+
+
+async def test_the_certificate_of_an_egress_proxy_is_checked_for_an_http_upstream_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key, certificate = self_signed(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    async with FakeUpstream(tls=context) as proxy:
+        proxy.put(NAME, url="https://target.example/")
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with pytest.raises(UpstreamUnreachable):
+            await ask("http://upstream.example")
+        assert proxy.queries() == 0
 
 
 @pytest.mark.parametrize("through_proxy", [False, True], ids=["directly", "through a CONNECT proxy"])

@@ -200,10 +200,12 @@ async def running(**settings: Any) -> AsyncIterator[Proxy]:
 
 
 @asynccontextmanager
-async def running_with(lifecycle: Lifecycle | None, **settings: Any) -> AsyncIterator[Proxy]:
-    """The same with a lifecycle, which can reload it."""
+async def running_with(
+    lifecycle: Lifecycle | None, *, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[Proxy]:
+    """The same with a lifecycle, which can reload it, or with another clock."""
     async with FakeUpstream() as upstream:
-        clock = Clock()
+        clock = clock or Clock()
         chosen = {**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings}
         app = create(Settings(**chosen), clock=clock, lifecycle=lifecycle)
         async with _lifespan(app):

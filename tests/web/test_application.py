@@ -1,0 +1,65 @@
+"""An answer without a task, and what becomes of a request when that way fails."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import pytest
+
+from tests.clock import Clock
+from tests.web.proxy import Proxy, running_with
+
+pytestmark = pytest.mark.anyio
+
+NAME: Final = "10.1000/182"
+SCOPE: Final[dict[str, Any]] = {
+    "type": "http",
+    "method": "GET",
+    "raw_path": f"/{NAME}".encode(),
+    "query_string": b"",
+    "http_version": "1.1",
+    "headers": [(b"host", b"doi.example.org")],
+}
+
+
+class FaultyClock(Clock):
+    """A clock that raises its errors one after the other, and then tells the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[Exception] = []
+
+    def __call__(self) -> float:
+        if self.errors:
+            raise self.errors.pop(0)
+        return super().__call__()
+
+
+def answer_now(proxy: Proxy, path: str = f"/{NAME}") -> bytes | None:
+    return proxy.app.answer_now({**SCOPE, "raw_path": path.encode()}, b"")
+
+
+async def test_a_fault_of_the_shortcut_is_logged_once_for_each_type_and_leaves_the_request_unharmed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.ERROR, "app.web")
+    clock = FaultyClock()
+    async with running_with(None, clock=clock) as proxy:
+        proxy.upstream.put(NAME, url="https://target.example/")
+        assert (await proxy.get(f"/{NAME}")).status == 302
+        for fault in (ZeroDivisionError("first"), ZeroDivisionError("second"), KeyError("third")):
+            clock.errors = [fault]
+            assert answer_now(proxy) is None
+            assert (await proxy.get(f"/{NAME}"))["location"] == "https://target.example/"
+        assert answer_now(proxy) is not None
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert [repr(error) for error in logged] == ["ZeroDivisionError('first')", "KeyError('third')"]
+
+
+@pytest.mark.parametrize("path", ["/", "/10.1000/%ff", "/api/handles/%ff", "/not-a-doi"])
+async def test_a_request_that_cannot_be_answered_is_no_fault(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_with(None) as proxy:
+        assert answer_now(proxy, path) is None
+        assert (await proxy.get(path)).status < 500
+    assert not caplog.records
