@@ -2,7 +2,8 @@
 
 Each mutant is one changed operator, constant or branch. It is written into a temporary copy of the repository, and the
 folder's tests run there until one fails: first the files that import the changed module, the fast ones before the slow
-ones. The working tree is only read. Exit status 1 if a mutant survives that equivalent.txt does not list.
+ones. The working tree is only read. A folder whose tests fail without a change has no mutants tried. Exit status 1 if
+there is such a folder, or if a mutant survives that equivalent.txt does not list.
 """
 
 from __future__ import annotations
@@ -51,20 +52,29 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as copy:
         _copy_repository(Path(copy))
         shares = _share(options.mutants, len(folders))
-        counts = [_try_folder(Path(copy), *each, options.seed) for each in zip(folders, shares, strict=True)]
-    noticed, survived = (sum(column) for column in zip(*counts, strict=True))
+        counts = [try_folder(Path(copy), *each, options.seed) for each in zip(folders, shares, strict=True)]
+    noticed, survived = (sum(count[part] for count in counts if count is not None) for part in (0, 1))
     print(f"mutate: tests noticed {noticed} of {noticed + survived} mutants that are not listed as equivalent")
-    return 1 if survived else 0
+    untried = [folder for folder, count in zip(folders, counts, strict=True) if count is None]
+    if untried:
+        print(f"mutate: tests fail without a change in {', '.join(untried)}: mend them first")
+    return 1 if survived or untried else 0
 
 
 def _share(number: int, parts: int) -> list[int]:
     return [number // parts + (place < number % parts) for place in range(parts)]
 
 
-def _try_folder(copy: Path, folder: str, number: int, seed: int) -> tuple[int, int]:
-    """Try mutants of one folder. Returns how many the tests noticed, and how many survived and are not listed."""
+def try_folder(copy: Path, folder: str, number: int, seed: int) -> tuple[int, int] | None:
+    """Try mutants of one folder. Returns how many the tests noticed, and how many survived and are not listed.
+
+    None if the tests fail without a change.
+    """
     equivalent = _EQUIVALENT.read_text(encoding="utf-8")
-    seconds = _time_tests(copy, folder)
+    seconds, output = _time_tests(copy, folder)
+    if output:
+        print(f"{folder}: its tests fail without a change\n{output}", flush=True)
+        return None
     noticed = survived = 0
     for path, mutant in _draw_mutants(copy, folder, number, seed):
         change = f"{mutant.before} -> {mutant.after}"
@@ -98,17 +108,20 @@ def _draw_mutants(copy: Path, folder: str, number: int, seed: int) -> list[tuple
     return [(path, build_mutant(sources[path], place)) for path, place in drawn]
 
 
-def _time_tests(copy: Path, folder: str) -> dict[str, float]:
-    """Run the tests of a folder without a change and return the seconds of each of its files."""
+def _time_tests(copy: Path, folder: str) -> tuple[dict[str, float], str]:
+    """Run the tests of a folder without a change.
+
+    Returns the seconds of each of its files, and what pytest printed if a test failed, else "".
+    """
     report = copy / "report.xml"
     # This form of the report names the files.
     options = [f"--junit-xml={report}", "--override-ini=junit_family=xunit1"]
     if output := _run_tests(copy, [f"tests/{folder}", *options], None):
-        sys.exit(f"tests/{folder} fails without a change: mend it first\n{output}")
+        return {}, output
     seconds: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
         seconds[case.attrib["file"]] += float(case.attrib["time"])
-    return seconds
+    return seconds, ""
 
 
 def _notices(copy: Path, path: str, mutant: Mutant, seconds: dict[str, float]) -> bool:

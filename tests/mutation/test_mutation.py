@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from tests.mutation.__main__ import try_folder
 from tests.mutation.mutants import build_mutant, count_mutants
 
 
@@ -66,3 +68,15 @@ def test_a_mutant_tells_its_line_in_the_file_and_keeps_the_rest() -> None:
     mutant = build_mutant(source, 2)
     assert (mutant.line, mutant.before, mutant.after) == (8, "return x + 2", "return x + 3")
     assert ast.dump(ast.parse(mutant.source)) == ast.dump(ast.parse(source.replace("2", "3")))
+
+
+def test_a_folder_whose_tests_fail_without_a_change_is_reported_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("app/doi", "tests/doi"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "app/doi/name.py").write_text("x = 1\n")
+    (tmp_path / "tests/doi/test_name.py").write_text("def test_fails() -> None:\n    assert not 'a fault'\n")
+    assert try_folder(tmp_path, "doi", number=1, seed=1) is None
+    printed = capsys.readouterr().out
+    assert printed.startswith("doi: its tests fail without a change\n") and "a fault" in printed
