@@ -10,7 +10,8 @@ from typing import Any, Final
 import pytest
 
 from app.cache.address import open_store
-from app.errors import ConfigurationError
+from app.cache.valkey.store import ValkeyStore
+from app.errors import ConfigurationError, StoreError
 from tests.cache.entries import entry
 from tests.clock import Clock
 
@@ -53,6 +54,14 @@ async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock
     cache = open_store(url, clock=clock, **BOUNDS)
     await cache.close()
     assert cache.counters.store_errors == 0
+
+
+async def test_a_server_may_be_called_valkey(clock: Clock) -> None:
+    store = ValkeyStore("valkey://valkey.invalid:6379/0", clock=clock, timeout=5.0)
+    # No host of that name exists, and the error of the library names the host that it did not find.
+    with pytest.raises(StoreError, match=r"connecting to valkey\.invalid:6379"):
+        await store.get("10.1000/182")
+    await store.close()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,12 @@ def test_the_length_limit_counts_bytes_of_utf_8(parse: Callable[[str], HandleNam
         parse(longest + character)
 
 
+@pytest.mark.parametrize(("characters", "error"), [(2_500, ForbiddenCodePoint), (3_000, NameTooLong)])
+def test_a_surrogate_counts_three_bytes(characters: int, error: type[InvalidName]) -> None:
+    with pytest.raises(error):
+        HandleName("10.1000/" + "\ud800" * characters)
+
+
 EQUIVALENCE = [
     # one, other, equal, source
     ("10.1000/ABC", "10.1000/abc", True, HANDBOOK_CASE),

@@ -1,4 +1,4 @@
-"""Where a name leads if fresh records in memory decide it, and what needs the way that waits."""
+"""Where a name leads if fresh records in memory decide it, what needs the way that waits, and a short DOI there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
+from app.errors import NotADOI
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.options import ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
+from app.resolver.resolver import Demand, Resolver
 from app.upstream.local import SealedSource
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_patience, usual_ttl_policy
@@ -34,14 +35,19 @@ class Bench:
     def __init__(self, clock: Clock, cache: TieredStore, resolver: Resolver) -> None:
         self.clock, self._cache = clock, cache
         self._destinations = Destinations(resolver, PrefixChain(), resolves="any")
+        self._of_dois = Destinations(resolver, PrefixChain(), resolves="doi")
 
-    async def put(self, name: str, *values: dict[str, object]) -> None:
-        answer = Answer(ResponseCode.SUCCESS, msgspec.json.encode(values))
+    async def put(self, name: str, *values: dict[str, object], code: ResponseCode = ResponseCode.SUCCESS) -> None:
+        answer = Answer(code, msgspec.json.encode(values))
         now = self.clock()
         await self._cache.put(Entry(HandleName(name).key, answer, now, now + 100, now + 1_000))
 
     def find(self, name: str, options: ResolveOptions | None = None) -> Destination | None:
         return self._destinations.find_now(DestinationQuery(HandleName(name), options or ResolveOptions()))
+
+    async def find_doi(self, name: str) -> Destination:
+        """Where a name leads in a resolver of DOI names alone."""
+        return await self._of_dois.find(DestinationQuery(HandleName(name)), Demand())
 
 
 @pytest.fixture
@@ -85,3 +91,16 @@ async def test_a_record_that_is_not_fresh_or_is_bypassed_needs_it_too(bench: Ben
     assert bench.find("10.1000/182", ResolveOptions(authoritative=True)) is None
     bench.clock.advance(100)
     assert bench.find("10.1000/182") is None
+
+
+async def test_a_short_doi_without_its_prefix_leads_where_the_registered_one_leads(bench: Bench) -> None:
+    await bench.put("10/aabbe", URL)
+    found = await bench.find_doi("aabbe")
+    assert (found.kind, found.chain.last.name.text) == (Kind.TARGET, "10/aabbe")
+
+
+async def test_a_word_that_is_not_a_registered_short_doi_is_not_a_doi_name(bench: Bench) -> None:
+    await bench.put("10/welcome", code=ResponseCode.HANDLE_NOT_FOUND)
+    for word in ("welcome", "two words"):
+        with pytest.raises(NotADOI, match=word):
+            await bench.find_doi(word)

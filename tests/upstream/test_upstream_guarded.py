@@ -131,6 +131,15 @@ async def test_failures_of_the_upstream_over_several_names_open_the_breaker_and_
     assert parts.heard.outcomes == [outcome, outcome, "breaker-open"]
 
 
+async def test_a_query_in_the_last_second_of_the_cooldown_takes_no_token(parts: Parts) -> None:
+    parts.breaker.open(parts.clock())
+    parts.clock.advance(COOLDOWN - 0.5)
+    tokens = parts.budget.tokens
+    assert (await parts.fail("10.1234/known")).retry_after == 0.5
+    assert parts.budget.tokens == tokens
+    assert parts.upstream.queries() == 0
+
+
 async def test_failures_of_one_name_never_open_the_breaker(parts: Parts) -> None:
     parts.upstream.fault("10.1234/a", "reset")
     for _ in range(10):
