@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore, TierObserver
 from app.errors import ConfigurationError
 
-_SERVER_SCHEMES: Final = frozenset({"redis", "rediss", "valkey", "valkeys"})
+#: What the scheme of a server's URL begins with.
+_SERVER: Final = ("redis", "valkey")
 
 
 def open_store(
@@ -29,7 +29,7 @@ def open_store(
     """Open the memory tier and the store at `url`.
 
     `memory:` has no store. `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
-    absolute path. redis, rediss, valkey and valkeys name a server. `store_bytes` limits the size of a file, `timeout`
+    absolute path. app/cache/valkey/url.py reads the URLs of servers. `store_bytes` limits the size of a file, `timeout`
     the wait for a server, and `ceiling` how long a record is fresh, in seconds. With `read_only`, the file is not
     changed. Raises ConfigurationError for any other URL, and StoreError for a file that cannot be used.
     """
@@ -52,8 +52,11 @@ def _second_tier(
         if read_only:
             return ReadOnlySqliteStore(_file_path(rest), clock=clock)
         return SqliteStore(_file_path(rest), clock=clock, max_bytes=store_bytes)
-    if scheme in _SERVER_SCHEMES:
-        return _server(url, clock, timeout)
+    if scheme.startswith(_SERVER):
+        from app.cache.valkey.url import SCHEMES  # noqa: PLC0415
+
+        if scheme in SCHEMES:
+            return _server(url, clock, timeout)
     raise ConfigurationError(
         f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, redis://host/0 or"
         " valkey://host/0."
@@ -76,11 +79,6 @@ def _server(url: str, clock: Callable[[], float], timeout: float) -> SharedStore
 
     # The URL may contain a password, so it is not part of a message.
     try:
-        parts = urlsplit(url)
-        if not parts.hostname or (parts.port is not None and parts.port == 0):
-            raise ValueError("it has no host, or port 0")
-        if not parts.path.strip("/").isdigit() and parts.path.strip("/"):
-            raise ValueError("its path is not a database number")
         return ValkeyStore(url, clock=clock, timeout=timeout)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"The store URL is invalid: {error}; use redis://host:port/0.") from error

@@ -11,7 +11,8 @@ from app.settings import Settings
 from app.setup.configuration import Configuration
 from app.setup.finding import Finding
 
-_STORE_SERVERS: Final = ("redis", "rediss", "valkey", "valkeys")
+#: What the scheme of a server's URL begins with.
+_STORE_SERVERS: Final = ("redis", "valkey")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,9 @@ _DEPENDENCIES: Final = (
     _Dependency("privacy_level", lambda one: one.access_log != "off", "access_log is json or text"),
     _Dependency("store_max_bytes", lambda one: _store_kind(one) == "sqlite", "store_url names a SQLite file"),
     _Dependency(
-        "store_timeout", lambda one: _store_kind(one) in _STORE_SERVERS, "store_url names a Valkey or Redis server"
+        "store_timeout",
+        lambda one: _store_kind(one).startswith(_STORE_SERVERS),
+        "store_url names a Valkey or Redis server",
     ),
     _Dependency("cache_negative_ttl", lambda one: one.mode == "online" or one.seed is not None, "mode is online"),
     *(

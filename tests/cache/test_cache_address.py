@@ -48,7 +48,14 @@ async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, m
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://127.0.0.1:1/0", "rediss://:secret@127.0.0.1:1", "valkey://127.0.0.1:1/3", "valkeys://u:secret@[::1]:1/0"],
+    [
+        "redis://127.0.0.1:1/0",
+        "rediss://:secret@127.0.0.1:1",
+        "valkey://127.0.0.1:1/3",
+        "valkeys://u:secret@[::1]:1/0",
+        "valkey+unix:///run/none.sock?db=1",
+        "redis+unix://u:secret@/run/none.sock",
+    ],
 )
 async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock) -> None:
     cache = open_store(url, clock=clock, **BOUNDS)
@@ -71,6 +78,7 @@ async def test_a_server_may_be_called_valkey(clock: Clock) -> None:
         "sqlite:///:memory:", "sqlite:///var/", "/var/store", "file:///var/store", "postgres://host/0", "redis:",
         "redis://", "redis:///0", "redis://host:port/0", "redis://host:99999/0", "valkey://:secret@host/first",
         "redis://host/0?socket_timeout=soon", "redis://host/0?nonsense=1",
+        "redis+", "redis+tcp://host", "redisx://host", "valkeys+unix:///run/x", "valkey+unix:///run/x?nonsense=1",
     ],
 )  # fmt: skip
 async def test_any_other_url_is_one_clear_line_without_its_password(url: str, clock: Clock) -> None:

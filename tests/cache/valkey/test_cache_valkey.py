@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
-from app.cache.valkey.store import KEY_PREFIX, PAUSE, ValkeyStore
+from app.cache.valkey.node import PAUSE
+from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.valkey_server import free_port, start_valkey
@@ -40,6 +42,18 @@ async def test_every_key_on_the_server_has_our_prefix_and_an_end(valkey_url: str
     # The script of a back-off does not know when the bucket will be full.
     assert 86_300 < left.pop(f"{KEY_PREFIX}bucket:other") <= 86_400
     assert all(0 < seconds <= 100 for seconds in left.values())
+
+
+async def test_a_unix_socket_leads_to_the_server(tmp_path: Path, clock: Clock) -> None:
+    server = start_valkey(unix_socket_path=tmp_path / "valkey.sock")
+    store = ValkeyStore(f"valkey+unix://{tmp_path}/valkey.sock?db=1", clock=clock, timeout=PATIENCE)
+    await store.put(entry())
+    assert await store.get("10.1000/182") == entry()
+    assert (await store.stats()).detail == f"Valkey server {tmp_path}/valkey.sock"
+    server.terminate()
+    with pytest.raises(StoreError, match=r"valkey\.sock failed: "):
+        await store.get("10.1000/182")
+    await store.close()
 
 
 async def test_an_entry_past_its_hard_expiry_is_not_sent(valkey_url: str, clock: Clock) -> None:

@@ -1,0 +1,162 @@
+"""One Valkey server: its connections, the errors they raise, and a pause after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Any, Final, TypeVar
+
+from redis.asyncio import BlockingConnectionPool, Connection, Redis, UnixDomainSocketConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ClusterCrossSlotError, MovedError, NoScriptError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from app.cache.valkey.url import Address
+from app.errors import DamagedEntry, StoreError
+
+Result = TypeVar("Result")
+
+#: Commands that are sent together, and their result.
+Work = Callable[[Redis], Awaitable[Result]]
+
+#: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request a timeout.
+PAUSE: Final = 1.0
+#: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
+_CONNECTIONS: Final = 32
+
+
+class Node:
+    """One server. If it fails or is slow, a method raises StoreError after at most twice `timeout`.
+
+    For PAUSE seconds afterwards, it raises immediately.
+    """
+
+    def __init__(
+        self, address: Address, options: Mapping[str, Any], *, clock: Callable[[], float], timeout: float
+    ) -> None:
+        """`options` are arguments of a connection. `timeout` limits a connection attempt and each command, in seconds.
+
+        No connection is opened yet. Raises ValueError or TypeError for an invalid option.
+        """
+        self.address = address
+        self._clock = clock
+        self._failed_at = -inf
+        self.last_failure = ""
+        self._slots = asyncio.Semaphore(_CONNECTIONS)
+        place = {"host": address.host, "port": address.port} if address.port else {"path": address.host}
+        pool = BlockingConnectionPool(
+            **{
+                "connection_class": Connection if address.port else UnixDomainSocketConnection,
+                "max_connections": _CONNECTIONS,
+                # A caller with one of `_slots` always finds a connection.
+                "timeout": None,
+                "socket_timeout": timeout,
+                "socket_connect_timeout": timeout,
+                "retry": Retry(NoBackoff(), 0),
+                # No handshake: a connection is ready as soon as it is open.
+                "protocol": 2,
+                "driver_info": None,
+                **place,
+                **options,
+            }
+        )
+        # This connection only checks the options. Otherwise a wrong option would fail every command.
+        pool.connection_class(**pool.connection_kwargs)
+        self._client: Redis = Redis.from_pool(pool)
+
+    async def call(self, work: Work[Result], *, repeat: bool = False) -> Result:
+        """Do `work`. With `repeat`, it may be done twice, and a second timeout starts a pause.
+
+        A timeout of work that is done once starts no pause: it can mean that this process was slow.
+        """
+        async with self._guard(decides=repeat):
+            try:
+                return await work(self._client)
+            except RedisTimeoutError:
+                if not repeat:
+                    raise
+                # If this process was busy for longer than the timeout, it sees the timeout although the reply is there.
+                return await work(self._client)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        async with self._guard(paused=False):
+            await self._client.aclose(close_connection_pool=True)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server failed less than PAUSE seconds ago."""
+        # A clock that was set back must not prolong the pause.
+        return 0.0 <= self._clock() - self._failed_at < PAUSE
+
+    @asynccontextmanager
+    async def _guard(self, *, paused: bool = True, decides: bool = False) -> AsyncIterator[None]:
+        """Translate errors, and stop querying a failed server. A timeout counts as a failure only if `decides`."""
+        if paused:
+            self._refuse_while_paused()
+        async with self._slots:
+            if paused:
+                # The server may have failed while this command waited for a slot.
+                self._refuse_while_paused()
+            try:
+                yield
+            except UnicodeEncodeError as error:
+                raise StoreError(f"The key cannot be stored: {error}.") from error
+            # Catch everything: an exception missing from a hand-kept list would turn a miss into a failed request.
+            except Exception as error:
+                self.last_failure = self._describe(error)
+                if _is_about_one_key(error):
+                    raise DamagedEntry(
+                        f"The key on {self.address} has data of another program: {self.last_failure}."
+                    ) from error
+                if decides or not isinstance(error, RedisTimeoutError):
+                    self._failed_at = self._clock()
+                raise StoreError(f"The store {self.address} failed: {self.last_failure}.") from error
+
+    def _describe(self, error: Exception) -> str:
+        if isinstance(error, MovedError | ClusterCrossSlotError):
+            return f"it is a node of a cluster; use valkey+cluster://{self.address} as the store URL"
+        return str(error) or type(error).__name__
+
+    def _refuse_while_paused(self) -> None:
+        if self.is_paused:
+            raise StoreError(f"The store {self.address} failed a moment ago: {self.last_failure}")
+
+
+class Script:
+    """A Lua script, which the server keeps under its hash."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        # The command EVALSHA names a script by this hash. It protects nothing.
+        self._hash = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def work(self, keys: Sequence[str], arguments: Sequence[str | bytes | float]) -> Work[Any]:
+        """The call of the script. All keys have one hash slot."""
+
+        async def run(client: Redis) -> Any:
+            try:
+                return await client.execute_command("EVALSHA", self._hash, len(keys), *keys, *arguments)  # type: ignore[no-untyped-call]
+            except NoScriptError:
+                # A server that was restarted or promoted does not have the script. EVAL keeps it.
+                return await client.execute_command("EVAL", self._text, len(keys), *keys, *arguments)  # type: ignore[no-untyped-call]
+
+        return run
+
+
+def command(*words: str | bytes | float) -> Work[Any]:
+    """One command."""
+
+    async def run(client: Redis) -> Any:
+        return await client.execute_command(*words)  # type: ignore[no-untyped-call]
+
+    return run
+
+
+def _is_about_one_key(error: Exception) -> bool:
+    """Whether the server works and only this key has another type."""
+    return isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")

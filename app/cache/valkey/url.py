@@ -1,0 +1,90 @@
+"""The URL of a Valkey or Redis store: one server, a Unix socket, a cluster, or a primary that Sentinel names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from redis.asyncio.connection import parse_url
+
+
+class Kind(Enum):
+    """What a store URL names. The value is the second part of the scheme."""
+
+    SERVER = ""
+    SOCKET = "unix"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Host and port of a server, or the path of a socket with the port 0."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """As it is written in a URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if self.port else self.host
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """The parts of a store URL. `options` are the arguments of a connection, without its address."""
+
+    kind: Kind
+    addresses: tuple[Address, ...]
+    options: Mapping[str, Any]
+
+
+#: The first part of a scheme, and the scheme of the library with the same meaning.
+_SPELLINGS: Final = {"redis": "redis", "valkey": "redis", "rediss": "rediss", "valkeys": "rediss"}
+_TLS: Final = "rediss"
+_PORT: Final = 6379
+#: The schemes of a store URL.
+SCHEMES: Final = frozenset(
+    f"{first}+{kind.value}" if kind.value else first
+    for first, scheme in _SPELLINGS.items()
+    for kind in Kind
+    if not (kind is Kind.SOCKET and scheme == _TLS)
+)
+
+
+def parse_store_url(url: str) -> StoreUrl:
+    """Read a URL whose scheme is one of SCHEMES. Raises ValueError, without the password in its message."""
+    parts = urlsplit(url)
+    first, _, kind = parts.scheme.partition("+")
+    read = _read_socket if Kind(kind) is Kind.SOCKET else _read_server
+    return read(_SPELLINGS[first], parts)
+
+
+def _read_socket(_: str, parts: SplitResult) -> StoreUrl:
+    options = _read_options("unix", parts, parts.path)
+    path = options.pop("path", "")
+    if parts.netloc.rpartition("@")[2] or not path.startswith("/") or path.endswith("/"):
+        raise ValueError("it needs three slashes and the path of a socket, as in valkey+unix:///run/valkey/valkey.sock")
+    return StoreUrl(Kind.SOCKET, (Address(path, 0),), options)
+
+
+def _read_server(scheme: str, parts: SplitResult) -> StoreUrl:
+    if parts.path.strip("/") and not parts.path.strip("/").isdigit():
+        raise ValueError("its path is not a database number")
+    address = _read_address(parts.netloc.rpartition("@")[2], _PORT)
+    options = _read_options(scheme, parts, parts.path)
+    return StoreUrl(Kind.SERVER, (address,), options)
+
+
+def _read_address(text: str, default_port: int) -> Address:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname or parts.port == 0:
+        raise ValueError("it has no host, or port 0")
+    return Address(parts.hostname, parts.port or default_port)
+
+
+def _read_options(scheme: str, parts: SplitResult, path: str) -> dict[str, Any]:
+    userinfo = parts.netloc.rpartition("@")[0]
+    at = "@" if userinfo else ""
+    return dict(parse_url(f"{scheme}://{userinfo}{at}{path}?{parts.query}"))
