@@ -139,7 +139,7 @@ lock: .tools/.locked
 	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
 	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
 		tests/clients/requirements.in; \
-	$(COMPILE) --group dev --extra otel --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
+	$(COMPILE) --group dev --extra otel --extra mcp --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:
 	rm -rf .venv .venv-3.* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

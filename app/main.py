@@ -256,20 +256,23 @@ def _limits(settings: Settings, clock: Callable[[], float], counts: ClientMetric
     )
 
 
+def read_connection_limits(settings: Settings) -> ConnectionLimits:
+    """The limits of the connections of this process."""
+    return ConnectionLimits(
+        head_timeout=settings.client_head_timeout,
+        body_timeout=settings.client_body_timeout,
+        write_timeout=settings.client_write_timeout,
+        idle_timeout=settings.client_idle_timeout,
+        total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
+        per_client=settings.client_max_connections,
+        client_of=_networks(settings).client_of,
+        is_trusted=trusted_addresses(settings.trusted_proxies),
+    )
+
+
 def _connections(settings: Settings, exposition: Exposition) -> Connections:
     """What the server keeps about the connections of this process."""
-    connections = Connections(
-        ConnectionLimits(
-            head_timeout=settings.client_head_timeout,
-            body_timeout=settings.client_body_timeout,
-            write_timeout=settings.client_write_timeout,
-            idle_timeout=settings.client_idle_timeout,
-            total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
-            per_client=settings.client_max_connections,
-            client_of=_networks(settings).client_of,
-            is_trusted=trusted_addresses(settings.trusted_proxies),
-        )
-    )
+    connections = Connections(read_connection_limits(settings))
     reasons = [reason.value for reason in Reason]
     metrics = ConnectionMetrics(exposition.registry, reasons)
     exposition.flushers.append(

@@ -35,6 +35,7 @@ HEADINGS: Final = {
     "branding": "The institution's own face",
     "admin": "The admin API",
     "status": "The status page",
+    "mcp": "Tools for assistants",
     "otel": "Traces",
 }
 #: The unit of a number is the first of these words in its description.

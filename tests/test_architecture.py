@@ -1,7 +1,7 @@
 """The rules of the architecture: imports, the home of each library, purity, and no effects at import.
 
-    cli -> setup -> main -> server, bulk, web -> tracing, metrics -> resolver -> cache, upstream -> handle -> doi
-        -> errors, token_bucket
+    cli -> setup -> main -> server, assistants, bulk, web -> tracing, metrics -> resolver -> cache, upstream -> handle
+        -> doi -> errors, token_bucket
 
 The rules are data. The rest of this file parses app/ with `ast` and compares. It imports nothing of app/.
 """
@@ -31,6 +31,7 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     "tracing": frozenset({"errors"}),
     "web": frozenset({"tracing", "metrics", "resolver", "handle", "lists", "doi", "errors", "token_bucket", "host"}),
     "bulk": frozenset({"resolver", "cache", "upstream", "handle", "lists", "doi", "errors"}),
+    "assistants": frozenset({"resolver", "upstream", "doi", "errors"}),
     "server": frozenset({"host", "errors"}),
     "host": frozenset(),
     "redaction": frozenset(),
@@ -42,7 +43,8 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     # Set-up: checks of the settings, files for front proxies, and probes through them. It opens parts as `cli` does.
     "setup": frozenset("main redaction settings server web resolver cache upstream handle doi errors".split()),
     "cli": frozenset(
-        "main setup redaction settings server bulk web metrics resolver cache upstream handle lists doi errors".split()
+        "main setup redaction settings server assistants bulk web metrics resolver cache upstream handle lists doi "
+        "errors".split()
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(
@@ -52,7 +54,9 @@ PARTS_OF_MAIN: Final = frozenset(
 
 #: The parts a library may be imported in.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
-    "httpx": frozenset({"upstream"}),
+    # The second asks a running proxy, which is not an upstream.
+    "httpx": frozenset({"upstream", "assistants"}),
+    "mcp": frozenset({"assistants"}),
     "aiohttp": frozenset({"upstream"}),
     "yarl": frozenset({"upstream"}),
     "sqlite3": frozenset({"cache"}),

@@ -13,6 +13,7 @@ from app import __version__
 from app.cli.cache import add_cache_commands, run_cache
 from app.cli.doctor import add_doctor_arguments, doctor
 from app.cli.front import add_gen_config_arguments, gen_config
+from app.cli.mcp import add_mcp_arguments, run_mcp
 from app.cli.parse import add_parse_arguments, parse_texts
 from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
@@ -81,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_status(_add_command(commands, "status", _status, "print what a running proxy is doing"))
     add_parse_arguments(_add_command(commands, "parse", _parse, "say what texts are: DOI names, handles or neither"))
+    add_mcp_arguments(_add_command(commands, "mcp", _mcp, "offer assistants tools that check DOI names and references"))
     text = "export, import, warm, count, show, refresh or purge the records of the store"
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
@@ -206,6 +208,10 @@ def _status(namespace: argparse.Namespace) -> int:
 
 def _parse(namespace: argparse.Namespace) -> int:
     return parse_texts(namespace, settings_of(namespace))
+
+
+def _mcp(namespace: argparse.Namespace) -> int:
+    return run_mcp(namespace, settings_of(namespace))
 
 
 def _cache(namespace: argparse.Namespace) -> int:

@@ -75,6 +75,8 @@ class BatchOptions:
     suggests: bool = False
     #: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
     agency: Literal["none", "cached", "any"] = "cached"
+    #: Which queries those about names wait for.
+    priority: Priority = Priority.BULK
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class _Batch:
     def __init__(self, parts: Batches, options: BatchOptions) -> None:
         self._parts = parts
         self._options = options
-        self._demand = Demand(priority=Priority.BULK, client=options.client, only_cached=options.only_cached)
+        self._demand = Demand(priority=options.priority, client=options.client, only_cached=options.only_cached)
         self._queue: asyncio.Queue[Row | _Pending | _End] = asyncio.Queue(parts.bounds.window)
         self._slots = asyncio.Semaphore(parts.bounds.concurrency)
         self._lookups: dict[str, asyncio.Task[_Answer]] = {}

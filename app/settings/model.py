@@ -11,6 +11,7 @@ from app.settings.branding import BrandingSettings
 from app.settings.cache import CacheSettings
 from app.settings.client import ClientSettings
 from app.settings.fields import RELOADED, SECRET
+from app.settings.mcp import McpSettings
 from app.settings.operator import OperatorSettings
 from app.settings.server import ServerSettings
 from app.settings.tracing import TracingSettings
@@ -30,6 +31,7 @@ TABLES: Final = (
     "branding",
     "admin",
     "status",
+    "mcp",
     "otel",
 )
 
@@ -37,6 +39,7 @@ TABLES: Final = (
 # pydantic lists the fields of the last class first.
 class Settings(
     TracingSettings,
+    McpSettings,
     OperatorSettings,
     BrandingSettings,
     WebSettings,
