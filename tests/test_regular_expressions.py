@@ -26,8 +26,9 @@ LENGTH: Final = 32_768
 #: Expressions that are searched for, or replaced, anywhere in a text; all others begin at its first character.
 SEARCHED: Final = frozenset(
     {
-        "app.bulk.lists._DOI_FIELD", "app.bulk.lists._DOI_URL", "app.bulk.lists._TEX",
-        "app.bulk.lists._TEX_URL", "app.bulk.lists._WHITE_SPACE", "app.doi.name._FORBIDDEN",
+        "app.doi.name._FORBIDDEN", "app.lists.bibtex._DOI_FIELD", "app.lists.bibtex._DOI_URL",
+        "app.lists.bibtex._TEX", "app.lists.bibtex._TEX_URL", "app.lists.bibtex._WHITE_SPACE",
+        "app.lists.ris._DOI_URL",
         "app.doi.percent._MALFORMED", "app.doi.presentation._QUERY_OR_FRAGMENT",
         "app.doi.repair.characters._DASHES", "app.doi.repair.characters._ANGLE",
         "app.doi.repair.characters._LATEX_ESCAPE", "app.doi.repair.characters._BACKSLASH",

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, cast
 
 from msgspec.structs import replace
 
-from app.bulk.lists import STANDARD_INPUT
+from app.bulk.list_stream import STANDARD_INPUT
 from app.bulk.progress import Bar
 from app.cache.bundle import BundleEnd, Checksum, Refused, read_bundle
 from app.cache.entry import Entry

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from app.bulk.lists import Item, UnreadableItem
+from app.bulk.lists import NameItem, RefusedItem
 from app.bulk.progress import Bar
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
@@ -119,7 +119,7 @@ class Visit:
         self.stop_reason = self.stop_reason or why
         self._stop.set()
 
-    async def run(self, items: Iterator[Item], bar: Bar) -> None:
+    async def run(self, items: Iterator[NameItem], bar: Bar) -> None:
         """Visit the names until the end of the list, or until the visit is stopped."""
         workers = [asyncio.create_task(self._work(items, bar)) for _ in range(self._concurrency)]
         try:
@@ -129,9 +129,9 @@ class Visit:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _work(self, items: Iterator[Item], bar: Bar) -> None:
+    async def _work(self, items: Iterator[NameItem], bar: Bar) -> None:
         while not self._stop.is_set() and (item := self._next(items)) is not None:
-            if isinstance(item, UnreadableItem):
+            if isinstance(item, RefusedItem):
                 self.tally.add(Verdict.INVALID, f"{item.place}: {item.text!r}: {item.reason}")
             else:
                 await self._visit(item)
@@ -140,7 +140,7 @@ class Visit:
             # Let the event loop handle signals, even if no name has to wait.
             await asyncio.sleep(0)
 
-    def _next(self, items: Iterator[Item]) -> Item | None:
+    def _next(self, items: Iterator[NameItem]) -> NameItem | None:
         try:
             return next(items, None)
         except DoiProxyError as error:

@@ -71,7 +71,8 @@ def _add_warm(command: argparse.ArgumentParser) -> None:
         "lists",
         nargs="+",
         metavar="LIST",
-        help="text file with one name per line, .bib or .csv; - is text from standard input",
+        help="text file with one name a line, .csv, .bib, .ris, .jsonl or .json, each also with .gz; - is text from "
+        "standard input",
     )
     command.add_argument("--column", metavar="NAME", help="column of a CSV list (default: doi)")
     command.add_argument("--limit", type=_whole_number, metavar="N", help="query the upstream for at most N names")

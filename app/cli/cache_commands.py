@@ -12,7 +12,8 @@ from typing import Any, Final, TextIO
 from app.assembly import Observers, Parts
 from app.bulk.export import STANDARD_OUTPUT, Output, RecordWriter, export_all, export_prefix
 from app.bulk.import_bundle import OUTCOMES, ImportBounds, ImportReport, import_bundle, open_bundle, size_of
-from app.bulk.lists import STANDARD_INPUT, UniqueNames, read_lists, read_name
+from app.bulk.list_stream import STANDARD_INPUT
+from app.bulk.lists import UniqueNames, read_lists, read_name
 from app.bulk.progress import progress, shows_progress
 from app.bulk.purge import Selection, count_selected
 from app.bulk.purge import purge as purge_entries

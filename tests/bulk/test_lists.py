@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.lists import MAX_LINE_BYTES, Item, UniqueNames, UnreadableItem, read_lists, read_name
+from app.bulk.lists import MAX_LINE_BYTES, NameItem, RefusedItem, UniqueNames, read_lists, read_name
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, InvalidName, NotADOI
 
 HANDBOOK = "10.1000/182"
 
 
-def read(path: Path, content: str | bytes, *, column: str | None = None, any_handle: bool = False) -> list[Item]:
+def read(path: Path, content: str | bytes, *, column: str | None = None, any_handle: bool = False) -> list[NameItem]:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return list(read_lists([str(path)], column=column, any_handle=any_handle))
 
 
-def names(items: list[Item]) -> list[str]:
+def names(items: list[NameItem]) -> list[str]:
     return [item.text for item in items if isinstance(item, HandleName)]
 
 
-def refused(items: list[Item]) -> list[str]:
+def refused(items: list[NameItem]) -> list[str]:
     """The places of what was no name, without the file."""
-    return [item.place.rpartition(", ")[2] for item in items if isinstance(item, UnreadableItem)]
+    return [item.place.rpartition(", ")[2] for item in items if isinstance(item, RefusedItem)]
 
 
 # --- Text ---------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_a_line_that_is_no_doi_name_is_told_with_its_number_and_the_rest_goes_on
     items = read(tmp_path / "list.txt", b"10.1000/1\n" + line + b"\n10.1000/2\n")
     assert (names(items), refused(items)) == (["10.1000/1", "10.1000/2"], ["line 2"])
     failure = items[1]
-    assert isinstance(failure, UnreadableItem)
+    assert isinstance(failure, RefusedItem)
     assert failure.reason.endswith(".")
     assert len(failure.text) <= 80
 
@@ -107,7 +107,7 @@ def test_a_file_that_is_not_there_is_told_before_anything_is_read(tmp_path: Path
 
 def test_a_compressed_list_that_was_cut_off_is_no_shorter_list(tmp_path: Path) -> None:
     (tmp_path / "list.txt.gz").write_bytes(gzip.compress(b"10.1000/1\n" * 1000, mtime=0)[:-10])
-    with pytest.raises(ConfigurationError, match="cannot be read to its end"):
+    with pytest.raises(ConfigurationError, match="The gzip data ends too early"):
         list(read_lists([str(tmp_path / "list.txt.gz")]))
 
 
@@ -158,13 +158,17 @@ def test_empty_cells_and_short_rows_are_no_names_and_others_are_told_with_their_
     assert (names(items), refused(items)) == (["10.1000/1", "10.1000/2"], ["line 5"])
 
 
-def test_a_quote_that_is_never_closed_is_told(tmp_path: Path) -> None:
-    items = read(tmp_path / "list.csv", 'title,doi\na,10.1000/1\n"b,10.1000/2\nc,10.1000/3\n')
-    assert (names(items), refused(items)) == (["10.1000/1"], ["line 4"])
+def test_a_quote_that_is_never_closed_ends_the_list_after_the_names_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text('title,doi\na,10.1000/1\n"b,10.1000/2\nc,10.1000/3\n')
+    items = read_lists([str(path)])
+    assert names([next(items)]) == ["10.1000/1"]
+    with pytest.raises(ConfigurationError, match=r"list\.csv: Line 3: a quote is not closed"):
+        next(items)
 
 
 def test_a_table_without_the_column_ends_with_the_names_of_those_it_has(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"'doi'; its columns are: title, identifier"):
+    with pytest.raises(ConfigurationError, match=r"there is no column 'doi' among 'title', 'identifier'"):
         read(tmp_path / "list.csv", "title;identifier\na;10.1000/1\n")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.bulk.lists import Item, UnreadableItem
+from app.bulk.lists import NameItem, RefusedItem
 from app.bulk.progress import NoBar
 from app.bulk.visit import MAX_FAILURES, MAX_NAMED, Tally, Verdict, Visit, resolve_dependencies
 from app.cache.tiered import TieredStore
@@ -70,7 +70,7 @@ async def bench() -> AsyncIterator[Bench]:
         await source.aclose()
 
 
-async def run(visit: Visit, *items: Item | str) -> dict[Verdict, int]:
+async def run(visit: Visit, *items: NameItem | str) -> dict[Verdict, int]:
     await visit.run(iter([HandleName(item) if isinstance(item, str) else item for item in items]), NoBar())
     return dict(visit.tally.counts)
 
@@ -92,7 +92,7 @@ async def test_each_answer_has_its_verdict(bench: Bench) -> None:
     bench.upstream.put("10.5555/none", [])
     bench.upstream.fault("10.5555/fails", "reset")
     visit = bench.visit()
-    unreadable = UnreadableItem("list.txt:5", "???", "the name is not a DOI name")
+    unreadable = RefusedItem("list.txt:5", "???", "the name is not a DOI name")
     counts = await run(visit, "10.5555/url", "10.5555/none", "10.5555/gone", "10.5555/fails", unreadable)
     assert counts == {
         Verdict.RESOLVED: 1,
@@ -151,7 +151,7 @@ async def test_a_sealed_visit_skips_what_the_store_has(bench: Bench) -> None:
 async def test_an_error_in_the_list_ends_a_visit_and_is_left_for_the_caller(bench: Bench) -> None:
     failure = ConfigurationError("list.gz: its end is missing")
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[NameItem]:
         yield HandleName("10.5555/gone")
         raise failure
 
