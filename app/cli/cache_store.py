@@ -81,6 +81,18 @@ async def open_online(settings: Settings, observers: Observers = UNOBSERVED) -> 
 
 
 @asynccontextmanager
+async def open_for_batches(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+    """Open a resolver for batches, in any mode, also with the store `memory:`. Raises the errors of `open_store`."""
+    if not settings.store_url.startswith("memory:"):
+        settings = for_command(settings)
+    patience = {"upstream_patience": _PATIENCE, "upstream_recheck": 0.0}
+    with _name_store_in_errors(settings):
+        parts = assemble(settings.model_copy(update=patience), time.time, observers)
+    async with _close_at_end(parts):
+        yield parts
+
+
+@asynccontextmanager
 async def open_sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
     """Open a resolver that only reads the store. Raises the errors of `open_store`."""
     # Without queries there are no failures to remember.

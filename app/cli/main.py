@@ -15,6 +15,7 @@ from app.cli.doctor import add_doctor_arguments, doctor
 from app.cli.front import add_gen_config_arguments, gen_config
 from app.cli.mcp import add_mcp_arguments, run_mcp
 from app.cli.parse import add_parse_arguments, parse_texts
+from app.cli.resolve import add_resolve_arguments, resolve
 from app.cli.worker import skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
 from app.settings import Settings, build, load
@@ -69,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"doi-proxy {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_command(commands, "serve", _serve, "answer requests over HTTP")
+    text = "resolve the names of lists: one row with a verdict for each name"
+    add_resolve_arguments(_add_command(commands, "resolve", _resolve, text))
     _add_config(_add_command(commands, "config", _config, "print the settings in force, with secrets masked"))
     _add_command(
         commands, "healthcheck", _healthcheck, "check whether the running proxy is ready; exit status 0 if it is"
@@ -171,6 +174,10 @@ def _serve(namespace: argparse.Namespace) -> int:
     from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
     return serve(lambda: settings_of(namespace))
+
+
+def _resolve(namespace: argparse.Namespace) -> int:
+    return resolve(namespace, settings_of(namespace))
 
 
 def _config(namespace: argparse.Namespace) -> int:

@@ -1,0 +1,94 @@
+"""A stand-in for `POST /api/resolve` on loopback that answers or fails as a test plans it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+
+class Request(NamedTuple):
+    """A request that arrived."""
+
+    target: str
+    names: list[str]
+
+
+class BatchServer:
+    """`plan` has what happens to the next requests; afterwards all are answered. The steps:
+
+    "ok", "429" with Retry-After, "404", "wrong" with the row of another name, "cut N" closes after N rows, "error N"
+    ends with an error object after N rows, "stall N" sends nothing after N rows.
+    """
+
+    def __init__(self) -> None:
+        self.plan: list[str] = []
+        self.requests: list[Request] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._answer(reader, writer)
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(int(line[15:]) for line in head.splitlines() if line.lower().startswith("content-length:"))
+        names = [json.loads(line) for line in (await reader.readexactly(length)).splitlines()]
+        self.requests.append(Request(head.split(" ")[1], names))
+        step, _, number = (self.plan.pop(0) if self.plan else "ok").partition(" ")
+        if step in ("429", "404"):
+            problem = json.dumps({"detail": "This client is over its limit."}).encode()
+            fields = f"Content-Length: {len(problem)}\r\nRetry-After: 1\r\nConnection: close"
+            writer.write(f"HTTP/1.1 {step} X\r\n{fields}\r\n\r\n".encode() + problem)
+            return
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/x-ndjson\r\n\r\n")
+        for name in names[: int(number)] if number else names:
+            _send(writer, _row("10.9999/other" if step == "wrong" else name))
+            await writer.drain()
+        if step == "stall":
+            await reader.read()
+        elif step == "error":
+            _send(writer, {"error": {"status": 503, "detail": "The budget is spent."}})
+        if step != "cut":
+            writer.write(b"0\r\n\r\n")
+
+
+def _send(writer: asyncio.StreamWriter, members: dict[str, Any]) -> None:
+    line = json.dumps(members).encode() + b"\n"
+    writer.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+
+
+def _row(name: str) -> dict[str, Any]:
+    return {
+        "input": name,
+        "doi": name,
+        "verdict": "resolved",
+        "url": "https://example.org/",
+        "ra": None,
+        "age": 0,
+        "stale": False,
+        "message": None,
+    }
