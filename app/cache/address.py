@@ -58,8 +58,8 @@ def _second_tier(
         if scheme in SCHEMES:
             return _server(url, clock, timeout)
     raise ConfigurationError(
-        f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, redis://host/0 or"
-        " valkey://host/0."
+        f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, or a server"
+        " as in docs/valkey.md: valkey://host/0, valkey+unix:///path or valkey+cluster://host1,host2."
     )
 
 
@@ -81,4 +81,4 @@ def _server(url: str, clock: Callable[[], float], timeout: float) -> SharedStore
     try:
         return ValkeyStore(url, clock=clock, timeout=timeout)
     except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"The store URL is invalid: {error}; use redis://host:port/0.") from error
+        raise ConfigurationError(f"The store URL is invalid: {error}; see docs/valkey.md.") from error

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cache.valkey_cluster import Cluster, running_cluster
 from tests.cache.valkey_server import start_valkey
 from tests.clock import Clock
 
@@ -16,6 +17,13 @@ def valkey_url() -> Iterator[str]:
     server = start_valkey()
     yield f"valkey://127.0.0.1:{server.port}/0"
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster that no test breaks; one for the whole session."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, m
         "valkeys://u:secret@[::1]:1/0",
         "valkey+unix:///run/none.sock?db=1",
         "redis+unix://u:secret@/run/none.sock",
+        "valkeys+cluster://u:secret@h1:1,h2:2?ssl_ca_certs=/etc/ca.pem",
     ],
 )
 async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock) -> None:
@@ -78,7 +79,8 @@ async def test_a_server_may_be_called_valkey(clock: Clock) -> None:
         "sqlite:///:memory:", "sqlite:///var/", "/var/store", "file:///var/store", "postgres://host/0", "redis:",
         "redis://", "redis:///0", "redis://host:port/0", "redis://host:99999/0", "valkey://:secret@host/first",
         "redis://host/0?socket_timeout=soon", "redis://host/0?nonsense=1",
-        "redis+", "redis+tcp://host", "redisx://host", "valkeys+unix:///run/x", "valkey+unix:///run/x?nonsense=1",
+        "redis+", "redis+tcp://host", "redisx://host", "valkeys+unix:///run/x",
+        "valkey+cluster://:secret@h1,h2/1", "valkey+cluster://:secret@h1,h2:99999", "valkey+unix:///run/x?nonsense=1",
     ],
 )  # fmt: skip
 async def test_any_other_url_is_one_clear_line_without_its_password(url: str, clock: Clock) -> None:

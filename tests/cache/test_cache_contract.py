@@ -27,7 +27,14 @@ Opener = Callable[[], Awaitable[SharedStore]]
 _numbers = count()
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
+@pytest.fixture(
+    params=[
+        "memory",
+        "sqlite",
+        pytest.param("valkey", marks=pytest.mark.valkey),
+        pytest.param("cluster", marks=pytest.mark.valkey),
+    ]
+)
 async def open_one(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> AsyncIterator[Opener]:
     memory = MemoryStore(1_000_000, clock=clock)
     if request.param == "valkey":
@@ -35,12 +42,16 @@ async def open_one(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path)
         server = Redis.from_url(url.replace("valkey", "redis", 1))
         await server.flushdb()
         await server.aclose()
+    elif request.param == "cluster":
+        cluster = request.getfixturevalue("session_cluster")
+        cluster.flush()
+        url = cluster.url
 
     async def opener() -> SharedStore:
         store: SharedStore = memory
         if request.param == "sqlite":
             store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=100_000_000)
-        elif request.param == "valkey":
+        elif request.param in ("valkey", "cluster"):
             # A loaded test machine may take longer than a server on the same network.
             store = ValkeyStore(url, clock=clock, timeout=5.0)
         opened.push_async_callback(store.close)

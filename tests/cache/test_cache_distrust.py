@@ -18,7 +18,8 @@ from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore
-from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
+from app.cache.valkey.layout import KEY_PREFIX
+from app.cache.valkey.store import ValkeyStore
 from app.cache.wire import pack
 from app.errors import StoreError
 from tests.cache.entries import entry, missing

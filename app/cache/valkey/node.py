@@ -1,4 +1,4 @@
-"""One Valkey server: its connections, the errors they raise, and a pause after a failure."""
+"""One Valkey server: its connections, the errors they raise, a pause after a failure, and what is sent to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from typing import Any, Final, TypeVar
 from redis.asyncio import BlockingConnectionPool, Connection, Redis, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ClusterCrossSlotError, MovedError, NoScriptError, ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterCrossSlotError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.cache.valkey.url import Address
@@ -22,11 +30,23 @@ Result = TypeVar("Result")
 
 #: Commands that are sent together, and their result.
 Work = Callable[[Redis], Awaitable[Result]]
+#: A command and its arguments.
+Words = Sequence[str | bytes | float]
 
 #: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request a timeout.
 PAUSE: Final = 1.0
 #: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
 _CONNECTIONS: Final = 32
+
+
+class Redirect(Exception):
+    """Another server has the key: the one at `address`, or one that is not known yet. See FoundServers."""
+
+    def __init__(self, address: Address | None, *, must_ask: bool = False) -> None:
+        """With `must_ask`, the key is being moved, and `ask_first` lets the other server answer."""
+        super().__init__(f"moved to {address}")
+        self.address = address
+        self.must_ask = must_ask
 
 
 class Node:
@@ -36,13 +56,21 @@ class Node:
     """
 
     def __init__(
-        self, address: Address, options: Mapping[str, Any], *, clock: Callable[[], float], timeout: float
+        self,
+        address: Address,
+        options: Mapping[str, Any],
+        *,
+        clock: Callable[[], float],
+        timeout: float,
+        redirects: bool = False,
     ) -> None:
         """`options` are arguments of a connection. `timeout` limits a connection attempt and each command, in seconds.
 
-        No connection is opened yet. Raises ValueError or TypeError for an invalid option.
+        With `redirects`, `call` raises Redirect if another server has the key. No connection is opened yet. Raises
+        ValueError or TypeError for an invalid option.
         """
         self.address = address
+        self._redirects = redirects
         self._clock = clock
         self._failed_at = -inf
         self.last_failure = ""
@@ -106,21 +134,35 @@ class Node:
                 yield
             except UnicodeEncodeError as error:
                 raise StoreError(f"The key cannot be stored: {error}.") from error
+            except (AskError, ClusterCrossSlotError, ReadOnlyError) as error:
+                raise self._redirect(error) from error
             # Catch everything: an exception missing from a hand-kept list would turn a miss into a failed request.
             except Exception as error:
-                self.last_failure = self._describe(error)
+                self.last_failure = str(error) or type(error).__name__
                 if _is_about_one_key(error):
                     raise DamagedEntry(
                         f"The key on {self.address} has data of another program: {self.last_failure}."
                     ) from error
-                if decides or not isinstance(error, RedisTimeoutError):
-                    self._failed_at = self._clock()
-                raise StoreError(f"The store {self.address} failed: {self.last_failure}.") from error
+                is_slow = isinstance(error, RedisTimeoutError) and not decides
+                raise self._fail(starts_pause=not is_slow and not isinstance(error, TryAgainError)) from error
 
-    def _describe(self, error: Exception) -> str:
-        if isinstance(error, MovedError | ClusterCrossSlotError):
-            return f"it is a node of a cluster; use valkey+cluster://{self.address} as the store URL"
-        return str(error) or type(error).__name__
+    def _redirect(self, error: ResponseError) -> Exception:
+        """A key of another server. MovedError is an AskError."""
+        if self._redirects and isinstance(error, ReadOnlyError):
+            return Redirect(None)
+        if self._redirects and isinstance(error, AskError):
+            # An empty host is the one at which this server was reached.
+            address = Address(error.host or self.address.host, int(error.port))
+            return Redirect(address, must_ask=not isinstance(error, MovedError))
+        self.last_failure = str(error)
+        if isinstance(error, AskError | ClusterCrossSlotError):
+            self.last_failure = f"it is a node of a cluster; use valkey+cluster://{self.address} as the store URL"
+        return self._fail(starts_pause=True)
+
+    def _fail(self, *, starts_pause: bool) -> StoreError:
+        if starts_pause:
+            self._failed_at = self._clock()
+        return StoreError(f"The store {self.address} failed: {self.last_failure}.")
 
     def _refuse_while_paused(self) -> None:
         if self.is_paused:
@@ -153,6 +195,29 @@ def command(*words: str | bytes | float) -> Work[Any]:
 
     async def run(client: Redis) -> Any:
         return await client.execute_command(*words)  # type: ignore[no-untyped-call]
+
+    return run
+
+
+def pipeline(commands: Sequence[Words]) -> Work[list[Any]]:
+    """Several commands in one round trip. If one fails, so do all."""
+
+    async def run(client: Redis) -> list[Any]:
+        async with client.pipeline(transaction=False) as waiting:
+            for words in commands:
+                waiting.execute_command(*words)
+            return await waiting.execute()
+
+    return run
+
+
+def ask_first(work: Work[Result]) -> Work[Result]:
+    """The work after the command ASKING on the same connection. https://valkey.io/topics/cluster-spec/ (ASK)"""
+
+    async def run(client: Redis) -> Result:
+        async with client.client() as connection:
+            await connection.execute_command("ASKING")  # type: ignore[no-untyped-call]
+            return await work(connection)
 
     return run
 

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
+from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import scopes_of
 from app.cache.store import StoreStats
-from app.cache.valkey.node import Node, Script, command
+from app.cache.valkey.announcements import read_changes
+from app.cache.valkey.layout import Partition, split_entry_key
+from app.cache.valkey.node import Node, Script, Words, command, pipeline
+from app.cache.valkey.open import open_servers
 from app.cache.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, TAKE
 from app.cache.valkey.url import parse_store_url
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry, StoreError
 
-#: The prefix of our keys on the server, with the version of the format.
-KEY_PREFIX: Final = "doi-proxy:v1:"
 #: Keys that one step of `scan` visits.
 _PAGE: Final = 500
-
-_ENTRY: Final = f"{KEY_PREFIX}entry:"
-_LEASE: Final = f"{KEY_PREFIX}lease:"
-_BUCKET: Final = f"{KEY_PREFIX}bucket:"
-_STREAM: Final = f"{KEY_PREFIX}announcements"
-_PURGES: Final = f"{KEY_PREFIX}purges"
 
 _PUT: Final = Script(PUT)
 _PURGE: Final = Script(PURGE)
@@ -46,12 +42,12 @@ class ValkeyStore:
         Raises ValueError or TypeError for an invalid URL.
         """
         self._clock = clock
-        parsed = parse_store_url(url)
-        self._node = Node(parsed.addresses[0], parsed.options, clock=clock, timeout=timeout)
+        self._servers, self._layout = open_servers(parse_store_url(url), clock=clock, timeout=timeout)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
-        data = await self._query("GET", _ENTRY + key)
+        partition = self._layout.find(key)
+        data = await self._servers.call(partition.slot, command("GET", partition.entry(key)), repeat=True)
         return None if data is None else self._usable(unpack(key, data))
 
     async def put(
@@ -67,86 +63,108 @@ class ValkeyStore:
         times = (entry.fetched_at, now + MAX_SKEW) if unless_newer else ("", "")
         announced = entry.key if announce else ""
         arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key)]
+        partition = self._layout.find(entry.key)
+        keys = [partition.entry(entry.key), partition.purges, partition.announcements]
         # Written twice, the entry is the same.
-        await self._node.call(_PUT.work([_ENTRY + entry.key, _PURGES, _STREAM], arguments), repeat=True)
+        await self._servers.call(partition.slot, _PUT.work(keys, arguments), repeat=True)
 
     async def delete(self, key: str) -> bool:
         """See Store. The server's clock tells the time of the purge."""
-        return bool(await self._node.call(_PURGE.work([_ENTRY + key, _PURGES, _STREAM], [key])))
+        # A prefix, and everything, concern the keys of all partitions.
+        is_one_name = key and not key.endswith("/")
+        partitions = (self._layout.find(key),) if is_one_name else self._layout.partitions
+        results = await asyncio.gather(*(self._purge(one, key) for one in partitions), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return any(results)
+
+    async def _purge(self, partition: Partition, key: str) -> bool:
+        keys = [partition.entry(key), partition.purges, partition.announcements]
+        return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key])))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
-        cursor, pattern = b"0", _ENTRY + _literal(prefix) + "*"
+        primaries = await self._servers.primaries()
+        for node in primaries:
+            async for entry in self._scan_node(node, self._layout.entry_pattern + _literal(prefix) + "*"):
+                yield entry
+        if await self._servers.primaries() != primaries:
+            raise StoreError("The servers of the store changed while it was read; repeat the command.")
+
+    async def _scan_node(self, node: Node, pattern: str) -> AsyncIterator[Entry]:
+        cursor = b"0"
         while True:
-            cursor, names = await self._query("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
-            values = await self._query("MGET", *names) if names else []
-            for name, data in zip(names, values, strict=True):
-                entry = None if data is None else _try_unpack(name.decode(errors="replace")[len(_ENTRY) :], data)
+            scan = command("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
+            cursor, names = await self._servers.call_node(node, scan)
+            for key, data in await self._read_entries(node, names):
+                entry = None if data is None else _try_unpack(key, data)
                 if entry is not None and self._usable(entry):
                     yield entry
             if int(cursor) == 0:
                 return
 
+    async def _read_entries(self, node: Node, names: list[bytes]) -> list[tuple[str, Any]]:
+        """The data of entries by the name of the record. One command has keys of one partition."""
+        groups: dict[str, list[tuple[str, bytes]]] = {}
+        for name in names:
+            prefix, key = split_entry_key(name.decode(errors="replace"))
+            groups.setdefault(prefix, []).append((key, name))
+        if not groups:
+            return []
+        commands: list[Words] = [("MGET", *(name for _, name in group)) for group in groups.values()]
+        replies = await self._servers.call_node(node, pipeline(commands))
+        pairs = zip(groups.values(), replies, strict=True)
+        return [(key, data) for group, reply in pairs for (key, _), data in zip(group, reply, strict=True)]
+
     async def changes(self, cursor: str | None) -> Changes:
-        """See Store. A server that lost its data returns only the announcements since then."""
-        if cursor is None:
-            newest = await self._query("XREVRANGE", _STREAM, "+", "-", "COUNT", 1)
-            return Changes(newest[0][0].decode() if newest else "0-0")
-        announcements = await self._query("XRANGE", _STREAM, cursor, "+", "COUNT", MAX_ANNOUNCEMENTS + 2)
-        # The announcement at the cursor is the first one, unless it was trimmed.
-        complete = bool(announcements) and announcements[0][0].decode() == cursor
-        new = announcements[1:] if complete else announcements
-        full = not complete and await self._query("XLEN", _STREAM) >= MAX_ANNOUNCEMENTS
-        if not new:
-            return Changes(cursor)
-        keys = dict.fromkeys(fields.get(b"key", b"").decode(errors="replace") for _, fields in new)
-        return Changes(new[-1][0].decode(), tuple(keys), overrun=full or len(new) > MAX_ANNOUNCEMENTS)
+        """See Store, and read_changes."""
+        return await read_changes(self._servers, self._layout, cursor)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""
         # No retry: if the first attempt took the lease, the second would see it as someone else's.
-        taken = command("SET", _LEASE + key, owner, "NX", "PX", max(1, int(seconds * 1000)))
-        return await self._node.call(taken) is not None
+        partition = self._layout.find(key)
+        take = command("SET", partition.lease(key), owner, "NX", "PX", max(1, int(seconds * 1000)))
+        return await self._servers.call(partition.slot, take) is not None
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
-        await self._node.call(_RELEASE.work([_LEASE + key], [owner]))
+        partition = self._layout.find(key)
+        await self._servers.call(partition.slot, _RELEASE.work([partition.lease(key)], [owner]))
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store. The server's clock counts the seconds."""
-        return float(await self._node.call(_TAKE.work([_BUCKET + bucket], [rate, burst, leaving, count])))
+        partition = self._layout.find(bucket)
+        take = _TAKE.work([partition.bucket(bucket)], [rate, burst, leaving, count])
+        return float(await self._servers.call(partition.slot, take))
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
-        await self._node.call(_BACK_OFF.work([_BUCKET + bucket], [seconds]))
+        partition = self._layout.find(bucket)
+        await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]))
 
     async def stats(self) -> StoreStats:
-        """See Store. `entries` counts all keys of the database, `bytes` the memory of the server."""
-        if self._node.is_paused:
-            return self._unhealthy()
+        """See Store. `entries` counts all keys of the database, `bytes` the memory of the servers."""
+        entries = memory = 0
         try:
-            entries = await self._query("DBSIZE")
-            memory = await self._query("INFO", "memory")
-        except StoreError:
-            return self._unhealthy()
-        return StoreStats(int(entries), int(memory["used_memory"]), True, f"Valkey server {self._node.address}")
+            for node in await self._servers.primaries():
+                size, info = await self._servers.call_node(node, pipeline([("DBSIZE",), ("INFO", "memory")]))
+                entries += int(size)
+                memory += int(info["used_memory"])
+        except StoreError as error:
+            return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
+        return StoreStats(entries, memory, True, self._servers.label)
 
     async def flush(self) -> None:
         """Do nothing: the server has each write before `put` returns."""
 
     async def close(self) -> None:
         """See Store."""
-        await self._node.close()
-
-    async def _query(self, *words: str | bytes | int) -> Any:
-        """Send a command that may be repeated."""
-        return await self._node.call(command(*words), repeat=True)
+        await self._servers.close()
 
     def _usable(self, entry: Entry | None) -> Entry | None:
         return entry if entry is not None and entry.is_usable(self._clock()) else None
-
-    def _unhealthy(self) -> StoreStats:
-        return StoreStats(0, 0, False, f"Valkey server {self._node.address} failed: {self._node.last_failure}")
 
 
 def _try_unpack(key: str, data: bytes) -> Entry | None:

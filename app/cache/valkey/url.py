@@ -1,4 +1,4 @@
-"""The URL of a Valkey or Redis store: one server, a Unix socket, a cluster, or a primary that Sentinel names."""
+"""The URL of a Valkey or Redis store: one server, a Unix socket or a cluster."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Kind(Enum):
 
     SERVER = ""
     SOCKET = "unix"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """The parts of a store URL. `options` are the arguments of a connection, without its address."""
+    """The parts of a store URL. `addresses` are one server, or the nodes of a cluster that are asked for its primaries.
+
+    `options` are the arguments of a connection, without its address.
+    """
 
     kind: Kind
     addresses: tuple[Address, ...]
@@ -57,8 +61,7 @@ def parse_store_url(url: str) -> StoreUrl:
     """Read a URL whose scheme is one of SCHEMES. Raises ValueError, without the password in its message."""
     parts = urlsplit(url)
     first, _, kind = parts.scheme.partition("+")
-    read = _read_socket if Kind(kind) is Kind.SOCKET else _read_server
-    return read(_SPELLINGS[first], parts)
+    return _READERS[Kind(kind)](_SPELLINGS[first], parts)
 
 
 def _read_socket(_: str, parts: SplitResult) -> StoreUrl:
@@ -77,6 +80,20 @@ def _read_server(scheme: str, parts: SplitResult) -> StoreUrl:
     return StoreUrl(Kind.SERVER, (address,), options)
 
 
+def _read_cluster(scheme: str, parts: SplitResult) -> StoreUrl:
+    if parts.path.strip("/") not in ("", "0"):
+        raise ValueError("a cluster has the database 0 alone")
+    options = _read_options(scheme, parts, "")
+    if options.pop("db", 0):
+        raise ValueError("a cluster has the database 0 alone")
+    return StoreUrl(Kind.CLUSTER, _read_addresses(parts, _PORT), options)
+
+
+def _read_addresses(parts: SplitResult, default_port: int) -> tuple[Address, ...]:
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    return tuple(dict.fromkeys(_read_address(host, default_port) for host in hosts))
+
+
 def _read_address(text: str, default_port: int) -> Address:
     parts = urlsplit(f"//{text}")
     if not parts.hostname or parts.port == 0:
@@ -88,3 +105,6 @@ def _read_options(scheme: str, parts: SplitResult, path: str) -> dict[str, Any]:
     userinfo = parts.netloc.rpartition("@")[0]
     at = "@" if userinfo else ""
     return dict(parse_url(f"{scheme}://{userinfo}{at}{path}?{parts.query}"))
+
+
+_READERS: Final = {Kind.SERVER: _read_server, Kind.SOCKET: _read_socket, Kind.CLUSTER: _read_cluster}

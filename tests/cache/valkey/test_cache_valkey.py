@@ -10,8 +10,9 @@ from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
+from app.cache.valkey.layout import KEY_PREFIX
 from app.cache.valkey.node import PAUSE
-from app.cache.valkey.store import KEY_PREFIX, ValkeyStore
+from app.cache.valkey.store import ValkeyStore
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.valkey_server import free_port, start_valkey

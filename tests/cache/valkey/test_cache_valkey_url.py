@@ -13,6 +13,8 @@ from app.cache.valkey.url import SCHEMES, Address, Kind, parse_store_url
         ("valkey://h", Kind.SERVER, ["h:6379"]),
         ("rediss://u:p@[::1]:7/3", Kind.SERVER, ["[::1]:7"]),
         ("valkey+unix:///run/valkey.sock", Kind.SOCKET, ["/run/valkey.sock"]),
+        ("valkey+cluster://h1:1,h2,[::1]:3", Kind.CLUSTER, ["h1:1", "h2:6379", "[::1]:3"]),
+        ("rediss+cluster://u:p@h1:1,h2:2/0", Kind.CLUSTER, ["h1:1", "h2:2"]),
         ("redis+unix://u:p@/run/a%20b?db=2", Kind.SOCKET, ["/run/a b"]),
     ],
 )
@@ -43,9 +45,10 @@ def test_each_kind_has_the_valkey_and_the_redis_spelling() -> None:
     "url",
     [
         "valkey+unix://", "valkey+unix://run/valkey.sock", "valkey+unix:///", "valkey+unix:///run/", "valkey://h:0",
-        "valkey://h/name", "valkey://",
+        "valkey://h/name", "valkey://", "valkey+cluster://", "valkey+cluster://h1,", "valkey+cluster://h/1",
+        "valkey+cluster://h?db=1",
     ],
 )  # fmt: skip
 def test_any_other_url_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"it( |s )"):
+    with pytest.raises(ValueError, match=r"^(it |its |a cluster )"):
         parse_store_url(url)
