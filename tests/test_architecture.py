@@ -75,8 +75,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 PURE_PACKAGES: Final = ("doi", "handle", "lists", "token_bucket")
 DECIDING_MODULES: Final = (
     "alias", "failure_memory", "findings", "library_copy", "library_rules", "library_services", "local_record_file",
-    "local_records", "location_choice", "options", "outage", "registration_agency", "resolution", "target",
-    "target_url", "toml_text", "ttl_policy", "verdict",
+    "local_records", "location_choice", "metadata_format", "options", "outage", "registration_agency", "resolution",
+    "target", "target_url", "toml_text", "ttl_policy", "verdict",
 )  # fmt: skip
 IMPURE_LIBRARIES: Final = frozenset(
     "anyio asyncio concurrent http httpx io logging multiprocessing os pathlib queue random secrets select "

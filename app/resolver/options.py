@@ -33,6 +33,8 @@ class ResolveOptions:
     urlappend: str | None = None
     locatts: tuple[Locatt, ...] = ()
     country: str | None = None
+    #: The metadata format that is requested. It takes the place of Accept.
+    media_type: str | None = None
 
     @property
     def bypasses_cache(self) -> bool:

@@ -26,6 +26,7 @@ from app.handle.location import (
 from app.handle.record import Record
 from app.handle.value import HandleValue
 from app.resolver.location_choice import choose, matches
+from app.resolver.metadata_format import name_media_type
 from app.resolver.options import DEFAULT_OPTIONS, NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
 from app.resolver.target_url import takes_appendix, web_target
 
@@ -228,6 +229,8 @@ def href(location: Location, name: HandleName) -> str | None:
 def _build_target(url: str | None, status: int, options: ResolveOptions) -> Target | None:
     if url is None:
         return None
+    if options.media_type is not None:
+        url = name_media_type(url.strip(), options.media_type)
     append = options.urlappend if takes_appendix(url) else None
     if append or len(url) > _MAX_CACHED_CHARACTERS:
         return _new_target(url, status, append)

@@ -26,6 +26,8 @@ _TYPES: Final = (b"text/", b"application/json", b"application/problem+json", b"a
 _LENGTH: Final = b"content-length"
 _NO_CONTENT: Final = 204
 _NOT_MODIFIED: Final = 304
+#: RFC 9110, section 15.4.
+_REDIRECTION: Final = range(300, 400)
 
 
 class Compression:
@@ -42,7 +44,8 @@ class Compression:
 
     def is_large(self, reply: Reply) -> bool:
         """Whether an answer has a compressed form."""
-        if len(reply.body) < self._min_bytes or reply.status in (_NO_CONTENT, _NOT_MODIFIED):
+        # The body of a redirect repeats its Location. Few clients read it.
+        if len(reply.body) < self._min_bytes or reply.status == _NO_CONTENT or reply.status in _REDIRECTION:
             return False
         fields = dict(reply.headers)
         return fields.get(b"content-type", b"").startswith(_TYPES) and _CONTENT_ENCODING[0] not in fields

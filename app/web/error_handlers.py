@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
@@ -26,6 +27,7 @@ from app.web.negotiation import wants_problem
 from app.web.pages import Link, Pages
 from app.web.problem import error_problem, problem
 from app.web.request import Request
+from app.web.request_path import format_query
 from app.web.responses import Reply, page
 from app.web.suggested_names import SuggestedNames
 
@@ -73,17 +75,18 @@ class ErrorPages:
 
     def _answer_page(self, request: Request, error: DoiProxyError, name: HandleName | None, typed: str) -> Reply:
         language = request.language(self._pages.languages)
+        link = replace(self._link, query=format_query(request.query))
         if isinstance(error, PrefixDenied) and name is not None:
             body = self._pages.prefix_denied(self._link, language, name=name, reason=error.message)
             return _page(error.status, body, failure_headers(error))
         if isinstance(error, CouldNotVerify) and name is not None:
             again = None if error.retry_after is None else max(1, round(error.retry_after))
             reason = self._pages.failure_reason(language, error.token)
-            body = self._pages.could_not_verify(self._link, language, name=name, reason=reason, retry_after=again)
+            body = self._pages.could_not_verify(link, language, name=name, reason=reason, retry_after=again)
             return _page(error.status, body, failure_headers(error))
         if isinstance(error, AliasChainTooLong) and name is not None:
             reached = HandleName(error.reached)
-            body = self._pages.alias_chain_too_long(self._link, language, name=name, reached=reached)
+            body = self._pages.alias_chain_too_long(link, language, name=name, reached=reached)
             return _page(error.status, body)
         if isinstance(error, PrefixInactive) and name is not None:
             body = self._pages.prefix_inactive(
@@ -94,7 +97,7 @@ class ErrorPages:
             return _page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
             found = [one.doi for one in self._suggest(error, name, typed)]
-            body = self._pages.not_a_doi(self._link, language, typed=typed, reason=error.message, suggestions=found)
+            body = self._pages.not_a_doi(link, language, typed=typed, reason=error.message, suggestions=found)
             return _page(error.status, body)
         headers = quota_headers(error.quota, error.retry_after) if isinstance(error, TooManyRequests) else ()
         return self._show_status(request, error.status, error.message, headers)

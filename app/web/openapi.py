@@ -10,6 +10,8 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 
+from app.resolver.metadata_format import MEDIA_TYPES
+
 #: A member of an operation: a path and query to try.
 EXAMPLE: Final = "x-example"
 
@@ -68,6 +70,10 @@ def resolve(
     type: Types = [],  # noqa: A002, B006 - names of the handle system; FastAPI copies defaults
     index: Indexes = [],  # noqa: B006
     noredirect: Annotated[str, Query(description="Show the record. The parameter needs no value.")] = "",
+    format: Annotated[  # noqa: A002
+        str,
+        Query(description=f"Redirect to the agency's metadata in this format: {', '.join(MEDIA_TYPES)}."),
+    ] = "",
     urlappend: Annotated[str, Query(description="Appended to the target's URL. It cannot change the host.")] = "",
     auth: Auth = "",
     cert: Cert = "",
@@ -115,6 +121,7 @@ def agencies(
 def openurl(
     id: Annotated[str, Query(description="A DOI as `doi:10.1000/182`.")] = "",  # noqa: A002
     rft_id: Annotated[str, Query(description="A DOI as `info:doi/10.1000/182`.")] = "",
+    format: Annotated[str, Query(description="As for a name.")] = "",  # noqa: A002
 ) -> None:
     """Resolve the DOI that an OpenURL names (ANSI/NISO Z39.88)."""
 
@@ -163,7 +170,7 @@ def _page_route(path: str, operation: Callable[..., None], summary: str, example
         200: {"description": "The record as a page, because it has no target or the request has `noredirect`."},
         301: {"description": "The name is an alias. Redirects to this resolver's address of the name it stands for."},
         302: {"description": "Redirects to the target of the name; 303, 307 or 308 if the record says so."},
-        400: {"description": "Not a DOI name."},
+        400: {"description": "Not a DOI name, or an unknown `format`."},
         404: {"description": "The upstream says that the name is not registered."},
         414: {"description": "The name is too long."},
         **_COULD_NOT_VERIFY,

@@ -51,9 +51,13 @@ LONG_WAIT_SECONDS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where a page's links lead. `base` is this resolver's own path or URL without a slash at its end, such as ""."""
+    """Where a page's links lead. `base` is this resolver's own path or URL without a slash at its end, such as "".
+
+    `query` follows the links to names, such as "?format=bibtex".
+    """
 
     base: str
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,8 @@ class Pages:
         """Render a template. A `key` that ends with an underscore is completed by the name's kind."""
         look = self._look
         texts = look.texts(language)
-        context = {"t": texts, "base": link.base, "indexed": False, "preferences": self.has_preferences(), **facts}
+        context = {"t": texts, "base": link.base, "query": link.query, "indexed": False}
+        context |= {"preferences": self.has_preferences(), **facts}
         if name is None:
             context["title"] = context["heading"] = texts(key)
         else:

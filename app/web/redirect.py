@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from ipaddress import ip_address
@@ -35,7 +35,7 @@ from app.web.pages import Link, Pages, StaleNote, library_stub, redirect_stub
 from app.web.problem import not_found_problem
 from app.web.record_headers import record_headers
 from app.web.request import Request
-from app.web.request_path import NO_PARAMETERS, Parameters, read_options
+from app.web.request_path import NO_PARAMETERS, Parameters, format_query, read_options
 from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
 from app.web.suggested_names import SuggestedNames
 
@@ -108,14 +108,14 @@ class Redirects:
         demand = self._limits.demand(request, query.options)
         found = await self._destinations.find(query, demand)
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
-        agency = await self._find_agency(request, found) if self._library.uses_agencies else None
+        uses_agencies = self._library.uses_agencies and query.options.media_type is None
+        agency = await self._find_agency(request, found) if uses_agencies else None
         return self._reply(request, query.options, parameters, found, contact, agency)
 
     def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
         options = read_options(parameters)
-        negotiation = negotiate(
-            request.header(b"accept"), request.header(b"accept-language"), is_browser(request.header(b"user-agent"))
-        )
+        accept = options.media_type or request.header(b"accept")
+        negotiation = negotiate(accept, request.header(b"accept-language"), is_browser(request.header(b"user-agent")))
         describe_client = partial(self._client, request, options, negotiation)
         return DestinationQuery(name, options, negotiation, describe_client, shows_alias=request.method != "POST")
 
@@ -130,7 +130,8 @@ class Redirects:
     ) -> Reply:
         if found.target is not None:
             copy = NOT_CONCERNED
-            if found.chain.last.uses_library:
+            # The library has the work. Its metadata are at the agency.
+            if found.chain.last.uses_library and options.media_type is None:
                 copy = self._library.decide(request, parameters, found.chain.last.name, found.target, agency)
             return self._redirect(request, options, found, found.target, copy)
         match found.kind:
@@ -213,7 +214,7 @@ class Redirects:
             body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
             return page(410, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
         body = self._pages.not_found(
-            self._link,
+            replace(self._link, query=format_query(request.query)),
             language,
             name=name,
             suggestions=[found.doi for found in self._suggested_names.for_name(name)],

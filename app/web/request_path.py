@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from app.errors import InvalidParameter
+from app.resolver.metadata_format import MEDIA_TYPES
 from app.resolver.options import DEFAULT_OPTIONS, Action, Locatt, ResolveOptions
 
 #: Longer paths and queries are refused with 414; browsers and front proxies stop at 8 KiB or so.
@@ -82,7 +83,10 @@ def _decoded(text: str) -> str:
 
 
 def read_options(parameters: Parameters) -> ResolveOptions:
-    """The options of a resolution URL. A flag is set by its presence (`?auth=false` too). A bad `index` is ignored."""
+    """The options of a resolution URL. A flag is set by its presence (`?auth=false` too). A bad `index` is ignored.
+
+    Raises InvalidParameter for an unknown `format`.
+    """
     if not parameters.pairs:
         return DEFAULT_OPTIONS
     return ResolveOptions(
@@ -96,6 +100,7 @@ def read_options(parameters: Parameters) -> ResolveOptions:
         urlappend=parameters.first("urlappend"),
         locatts=_locatts(parameters),
         country=parameters.first("country") or None,
+        media_type=_media_type(parameters),
     )
 
 
@@ -104,6 +109,23 @@ def _action(parameters: Parameters) -> Action:
     if text is None:
         return Action.SHOW_VALUES if "noredirect" in parameters else Action.REDIRECT
     return next((action for action in Action if action.value == text.lower()), Action.REDIRECT)
+
+
+def _media_type(parameters: Parameters) -> str | None:
+    text = parameters.first("format")
+    if text is None:
+        return None
+    found = MEDIA_TYPES.get(text.lower())
+    if found is None:
+        # The page of another format would look like an answer in the requested one.
+        raise InvalidParameter(f"format must be one of {', '.join(MEDIA_TYPES)}, not {text[:40]!r}.")
+    return found
+
+
+def format_query(query: bytes) -> str:
+    """The query that keeps a known `format` of a request in the links of a page: "?format=…", or ""."""
+    text = (read_query(query).first("format") or "").lower()
+    return f"?format={text}" if text in MEDIA_TYPES else ""
 
 
 def _locatts(parameters: Parameters) -> tuple[Locatt, ...]:

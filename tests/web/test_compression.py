@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 LARGE: Final = "10.5555/large"
 HUGE: Final = "10.5555/huge"
+LONG: Final = "10.5555/long"
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +120,13 @@ def test_a_picture_is_not_compressed() -> None:
     compression = Compression(min_bytes=256, memory_bytes=10**6)
     reply = Reply(200, ((b"content-type", b"image/png"),), b"x" * 1_000)
     assert compression.prepare(compression.encode_now(request_of(b"gzip"), reply)) == reply
+
+
+@pytest.mark.parametrize("path", [LONG, f"{LONG}?urlappend=1"])
+async def test_a_redirect_is_not(proxy: Proxy, path: str) -> None:
+    proxy.upstream.put(LONG, url="http://example.org/" + "x" * 12_000)
+    for _ in range(2):
+        got = await proxy.get(f"/{path}", accept_encoding="gzip")
+        assert (got.status, got["content-encoding"]) == (302, None)
+        assert len(got.body) > 12_000
+        assert "Accept-Encoding" not in (got["vary"] or "")
