@@ -43,6 +43,8 @@ MAX_UPSTREAMS: Final = 100
 _NAMES_IN_LOG: Final = 2
 #: Seconds between two reads of the store while another process queries the upstream for the same name.
 _POLL_INTERVAL: Final = 0.05
+#: Length of a lease on a query, in seconds. It is renewed while the query lasts.
+_LEASE: Final = 1.5
 #: Seconds that a query waits for the budget if no person waits for its answer.
 _UNATTENDED_PATIENCE: Final = 60.0
 
@@ -164,7 +166,8 @@ def read_patience(settings: Settings) -> Patience:
     return Patience(
         upstream=settings.upstream_patience,
         recheck=settings.upstream_recheck,
-        lease=settings.upstream_timeout + settings.upstream_queue_patience,
+        query=settings.upstream_timeout + settings.upstream_queue_patience,
+        lease=_LEASE,
         poll=_POLL_INTERVAL,
     )
 

@@ -33,6 +33,9 @@ class Coordination(Protocol):
         Returns False if another owner has it.
         """
 
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """Let a lease end after `seconds` from now, if `owner` has it."""
+
     async def release(self, key: str, owner: str) -> None:
         """Release a lease, if `owner` has it. The entry that was put under it is visible to the next owner."""
 

@@ -27,6 +27,12 @@ class Leases:
             self._leases.popitem(last=False)
         return True
 
+    def renew(self, key: str, owner: str, now: float, seconds: float) -> None:
+        """Let the lease end after `seconds` if `owner` has it."""
+        lease = self._leases.get(key)
+        if lease is not None and lease[0] == owner:
+            self._leases[key] = (owner, now + seconds)
+
     def release(self, key: str, owner: str) -> None:
         """Release the lease if `owner` has it."""
         lease = self._leases.get(key)

@@ -170,6 +170,10 @@ class MemoryStore:
         """See Store."""
         return self._leases.take(key, owner, self._clock(), seconds)
 
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """See Store."""
+        self._leases.renew(key, owner, self._clock(), seconds)
+
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
         self._leases.release(key, owner)

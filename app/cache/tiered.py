@@ -214,6 +214,12 @@ class TieredStore:
             self.counters.lease_fallbacks += 1
         return await self._memory.lease(key, owner, seconds)
 
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """Let a lease end after `seconds` from now; see Store."""
+        await self._memory.renew(key, owner, seconds)
+        if self._store is not None:
+            await self._try("renew", self._store.renew(key, owner, seconds), None)
+
     async def release(self, key: str, owner: str) -> None:
         """Release a lease."""
         await self._memory.release(key, owner)

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _MAX_REMEMBERED: Final = 10_000
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
+#: Renewals in the time of one lease: two of three may fail.
+_RENEWALS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,10 @@ class Patience:
     upstream: float
     #: Time after a failed query in which a stale record is served without another query.
     recheck: float
-    #: Length of the lease on one query: the longest time that a query may take.
+    #: Longest time that a query may take: the wait for the answer to another process's query.
+    query: float
+    #: Length of the lease on a query, which is renewed while the query lasts. If the process that has it is killed, the
+    #: other processes wait this long.
     lease: float
     #: Time between two reads of the store while another process queries the upstream.
     poll: float
@@ -246,7 +251,7 @@ class Resolver:
         """Query the upstream. If another process that shares the store does so already, wait for its answer."""
         if self._owner is None:
             return await self._fetch_and_store(name, demand, previous, waiters)
-        deadline = self._clock() + self._patience.lease
+        deadline = self._clock() + self._patience.query
         while not await self._cache.lease(name.key, self._owner, self._patience.lease):
             entry = await self._cache.reread(name.key)
             if entry is not None and _is_other_answer(entry, previous):
@@ -254,6 +259,7 @@ class Resolver:
             if self._clock() > deadline:
                 break
             await asyncio.sleep(self._patience.poll)
+        renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
         try:
             # Another process may have stored an answer between the last read of the store and the lease.
             entry = await self._cache.reread(name.key)
@@ -261,7 +267,14 @@ class Resolver:
                 return entry
             return await self._fetch_and_store(name, demand, entry, waiters)
         finally:
+            renewal.cancel()
             await self._cache.release(name.key, self._owner)
+
+    async def _renew_lease(self, key: str, owner: str) -> None:
+        """Renew a lease until the task is cancelled."""
+        while True:
+            await asyncio.sleep(self._patience.lease / _RENEWALS)
+            await self._cache.renew(key, owner, self._patience.lease)
 
     async def _refetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
         return await self._fetch_and_store(name, demand, await self._cache.get(name.key), waiters)

@@ -245,6 +245,20 @@ async def test_an_owner_cannot_release_the_lease_of_another_owner(open_one: Open
     assert await there.lease("10.1000/182", "there", 20) is False
 
 
+async def test_its_owner_alone_renews_a_lease(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    assert await here.lease("10.1000/182", "here", 20)
+    await there.renew("10.1000/182", "there", 0.0)
+    assert await there.lease("10.1000/182", "there", 20) is False
+    await here.renew("10.1000/182", "here", 0.0)
+    # Valkey lets it end after a millisecond.
+    async with asyncio.timeout(10):
+        while not await there.lease("10.1000/182", "there", 20):
+            pass
+    await here.renew("10.1000/182", "here", 0.0)
+    assert await here.lease("10.1000/182", "here", 20) is False
+
+
 async def test_of_fifty_who_want_a_lease_one_gets_it(open_one: Opener) -> None:
     stores = [await open_one() for _ in range(5)]
     asked = [stores[n % 5].lease("10.1000/182", f"owner {n}", 20) for n in range(50)]

@@ -18,6 +18,16 @@ def test_a_lease_ends_by_itself() -> None:
     assert not leases.take("10.1000/182", "a", NOW + 21, 20)
 
 
+def test_a_renewed_lease_ends_later() -> None:
+    leases = Leases()
+    assert leases.take("10.1000/182", "a", NOW, 20)
+    leases.renew("10.1000/182", "a", NOW + 10, 20)
+    leases.renew("10.1000/183", "a", NOW + 10, 20)
+    assert not leases.take("10.1000/182", "b", NOW + 29.9, 20)
+    assert leases.take("10.1000/182", "b", NOW + 30, 20)
+    assert leases.take("10.1000/183", "b", NOW + 10, 20)
+
+
 def test_the_owner_itself_cannot_take_its_lease_twice() -> None:
     leases = Leases()
     assert leases.take("10.1000/182", "a", NOW, 20)

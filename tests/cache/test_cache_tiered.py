@@ -222,6 +222,9 @@ class BrokenStore:
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         raise StoreError
 
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        raise StoreError
+
     async def release(self, key: str, owner: str) -> None:
         raise StoreError
 

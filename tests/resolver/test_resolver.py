@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import pytest
@@ -648,6 +650,26 @@ class TestSharedStore:
             one.upstream.release(NAME.text)
             assert [target(found) for found in await asyncio.gather(first, second)] == [OLD, OLD]
             assert (one.queries(), two.queries()) == (1, 0)
+
+    async def test_a_lease_is_renewed_while_the_query_lasts(self, tmp_path: Path) -> None:
+        file = tmp_path / "store.sqlite3"
+
+        def ends() -> list[float]:
+            with closing(sqlite3.connect(f"{file}.coordination")) as connection:
+                return [end for (end,) in connection.execute("SELECT ends FROM leases")]
+
+        quick = usual_patience(upstream=60, lease=0.3)
+        async with running(store=f"sqlite:///{file}", owner="one", patience=quick) as one:
+            one.upstream.put(NAME.text, url=OLD)
+            one.upstream.hold(NAME.text)
+            answer = asyncio.create_task(one.ask())
+            await one.upstream.arrived(NAME.text)
+            one.clock.advance(0.2)
+            renewed_until = one.clock() + 0.3
+            await eventually(lambda: ends() == [renewed_until])
+            one.upstream.release(NAME.text)
+            assert target(await answer) == OLD
+            assert ends() == []
 
 
 class TestObserver:

@@ -62,6 +62,10 @@ class CoordinationFile:
         )
         return change.rowcount == 1
 
+    def renew(self, key: str, owner: str, now: float, seconds: float) -> None:
+        """Let the lease end after `seconds` if `owner` has it."""
+        self._connection.execute("UPDATE leases SET ends = ? WHERE key = ? AND owner = ?", (now + seconds, key, owner))
+
     def release(self, key: str, owner: str, now: float) -> None:
         """Release the lease if `owner` has it."""
         self._connection.execute("DELETE FROM leases WHERE key = ? AND owner = ?", (key, owner))

@@ -55,6 +55,9 @@ class ReadOnlySqliteStore:
         """Always free: a command that only reads does not query an upstream."""
         return True
 
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """Do nothing."""
+
     async def release(self, key: str, owner: str) -> None:
         """Do nothing."""
 

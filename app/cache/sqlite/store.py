@@ -119,6 +119,11 @@ class SqliteStore:
         with self._use_coordination():
             return self._coordination.lease(key, owner, self._clock(), seconds)
 
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """See Store."""
+        with self._use_coordination():
+            self._coordination.renew(key, owner, self._clock(), seconds)
+
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
         try:

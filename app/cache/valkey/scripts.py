@@ -15,6 +15,14 @@ end
 return 0
 """
 
+#: KEYS[1] is the lease, ARGV are the owner and milliseconds. Lets the lease end after them if the owner has it.
+RENEW: Final = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return 0
+"""
+
 _NOW: Final = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000

@@ -14,7 +14,7 @@ from app.cache.valkey.announcements import read_changes
 from app.cache.valkey.layout import Partition, split_entry_key
 from app.cache.valkey.node import Node, Script, Words, command, pipeline
 from app.cache.valkey.open import open_servers
-from app.cache.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, TAKE
+from app.cache.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, RENEW, TAKE
 from app.cache.valkey.url import parse_store_url
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry, StoreError
@@ -27,6 +27,7 @@ _PURGE: Final = Script(PURGE)
 _TAKE: Final = Script(TAKE)
 _BACK_OFF: Final = Script(BACK_OFF)
 _RELEASE: Final = Script(RELEASE)
+_RENEW: Final = Script(RENEW)
 
 
 class ValkeyStore:
@@ -125,8 +126,15 @@ class ValkeyStore:
         """See Store. The server's clock counts the seconds."""
         # No retry: if the first attempt took the lease, the second would see it as someone else's.
         partition = self._layout.find(key)
-        take = command("SET", partition.lease(key), owner, "NX", "PX", max(1, int(seconds * 1000)))
+        take = command("SET", partition.lease(key), owner, "NX", "PX", _to_milliseconds(seconds))
         return await self._servers.call(partition.slot, take) is not None
+
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """See Store. The server's clock counts the seconds."""
+        partition = self._layout.find(key)
+        await self._servers.call(
+            partition.slot, _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)]), repeat=True
+        )
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
@@ -165,6 +173,11 @@ class ValkeyStore:
 
     def _usable(self, entry: Entry | None) -> Entry | None:
         return entry if entry is not None and entry.is_usable(self._clock()) else None
+
+
+def _to_milliseconds(seconds: float) -> int:
+    # The server refuses an expiry of 0.
+    return max(1, int(seconds * 1000))
 
 
 def _try_unpack(key: str, data: bytes) -> Entry | None:
