@@ -6,12 +6,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
+from math import ceil
 from typing import Final
 
 from app.doi.name import HandleName
 from app.doi.suggestion import Suggestion
 from app.errors import (
     AliasChainTooLong,
+    ClientDenied,
     CouldNotVerify,
     DoiProxyError,
     InvalidName,
@@ -99,8 +101,19 @@ class ErrorPages:
             found = [one.doi for one in self._suggest(error, name, typed)]
             body = self._pages.not_a_doi(link, language, typed=typed, reason=error.message, suggestions=found)
             return _page(error.status, body)
-        headers = quota_headers(error.quota, error.retry_after) if isinstance(error, TooManyRequests) else ()
-        return self._show_status(request, error.status, error.message, headers)
+        if isinstance(error, TooManyRequests):
+            return self._refuse(language, error)
+        if isinstance(error, ClientDenied):
+            return _page(error.status, self._pages.error(self._link, language, title_key="error_denied", reason=""))
+        return self._show_status(request, error.status, error.message, ())
+
+    def _refuse(self, language: str, error: TooManyRequests) -> Reply:
+        """A page that says when to try again."""
+        again = max(1, ceil(error.retry_after))
+        body = self._pages.error(
+            self._link, language, title_key="error_too_many", reason=error.message, retry_after=again
+        )
+        return _page(error.status, body, quota_headers(error.quota, error.retry_after))
 
     def answer_status(self, request: Request, status: int, reason: str, headers: tuple[Header, ...] = ()) -> Reply:
         """The answer about a status that has no error of its own. `reason` is a sentence, or "" if it is ours."""

@@ -69,7 +69,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "prefix_inactive": {"message": "A message.", "contact": None},
         "prefix_denied": {"reason": "A reason."},
         "gone": {"reason": "A reason.", "date": "2026-03-01"},
-        "error": {"reason": "", "text": "error.no_reason"},
+        "error": {"reason": "A reason.", "text": "error.no_reason", "wait": ("retry_soon", 1)},
         "docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}},
     }
 

@@ -31,11 +31,18 @@ from app.web.status import StatusView
 
 #: The values of `title_key` that `Pages.error` accepts.
 ERROR_TITLES: Final = (
-    "error_not_here", "error_no_file", "error_method", "error_too_large", "error_too_long", "error_request",
-    "error_internal",
+    "error_not_here", "error_no_file", "error_method", "error_too_large", "error_too_long", "error_too_many",
+    "error_denied", "error_request", "error_internal",
 )  # fmt: skip
-#: The texts of errors that need no further reason, by their title.
-_ERROR_TEXTS: Final = {"error_no_file": "error.no_file"}
+#: The texts of errors, in the reader's language, by their title. A reason, in English, has details.
+_ERROR_TEXTS: Final = {
+    "error_no_file": "error.no_file",
+    "error_method": "error.method",
+    "error_too_large": "error.too_large",
+    "error_too_long": "error.too_long",
+    "error_too_many": "error.too_many",
+    "error_denied": "error.denied",
+}
 #: Why the values page was sent instead of a redirect.
 NOTES: Final = ("not_a_web_target", "no_target", "values_not_found")
 #: The texts about a name without an agency, by the status of Which RA.
@@ -244,10 +251,11 @@ class Pages:
         """What the service is doing."""
         return self._page("status", link, language, "status.title", view=view)
 
-    def error(self, link: Link, language: str, *, title_key: str, reason: str) -> bytes:
-        """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or ""."""
-        text = _ERROR_TEXTS.get(title_key, "error.no_reason")
-        return self._page("error", link, language, f"title.{title_key}", reason=reason, text=text)
+    def error(self, link: Link, language: str, *, title_key: str, reason: str, retry_after: int | None = None) -> bytes:
+        """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or "", times are in seconds."""
+        text = _ERROR_TEXTS.get(title_key, "" if reason else "error.no_reason")
+        wait = None if retry_after is None else _wait(retry_after)
+        return self._page("error", link, language, f"title.{title_key}", reason=reason, text=text, wait=wait)
 
     def docs(self, link: Link, language: str, schema: dict[str, Any], problems: Mapping[str, str]) -> bytes:
         """The API, from its OpenAPI description, and the titles of `problems` by their tokens."""

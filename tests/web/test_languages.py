@@ -117,6 +117,11 @@ def test_no_text_is_blank_or_html(language: str) -> None:
     assert not {key for key, text in CATALOGUES[language].texts.items() if not text.strip() or re.search("[<>]", text)}
 
 
+def test_french_punctuation_stays_on_the_line_of_its_word() -> None:
+    texts = {**CATALOGUES["fr"].texts, **CATALOGUES["fr"].api_texts}
+    assert not {key for key, text in texts.items() if re.search(" [:;!?»]|« ", text)}
+
+
 def test_every_text_is_used() -> None:
     package = resources.files("app.web")
     files = [package.joinpath("pages.py"), package.joinpath("numbers.py"), *package.joinpath("templates").iterdir()]

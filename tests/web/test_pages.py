@@ -397,6 +397,14 @@ def test_an_error_without_a_message_gets_the_text_of_the_page() -> None:
     assert "This resolver made an error" in Page(html.decode()).words
 
 
+def test_a_client_over_its_limit_learns_in_its_language_when_to_try_again() -> None:
+    html = PAGES.error(HERE, "de", title_key="error_too_many", reason="This client sent too much.", retry_after=30)
+    words = Page(html.decode()).words
+    assert "Aus Ihrem Netz kamen mehr Anfragen" in words
+    assert "in etwa 30 Sekunden" in words
+    assert "Grund: This client sent too much." in words
+
+
 def test_words_that_are_english_are_marked_so_in_another_language() -> None:
     html = PAGES.error(HERE, "de", title_key="error_request", reason="It is bad.").decode()
     assert '<bdi lang="en">It is bad.</bdi>' in html
