@@ -19,7 +19,7 @@ from app.web.look import open_look
 from app.web.numbers import write_date
 from app.web.outline import Outline, Row, rows
 from app.web.privacy import PrivacyFacts
-from app.web.shown_name import MAX_ITEMS_SHOWN, show_name, show_names, title_text
+from app.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, show_names, title_text
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,
@@ -166,7 +166,7 @@ class Pages:
     ) -> bytes:
         """What was `typed` is not a DOI, or not a name at all. `reason` is the error's message."""
         typed = typed[:MAX_CHARACTERS_SHOWN]
-        facts: dict[str, Any] = {"typed": typed, "reason": reason, "handle_url": public_handle_url(typed)}
+        facts: dict[str, Any] = {"typed": readable(typed), "reason": reason, "handle_url": public_handle_url(typed)}
         return self._page("not_a_doi", link, language, "not_a_doi.title", suggestions=show_names(suggestions), **facts)
 
     def openurl(self, link: Link, language: str) -> bytes:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.doi.name import HandleName
+from app.doi.percent import decode
 from app.doi.uri import to_uri, to_url, url_path
+from app.errors import InvalidName
 from app.web.shown_values import HANDLE_RESOLVER
 
 #: Names in one list of a page, and questionable code points.
@@ -46,3 +48,12 @@ def title_text(text: str) -> str:
     # Markup in a title cannot isolate an override of the writing direction, so all formatting characters are replaced.
     short = text if len(text) <= MAX_TITLE_CHARACTERS else text[: MAX_TITLE_CHARACTERS - 1] + "…"
     return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in ("Cf", "Cc") else c for c in short)
+
+
+def readable(typed: str) -> str:
+    """What was typed, without its escapes. If they cannot be read, or a form would read other text, it is unchanged."""
+    try:
+        text = decode(typed)
+    except InvalidName:
+        return typed
+    return text if text.isprintable() and "%" not in text else typed

@@ -32,7 +32,8 @@ MAX_STRIPS: Final = 12
 class Size:
     """A width of the window in CSS pixels, and how its pages are put on a sheet.
 
-    A page is cut into strips of `strip_height`, of which the first `max_strips` are shown, in columns of `column`.
+    A page is cut into strips of `strip_height`, of which the first `max_strips` are shown, in columns of `column`. If
+    the last would be short, it belongs to the one before it.
     """
 
     width: int
@@ -44,6 +45,8 @@ class Size:
 TELEPHONE: Final = Size(360, strip_height=1060, max_strips=3, column=255)
 DESKTOP: Final = Size(1120, strip_height=820, max_strips=2, column=510)
 SIZES: Final = {str(size.width): size for size in (TELEPHONE, DESKTOP)}
+#: A strip below this height, in CSS pixels, is not worth a place.
+SHORT: Final = 160
 #: Of a whole sheet, in CSS pixels.
 SHEET_WIDTH: Final = 1560
 
@@ -73,10 +76,12 @@ class Strip:
 async def cut_page(page: Page, title: str, size: Size) -> list[Strip]:
     """The strips of the page that is open."""
     height = await page.evaluate("document.documentElement.scrollHeight")
+    count = max(1, -(-(height - SHORT) // size.strip_height))
     strips = []
-    for number in range(min(size.max_strips, -(-height // size.strip_height))):
+    for number in range(min(size.max_strips, count)):
         top = number * size.strip_height
-        clip = {"x": 0, "y": top, "width": size.width, "height": min(size.strip_height, height - top)}
+        bottom = height if number + 1 == count else top + size.strip_height
+        clip = {"x": 0, "y": top, "width": size.width, "height": bottom - top}
         png = await page.screenshot(full_page=True, clip=clip)  # type: ignore[arg-type]
         strips.append(Strip(f"{title} {number + 1}" if number else title, png))
     return strips

@@ -357,6 +357,23 @@ def test_what_looks_like_a_handle_is_sent_to_the_resolver_of_handles(typed: str,
     assert {link for link in page.links if "hdl.handle.net" in link} == ({href} if href else set())
 
 
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("Author%20et%20al.%2C%2010.5555%2Fwork", "Author et al., 10.5555/work"),
+        ("K%C3%B6ln", "Köln"),
+        ("100%2525", "100%2525"),
+        ("100%", "100%"),
+        ("%FF", "%FF"),
+        ("a%E2%80%AEb", "a%E2%80%AEb"),
+    ],
+)
+def test_escapes_are_shown_as_the_text_that_they_stand_for(typed: str, shown: str) -> None:
+    page = Page(PAGES.not_a_doi(HERE, "en", typed=typed, reason="It is none.").decode())
+    assert shown in page.words
+    assert page.one("input").attributes["value"] == shown
+
+
 def test_could_not_verify_never_says_that_the_name_is_missing() -> None:
     for language in PAGES.languages:
         words = Page(every_page(language, ORDINARY)["could_not_verify"].decode()).words.lower()
