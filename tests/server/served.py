@@ -56,6 +56,12 @@ class Served:
         connections: Any = self.connections._client
         return sum(connection.transport.get_write_buffer_size() for connection in connections)
 
+    def stop_sweeps(self) -> float:
+        """End the sweeps of the open connections by time: the test sweeps. Returns the time of the last one."""
+        timer: Any = self.connections._timer
+        timer.cancel()
+        return self.connections.now
+
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection that buffers only a few kilobytes."""
         return await asyncio.open_connection("127.0.0.1", self.port, limit=1024)

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from app.server.connections import Reason
+from app.server.connections import BODY_DEADLINES, Reason
 from tests.server.served import PATIENCE, Served, finish
 from tests.server.served import served as serving
 
@@ -119,20 +119,22 @@ async def test_a_client_that_leaves_ends_the_work(served: Served) -> None:
 
 
 async def test_a_list_may_take_longer_than_a_body_while_rows_are_sent() -> None:
-    # A body may take four times this deadline in all.
-    async with serving(client_body_timeout=0.3) as served:
+    seconds = 3_600.0
+    async with serving(client_body_timeout=seconds) as served:
         served.put("10.5555/a")
         reader, writer = await served.connect()
         writer.write(CHUNKED)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + 2.5
-        while loop.time() < end:
+        connections, now = served.connections, served.stop_sweeps()
+        for _ in range(2 * BODY_DEADLINES):
             writer.write(chunk(b"10.5555/a\n"))
             async with asyncio.timeout(PATIENCE):
                 await reader.readuntil(ROW)
-            await asyncio.sleep(0.05)
-        writer.write(b"0\r\n\r\n")
-        assert (await finish(reader, writer)).endswith(b"0\r\n\r\n")
+            now += 0.9 * seconds
+            connections.sweep(now)
+        assert not connections.closed[Reason.BODY_TIMEOUT]
+        connections.sweep(now + 2 * seconds)
+        assert b"verdict" not in await finish(reader, writer)
+        await served.closed(Reason.BODY_TIMEOUT)
 
 
 async def test_a_line_that_is_not_json_has_its_row(served: Served) -> None:
