@@ -28,7 +28,7 @@ MAX_TRIES: Final = 3
 MAX_PAUSE: Final = 60.0
 #: Consecutive names that could not be verified, after which the visit stops.
 MAX_FAILURES: Final = 20
-#: Limit of the messages for one verdict. Further names are only counted.
+#: Limit of the messages for one outcome. Further names are only counted.
 MAX_NAMED: Final = 20
 
 _BULK: Final = Demand(priority=Priority.BULK)
@@ -39,7 +39,7 @@ _METADATA: Final = Negotiation(conneg=True)
 _NOT_SENT: Final = (BudgetSpent, BreakerOpen, UpstreamPaused)
 
 
-class Verdict(Enum):
+class VisitOutcome(Enum):
     """The result for a name of a list."""
 
     RESOLVED = "resolved"
@@ -52,31 +52,31 @@ class Verdict(Enum):
 
 
 _ANSWERS: Final = {
-    ResponseCode.SUCCESS: Verdict.RESOLVED,
-    ResponseCode.HANDLE_NOT_FOUND: Verdict.NOT_FOUND,
-    ResponseCode.VALUES_NOT_FOUND: Verdict.VALUES_NOT_FOUND,
+    ResponseCode.SUCCESS: VisitOutcome.RESOLVED,
+    ResponseCode.HANDLE_NOT_FOUND: VisitOutcome.NOT_FOUND,
+    ResponseCode.VALUES_NOT_FOUND: VisitOutcome.VALUES_NOT_FOUND,
 }
-_FAILED: Final = (Verdict.COULD_NOT_VERIFY, Verdict.STALE)
+_FAILED: Final = (VisitOutcome.COULD_NOT_VERIFY, VisitOutcome.STALE)
 
 
 @dataclass(slots=True)
 class Tally:
-    """The number of names by verdict, and messages about those that need attention."""
+    """The number of names by outcome, and messages about those that need attention."""
 
-    counts: Counter[Verdict] = field(default_factory=Counter)
+    counts: Counter[VisitOutcome] = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
-    _reported: Counter[Verdict] = field(default_factory=Counter)
+    _reported: Counter[VisitOutcome] = field(default_factory=Counter)
 
-    def add(self, verdict: Verdict, about: str = "") -> None:
-        """Count a name, and add the message `about`, up to MAX_NAMED messages for each verdict."""
-        self.counts[verdict] += 1
-        if about and self._reported[verdict] < MAX_NAMED:
-            self._reported[verdict] += 1
-            self.messages.append(f"{verdict.value}: {about}")
+    def add(self, outcome: VisitOutcome, about: str = "") -> None:
+        """Count a name, and add the message `about`, up to MAX_NAMED messages for each outcome."""
+        self.counts[outcome] += 1
+        if about and self._reported[outcome] < MAX_NAMED:
+            self._reported[outcome] += 1
+            self.messages.append(f"{outcome.value}: {about}")
 
     def has_failures(self) -> bool:
         """Whether any name could not be verified."""
-        return any(self.counts[verdict] for verdict in _FAILED)
+        return any(self.counts[outcome] for outcome in _FAILED)
 
 
 class Visit:
@@ -132,7 +132,7 @@ class Visit:
     async def _work(self, items: Iterator[NameItem], bar: Bar) -> None:
         while not self._stop.is_set() and (item := self._next(items)) is not None:
             if isinstance(item, RefusedItem):
-                self.tally.add(Verdict.INVALID, f"{item.place}: {item.text!r}: {item.reason}")
+                self.tally.add(VisitOutcome.INVALID, f"{item.place}: {item.text!r}: {item.reason}")
             else:
                 await self._visit(item)
             self._after_each()
@@ -164,18 +164,18 @@ class Visit:
         if self._queries_upstream:
             self._judge(name, resolution, missing or failure)
         elif resolution is None:
-            self.tally.add(Verdict.COULD_NOT_VERIFY, f"{name.text}: not in the store")
+            self.tally.add(VisitOutcome.COULD_NOT_VERIFY, f"{name.text}: not in the store")
         else:
-            self.tally.add(Verdict.SKIPPED)
+            self.tally.add(VisitOutcome.SKIPPED)
 
     def _judge(self, name: HandleName, resolution: Resolution | None, failure: CouldNotVerify | None) -> None:
-        verdict = _verdict(resolution)
-        if failure is not None and verdict is not Verdict.STALE:
-            verdict = Verdict.COULD_NOT_VERIFY
-        self.tally.add(verdict, f"{name.text}: {failure.message}" if failure else "")
+        outcome = _outcome(resolution)
+        if failure is not None and outcome is not VisitOutcome.STALE:
+            outcome = VisitOutcome.COULD_NOT_VERIFY
+        self.tally.add(outcome, f"{name.text}: {failure.message}" if failure else "")
         # Without a query, it says nothing about the upstream.
-        if verdict is not Verdict.SKIPPED and not isinstance(failure, PrefixDenied):
-            self._failures_in_a_row = self._failures_in_a_row + 1 if verdict in _FAILED else 0
+        if outcome is not VisitOutcome.SKIPPED and not isinstance(failure, PrefixDenied):
+            self._failures_in_a_row = self._failures_in_a_row + 1 if outcome in _FAILED else 0
         if self._failures_in_a_row >= MAX_FAILURES:
             self.stop(f"{self._failures_in_a_row} names in a row could not be verified")
 
@@ -214,11 +214,11 @@ async def resolve_dependencies(destinations: Destinations, resolution: Resolutio
     return None
 
 
-def _verdict(resolution: Resolution | None) -> Verdict:
+def _outcome(resolution: Resolution | None) -> VisitOutcome:
     if resolution is None:
-        return Verdict.COULD_NOT_VERIFY
+        return VisitOutcome.COULD_NOT_VERIFY
     if resolution.origin is Origin.STALE:
-        return Verdict.STALE
+        return VisitOutcome.STALE
     answered = _ANSWERS[resolution.entry.answer.code]
     at_hand = resolution.origin in (Origin.HIT, Origin.LOCAL)
-    return Verdict.SKIPPED if at_hand and answered is Verdict.RESOLVED else answered
+    return VisitOutcome.SKIPPED if at_hand and answered is VisitOutcome.RESOLVED else answered

@@ -18,7 +18,7 @@ from app.bulk.progress import progress, shows_progress
 from app.bulk.purge import Selection, count_selected
 from app.bulk.purge import purge as purge_entries
 from app.bulk.stats import count_entries
-from app.bulk.visit import Verdict, Visit
+from app.bulk.visit import Visit, VisitOutcome
 from app.cache.bundle import BundleWriter, Checksum
 from app.cache.store import StoreStats
 from app.cli.cache_store import open_online, open_sealed, open_store, require_store
@@ -64,7 +64,7 @@ async def export(settings: Settings, choice: ExportChoice, output: str) -> int:
     except OSError as error:
         raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
     print(f"{writer.lines} records exported", file=messages)
-    return 1 if visit is not None and visit.tally.counts[Verdict.COULD_NOT_VERIFY] else 0
+    return 1 if visit is not None and visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY] else 0
 
 
 async def _export(settings: Settings, choice: ExportChoice, writer: BundleWriter) -> Visit | None:
@@ -111,8 +111,8 @@ def _report_export(visit: Visit, messages: TextIO, *, asked: bool) -> None:
         print_tally(visit.tally, messages)
     else:
         for line in visit.tally.messages:
-            print(line.removeprefix(f"{Verdict.COULD_NOT_VERIFY.value}: "), file=sys.stderr)
-        if missing := visit.tally.counts[Verdict.COULD_NOT_VERIFY]:
+            print(line.removeprefix(f"{VisitOutcome.COULD_NOT_VERIFY.value}: "), file=sys.stderr)
+        if missing := visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY]:
             print(f"{missing} names are not in the store; --ask fetches them from the upstream", file=sys.stderr)
     if visit.list_failure is not None:
         raise visit.list_failure

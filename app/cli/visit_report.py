@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from app.bulk.visit import Tally, Verdict, Visit
+from app.bulk.visit import Tally, Visit, VisitOutcome
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 #: Exit status of a program that was interrupted (128 + SIGINT).
@@ -48,4 +48,4 @@ def print_tally(tally: Tally, file: TextIO) -> None:
     """Print the counts to `file`, and the messages to standard error."""
     for line in tally.messages:
         print(line, file=sys.stderr)
-    print(", ".join(f"{verdict.value} {tally.counts[verdict]}" for verdict in Verdict), file=file)
+    print(", ".join(f"{outcome.value} {tally.counts[outcome]}" for outcome in VisitOutcome), file=file)

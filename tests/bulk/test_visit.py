@@ -1,4 +1,4 @@
-"""A visit of a list: the verdict of each name, the limits, and why a visit stops."""
+"""A visit of a list: the outcome of each name, the limits, and why a visit stops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from app.bulk.lists import NameItem, RefusedItem
 from app.bulk.progress import NoBar
-from app.bulk.visit import MAX_FAILURES, MAX_NAMED, Tally, Verdict, Visit, resolve_dependencies
+from app.bulk.visit import MAX_FAILURES, MAX_NAMED, Tally, Visit, VisitOutcome, resolve_dependencies
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, CouldNotVerify
@@ -70,7 +70,7 @@ async def bench() -> AsyncIterator[Bench]:
         await source.aclose()
 
 
-async def run(visit: Visit, *items: NameItem | str) -> dict[Verdict, int]:
+async def run(visit: Visit, *items: NameItem | str) -> dict[VisitOutcome, int]:
     await visit.run(iter([HandleName(item) if isinstance(item, str) else item for item in items]), NoBar())
     return dict(visit.tally.counts)
 
@@ -78,12 +78,12 @@ async def run(visit: Visit, *items: NameItem | str) -> dict[Verdict, int]:
 def test_a_tally_counts_all_names_and_repeats_the_first_messages_of_each_verdict() -> None:
     tally = Tally()
     for number in range(MAX_NAMED + 1):
-        tally.add(Verdict.INVALID, f"line {number}")
-    tally.add(Verdict.RESOLVED)
+        tally.add(VisitOutcome.INVALID, f"line {number}")
+    tally.add(VisitOutcome.RESOLVED)
     assert not tally.has_failures()
-    tally.add(Verdict.STALE, "10.1/x")
+    tally.add(VisitOutcome.STALE, "10.1/x")
     assert tally.has_failures()
-    assert tally.counts == {Verdict.INVALID: MAX_NAMED + 1, Verdict.RESOLVED: 1, Verdict.STALE: 1}
+    assert tally.counts == {VisitOutcome.INVALID: MAX_NAMED + 1, VisitOutcome.RESOLVED: 1, VisitOutcome.STALE: 1}
     assert tally.messages == [*(f"invalid: line {number}" for number in range(MAX_NAMED)), "stale: 10.1/x"]
 
 
@@ -95,14 +95,14 @@ async def test_each_answer_has_its_verdict(bench: Bench) -> None:
     unreadable = RefusedItem("list.txt:5", "???", "the name is not a DOI name")
     counts = await run(visit, "10.5555/url", "10.5555/none", "10.5555/gone", "10.5555/fails", unreadable)
     assert counts == {
-        Verdict.RESOLVED: 1,
-        Verdict.VALUES_NOT_FOUND: 1,
-        Verdict.NOT_FOUND: 1,
-        Verdict.COULD_NOT_VERIFY: 1,
-        Verdict.INVALID: 1,
+        VisitOutcome.RESOLVED: 1,
+        VisitOutcome.VALUES_NOT_FOUND: 1,
+        VisitOutcome.NOT_FOUND: 1,
+        VisitOutcome.COULD_NOT_VERIFY: 1,
+        VisitOutcome.INVALID: 1,
     }
     assert "invalid: list.txt:5: '???': the name is not a DOI name" in visit.tally.messages
-    assert await run(bench.visit(), "10.5555/URL") == {Verdict.SKIPPED: 1}
+    assert await run(bench.visit(), "10.5555/URL") == {VisitOutcome.SKIPPED: 1}
     assert bench.upstream.queries("10.5555/url") == 1
 
 
@@ -111,7 +111,7 @@ async def test_a_record_that_cannot_be_renewed_is_stale(bench: Bench) -> None:
     await run(bench.visit(), "10.5555/url")
     bench.clock.advance(3_600 * 24)
     bench.upstream.fault("10.5555/url", "reset")
-    assert await run(bench.visit(), "10.5555/url") == {Verdict.STALE: 1}
+    assert await run(bench.visit(), "10.5555/url") == {VisitOutcome.STALE: 1}
 
 
 async def test_the_limit_counts_only_names_that_are_queried(bench: Bench) -> None:
@@ -120,8 +120,8 @@ async def test_the_limit_counts_only_names_that_are_queried(bench: Bench) -> Non
     await run(bench.visit(), "10.5555/a")
     visit = bench.visit(limit=1)
     assert await run(visit, "10.5555/a", "10.5555/b", "10.5555/a", "10.5555/c") == {
-        Verdict.SKIPPED: 2,
-        Verdict.RESOLVED: 1,
+        VisitOutcome.SKIPPED: 2,
+        VisitOutcome.RESOLVED: 1,
     }
     assert visit.stop_reason == "the limit is reached"
 
@@ -131,11 +131,11 @@ async def test_failures_in_a_row_stop_a_visit_and_an_answer_between_them_does_no
     for name in failing:
         bench.upstream.fault(name, "reset")
     visit = bench.visit()
-    assert await run(visit, *failing[:-1]) == {Verdict.COULD_NOT_VERIFY: MAX_FAILURES}
+    assert await run(visit, *failing[:-1]) == {VisitOutcome.COULD_NOT_VERIFY: MAX_FAILURES}
     assert visit.stop_reason == f"{MAX_FAILURES} names in a row could not be verified"
     visit = bench.visit()
     rest = failing[: MAX_FAILURES - 1]
-    assert (await run(visit, *rest, "10.5555/gone", *rest))[Verdict.NOT_FOUND] == 1
+    assert (await run(visit, *rest, "10.5555/gone", *rest))[VisitOutcome.NOT_FOUND] == 1
     assert visit.stop_reason == ""
 
 
@@ -144,7 +144,7 @@ async def test_a_sealed_visit_skips_what_the_store_has(bench: Bench) -> None:
     await bench.cache.put(missing("10.5555/B"))
     visit = bench.visit(is_sealed=True)
     counts = await run(visit, "10.5555/a", "10.5555/b", "10.5555/c")
-    assert counts == {Verdict.SKIPPED: 2, Verdict.COULD_NOT_VERIFY: 1}
+    assert counts == {VisitOutcome.SKIPPED: 2, VisitOutcome.COULD_NOT_VERIFY: 1}
     assert visit.tally.messages == ["could_not_verify: 10.5555/c: not in the store"]
 
 
