@@ -1,4 +1,4 @@
-"""Builds the engine of batches from the settings, for HTTP, commands and assistants alike."""
+"""Builds the engine of batches and the suggestions from the settings, for HTTP, commands and assistants alike."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from urllib.parse import urlsplit
 from app.assembly import Parts
 from app.resolver.batch import BatchBounds, Batches
 from app.resolver.destination import Destinations
+from app.resolver.existence import Existence
 from app.resolver.prefix_chain import PrefixChain
+from app.resolver.resolver import Resolver
+from app.resolver.suggested_names import SuggestedNames
 from app.resolver.verdict import Verdict
+from app.settings import Settings
 
 
 def build_batches(
@@ -22,7 +26,6 @@ def build_batches(
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
     settings, chain = parts.settings, prefixes or PrefixChain()
-    host = urlsplit(settings.public_url or "").hostname
     return Batches(
         parts.resolver,
         Destinations(parts.resolver, chain, resolves=settings.resolve),
@@ -35,6 +38,14 @@ def build_batches(
         ),
         clock,
         time.monotonic,
+        build_suggested_names(settings, parts.resolver),
         count,
-        own_hosts=frozenset({host} if host else ()),
     )
+
+
+def build_suggested_names(settings: Settings, resolver: Resolver) -> SuggestedNames:
+    """The names that answers suggest."""
+    existence = Existence(resolver, queries=settings.suggestion_queries, patience=settings.suggestion_patience)
+    public_url = urlsplit(settings.public_url or "")
+    own_host = public_url.netloc + public_url.path.rstrip("/")
+    return SuggestedNames(existence, frozenset({own_host} if own_host else ()))

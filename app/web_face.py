@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from app import __version__
 from app.assembly import Parts
-from app.batch_parts import build_batches
+from app.batch_parts import build_batches, build_suggested_names
 from app.errors import RateExceeded
 from app.gauges import expose
 from app.library_file import LibraryFile
@@ -22,9 +22,7 @@ from app.metrics.workers import Exposition
 from app.operator_actions import build_actions
 from app.readiness import describe_readiness
 from app.resolver.destination import Destinations
-from app.resolver.existence import Existence
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
 from app.resolver.verdict import Verdict
 from app.resolver.which_ra import WhichRa
 from app.settings import Settings
@@ -61,7 +59,6 @@ from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
 from app.web.status import STATUS_PATH
 from app.web.status_page import add_status
-from app.web.suggested_names import SuggestedNames
 
 _SECONDS_A_DAY: Final = 86_400
 
@@ -136,14 +133,6 @@ def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
         ipv6_prefix=settings.client_ipv6_prefix,
         has_countries=settings.country_database is not None,
     )
-
-
-def build_suggested_names(settings: Settings, resolver: Resolver) -> SuggestedNames:
-    """The names that pages suggest."""
-    existence = Existence(resolver, queries=settings.suggestion_queries, patience=settings.suggestion_patience)
-    public_url = urlsplit(settings.public_url or "")
-    own_host = public_url.netloc + public_url.path.rstrip("/")
-    return SuggestedNames(existence, frozenset({own_host} if own_host else ()))
 
 
 def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: PrefixChain, library: Library) -> Face:

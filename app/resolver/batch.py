@@ -7,13 +7,13 @@ Reading and answering go on at the same time. The reader stops when `window` inp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeGuard
 
 from app.doi.name import HandleName
 from app.doi.presentation import read, read_typed
-from app.doi.suggestion import suggest
+from app.doi.suggestion import Suggestion
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
 from app.resolver.agency_lookup import AgencyLookup
 from app.resolver.destination import DestinationQuery, Destinations
@@ -21,6 +21,8 @@ from app.resolver.findings import Findings
 from app.resolver.outage import Outage
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Demand, Resolver
+from app.resolver.suggested_names import SuggestedNames
+from app.resolver.turn import Turn
 from app.resolver.verdict import (
     Finding,
     Row,
@@ -36,12 +38,8 @@ from app.upstream.source import ClientNetwork, Priority
 
 #: The largest group of rows.
 MAX_GROUP: Final = 64
-#: Answers from memory, after which the event loop serves other requests. A row takes about 20 microseconds.
-_ANSWERS_A_TURN: Final = 16
 #: The pause before another try if the failure names none, in seconds.
 _USUAL_PAUSE: Final = 1.0
-#: Verdicts for which the author of an input may have meant another name.
-_SUGGESTED: Final = frozenset({Verdict.NOT_A_DOI, Verdict.NOT_FOUND})
 
 #: An input as it was sent; or its row, if it is known already.
 BatchInput = str | Row
@@ -89,10 +87,9 @@ class Batches:
     bounds: BatchBounds
     clock: Callable[[], float]
     timer: Callable[[], float]
+    suggested_names: SuggestedNames
     #: Called with the verdict of each row.
     count: Callable[[Verdict], None] = lambda verdict: None
-    #: The hosts of this resolver, for suggestions.
-    own_hosts: frozenset[str] = frozenset()
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def rows(self, inputs: AsyncIterator[BatchInput], options: BatchOptions) -> AsyncGenerator[Row, None]:
@@ -153,21 +150,17 @@ class _Batch:
         self._findings = Findings(parts.bounds.memory_bytes)
         self._agencies = AgencyLookup(parts.resolver, parts.prefixes, options.client, options.agency)
         self._outage = Outage(parts.bounds.patience)
+        self._turn = Turn(parts.timer)
 
     # --- The inputs -----------------------------------------------------------------------------------------------
 
     async def read(self, inputs: AsyncIterator[BatchInput]) -> None:
         """Start the lookup of each input, as far as there is room."""
         end = _End()
-        known_in_a_row = 0
         try:
             async for text in inputs:
-                item = text if isinstance(text, Row) else await self._start(text)
-                await self._queue.put(item)
-                known_in_a_row = 0 if isinstance(item, _Pending) else known_in_a_row + 1
-                if known_in_a_row >= _ANSWERS_A_TURN:
-                    known_in_a_row = 0
-                    await asyncio.sleep(0)
+                await self._queue.put(text if isinstance(text, Row) else await self._start(text))
+                await self._turn.yield_if_over()
         except Exception as error:  # the caller gets it after the rows before it
             end = _End(error)
         await self._queue.put(end)
@@ -177,9 +170,9 @@ class _Batch:
         try:
             name = read(text) if self._options.literal else read_typed(text)
         except InvalidName as error:
-            return self._add_suggestions(not_a_doi(text, error.message))
+            return self._reject(text, error.message)
         if not self._parts.destinations.looks_up(name):
-            return self._add_suggestions(not_a_doi(text, explain_other_name(name)))
+            return self._reject(text, explain_other_name(name))
         lookup = self._lookups.get(name.key)
         if lookup is None:
             finding = self._find_now(name)
@@ -247,13 +240,17 @@ class _Batch:
         while not isinstance(item, _End):
             group = [await self._complete(item)]
             following = self._take_next()
-            while following is not None and _is_known(following) and len(group) < MAX_GROUP:
+            while following is not None and _is_known(following) and self._has_room(group):
                 group.append(await self._complete(following))
                 following = self._take_next()
             yield group
+            await self._turn.yield_if_over()
             item = following or await self._queue.get()
         if item.error is not None:
             raise item.error
+
+    def _has_room(self, group: list[Row]) -> bool:
+        return len(group) < MAX_GROUP and not self._turn.is_over()
 
     def _take_next(self) -> Row | _Pending | _End | None:
         """The next item of the queue, None if it is empty."""
@@ -268,13 +265,19 @@ class _Batch:
         finding = answer.finding
         age = finding.age(self._parts.clock())
         row = Row(text, name.text, finding.verdict, finding.url, answer.agency, age, finding.is_stale, finding.message)
-        return self._add_suggestions(row)
-
-    def _add_suggestions(self, row: Row) -> Row:
         if not self._options.suggests:
             return row
-        found = suggest(row.input, own_hosts=self._parts.own_hosts) if row.verdict in _SUGGESTED else ()
-        return replace(row, suggestions=found)
+        is_missing = finding.verdict is Verdict.NOT_FOUND
+        return _add_suggestions(row, self._parts.suggested_names.for_name(name) if is_missing else ())
+
+    def _reject(self, text: str, message: str) -> Row:
+        """The row of an input that is not looked up."""
+        row = not_a_doi(text, message)
+        return _add_suggestions(row, self._parts.suggested_names.for_text(text)) if self._options.suggests else row
+
+
+def _add_suggestions(row: Row, suggestions: Iterable[Suggestion]) -> Row:
+    return replace(row, suggestions=tuple(suggestions))
 
 
 def _is_known(item: Row | _Pending | _End) -> TypeGuard[Row | _Pending]:

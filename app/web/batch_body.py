@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +30,8 @@ _OTHER_NAMES: Final = {
     "text/tab-separated-values": CSV,
 }
 _SHOWN: Final = 80
+#: Bytes that a reader cuts into items at a time. 65,536 bytes of empty lines held the event loop for 90 ms.
+_PIECE_BYTES: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +128,22 @@ async def read_inputs(body: AsyncIterator[bytes], form: ListFormat, limits: List
     gunzip = Gunzip(limits.ratio) if form.is_gzip else None
     names = 0
     async for received in body:
-        for piece in (received,) if gunzip is None else gunzip.feed(received):
-            for item in reader.feed(piece):
-                names = _count(names, limits.names)
-                yield _input(item)
-            # Other requests come first: a piece can have many lines without a name.
-            await asyncio.sleep(0)
+        for large in (received,) if gunzip is None else gunzip.feed(received):
+            for piece in _cut(large):
+                for item in reader.feed(piece):
+                    names = _count(names, limits.names)
+                    yield _input(item)
+                # Other requests come first: a piece can have many lines without a name.
+                await asyncio.sleep(0)
     if gunzip is not None:
         gunzip.end()
     for item in reader.end():
         names = _count(names, limits.names)
         yield _input(item)
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
 
 
 def _count(names: int, most: int) -> int:

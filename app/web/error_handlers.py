@@ -22,6 +22,7 @@ from app.errors import (
     PrefixInactive,
     TooManyRequests,
 )
+from app.resolver.suggested_names import SuggestedNames
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
@@ -31,7 +32,6 @@ from app.web.problem import error_problem, problem
 from app.web.request import Request
 from app.web.request_path import format_query
 from app.web.responses import Reply, page
-from app.web.suggested_names import SuggestedNames
 
 log = logging.getLogger(__name__)
 

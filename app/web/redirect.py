@@ -21,6 +21,7 @@ from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportCont
 from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
+from app.resolver.suggested_names import SuggestedNames
 from app.resolver.target import USUAL_STATUS, Target, list_candidates
 from app.web.api import RestApi
 from app.web.cache_directives import read_directives
@@ -37,7 +38,6 @@ from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import NO_PARAMETERS, Parameters, format_query, read_options
 from app.web.responses import HTML, PAGE_POLICY, XML, Hit, Reply, page
-from app.web.suggested_names import SuggestedNames
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})

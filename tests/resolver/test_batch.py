@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 from app.resolver.batch import BatchBounds, Batches, BatchInput, BatchOptions
 from app.resolver.destination import Destinations
+from app.resolver.existence import Existence
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.local_records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
+from app.resolver.suggested_names import SuggestedNames
 from app.resolver.verdict import Row, Verdict, not_a_doi
 from app.upstream.budget import Budget
 from app.upstream.guarded import GuardedSource
@@ -86,7 +89,8 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
         )
         prefixes = PrefixChain()
         destinations = Destinations(resolver, prefixes, resolves=resolves)  # type: ignore[arg-type]
-        batches = Batches(resolver, destinations, prefixes, bounds, clock, clock)
+        names = SuggestedNames(Existence(resolver, queries=0, patience=0), frozenset())
+        batches = Batches(resolver, destinations, prefixes, bounds, clock, clock, names)
         bench = Bench(upstream, clock, cache, resolver, batches)
         bench.batches = replace(batches, sleep=bench.sleep, count=bench.counted.append)
         try:
@@ -258,6 +262,46 @@ async def test_suggestions_are_offered_for_names_that_lead_nowhere(bench: Bench)
     assert bench.upstream.queries("10.5555/a") == 1
     (plain,) = await bench.run("10.5555/a.")
     assert plain.suggestions is None
+
+
+async def test_a_name_that_is_not_found_has_suggestions_that_exist_first(bench: Bench) -> None:
+    bench.upstream.put("10.5555/1.full", url=URL)
+
+    async def suggest() -> list[str]:
+        (row,) = await bench.run("10.5555/1.full.pdf", suggests=True)
+        assert row.verdict is Verdict.NOT_FOUND
+        return [one.doi.text for one in row.suggestions or ()]
+
+    assert await suggest() == ["10.5555/1", "10.5555/1.full"]
+    await bench.run("10.5555/1.full")
+    assert await suggest() == ["10.5555/1.full", "10.5555/1"]
+    assert bench.upstream.queries("10.5555/1") == 0
+    await bench.run("10.5555/1")
+    assert await suggest() == ["10.5555/1.full"]
+
+
+async def test_other_work_runs_between_the_turns_of_a_batch(bench: Bench) -> None:
+    """The clock advances with each reading of it, as in work that takes long."""
+    bench.upstream.put("10.5555/a", url=URL)
+    await bench.run("10.5555/a", agency="none")
+
+    def timer() -> float:
+        bench.clock.advance(0.001)
+        return bench.clock()
+
+    bench.batches = replace(bench.batches, timer=timer)
+    progress: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            progress.append(len(bench.counted))
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    await bench.run(*["10.5555/a"] * 100, agency="none")
+    watching.cancel()
+    steps = [after - before for before, after in pairwise(progress)]
+    assert max(steps) <= 2
 
 
 async def test_agencies_come_from_the_cache_or_from_one_query_for_each_prefix(bench: Bench) -> None:
