@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from app.cache.entry import Entry
 from app.doi.name import HandleName
+from app.doi.suggestion import Suggestion
 from app.errors import (
     AliasChainTooLong,
     BreakerOpen,
@@ -32,7 +34,9 @@ from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import Origin, Resolution, Tombstone
 from app.resolver.target import Target
 from app.resolver.verdict import (
+    FIELDS,
     Finding,
+    Row,
     Verdict,
     explain_other_name,
     is_worth_waiting,
@@ -51,6 +55,35 @@ def resolution(name: HandleName = NAME, origin: Origin = Origin.HIT, **more: Any
     code = more.pop("code", ResponseCode.SUCCESS)
     entry = Entry(name.key, Answer(code, msgspec.json.encode([])), 1_000.0, more.pop("until", 2_000.0), 3_000.0)
     return Resolution(name, entry, origin, **more)
+
+
+def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
+    row = Row(
+        "doi:10.5555/name.",
+        "10.5555/name.",
+        Verdict.RESOLVED,
+        "http://a/",
+        ra="Crossref",
+        age=7,
+        stale=True,
+        message="m",
+    )
+    expected = {
+        "input": "doi:10.5555/name.",
+        "doi": "10.5555/name.",
+        "verdict": "resolved",
+        "url": "http://a/",
+        "ra": "Crossref",
+        "age": 7,
+        "stale": True,
+        "message": "m",
+    }
+    assert row.members() == expected
+    assert tuple(row.members()) == FIELDS
+    suggested = replace(row, suggestions=(Suggestion(HandleName("10.5555/name"), "trailing-punctuation"),))
+    assert suggested.members() == expected | {
+        "suggestions": [{"doi": "10.5555/name", "rule": "trailing-punctuation"}],
+    }
 
 
 def test_a_target_is_resolved_with_the_time_of_its_record() -> None:
