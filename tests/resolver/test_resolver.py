@@ -137,6 +137,12 @@ def target(resolution: Resolution) -> str | None:
     return resolution.record.values[0].text
 
 
+async def several_turns() -> None:
+    """Let the other tasks run for some turns of the event loop."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 async def eventually(holds: Callable[[], bool]) -> None:
     """Let everything else run until something holds."""
     async with asyncio.timeout(10):
@@ -670,6 +676,22 @@ class TestSharedStore:
             one.upstream.release(NAME.text)
             assert target(await answer) == OLD
             assert ends() == []
+
+    async def test_a_lease_that_another_process_takes_again_and_again_is_waited_for_once(self) -> None:
+        async with running(owner="two", patience=usual_patience(lease=5, query=5, poll=0)) as bench:
+            bench.upstream.put(NAME.text, url=OLD)
+            assert await bench.cache.lease(NAME.key, "one", 5)
+            waiting = asyncio.create_task(bench.ask())
+            await several_turns()
+            bench.clock.advance(4)
+            await bench.cache.release(NAME.key, "one")
+            assert await bench.cache.lease(NAME.key, "one", 5)
+            await several_turns()
+            assert (waiting.done(), bench.queries()) == (False, 0)
+            # The second lease lasts for another second.
+            bench.clock.advance(4)
+            async with asyncio.timeout(10):
+                assert target(await waiting) == OLD
 
 
 class TestObserver:
