@@ -166,6 +166,14 @@ async def test_a_whole_prefix_leaves_a_file_that_holds_more_than_the_queue(tmp_p
     await cache.close()
 
 
+async def test_a_whole_prefix_leaves_memory_without_the_names_beside_it(clock: Clock) -> None:
+    cache = tier(None, clock)
+    for key in ("10.1000/1", "10.1000.10/1", "10.10001/1"):
+        await cache.put(entry(key))
+    assert await cache.clear_prefix("10.1000") == 1
+    assert [e.key async for e in cache.scan()] == ["10.1000.10/1", "10.10001/1"]
+
+
 async def test_without_a_store_memory_is_all_there_is(clock: Clock) -> None:
     cache = tier(None, clock)
     await cache.put(entry())
