@@ -37,7 +37,7 @@ class WebSettings(SettingsGroup):
     web_compression_min_bytes: int = Field(
         8_192,
         ge=256,
-        description="Smallest answer that is sent with gzip to clients that accept it, in bytes.",
+        description="Smallest answer that is sent compressed to clients that accept it, in bytes.",
     )
     web_compression_memory_bytes: int = Field(
         16 * 1024 * 1024, ge=0, description="Memory for compressed answers, in bytes, for each process."

@@ -7,10 +7,12 @@ negotiated only if nothing that a browser shows is among what it likes best.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from app.resolver.options import Locatt, Negotiation
 
+#: gzip (RFC 1952) and Zstandard (RFC 8878), by their names in Content-Encoding.
+Coding = Literal["gzip", "zstd"]
 #: Longer headers, and entries after so many, are ignored.
 _MAX_HEADER: Final = 4096
 _MAX_ENTRIES: Final = 30
@@ -68,13 +70,17 @@ def wants_data(accept: str | None) -> bool:
     return accept is not None and negotiate(accept, None, False).conneg
 
 
-def accepts_gzip(accept_encoding: str | None) -> bool:
-    """Whether a client accepts gzip, and likes it at least as much as no coding (RFC 9110, section 12.5.3)."""
+def choose_coding(accept_encoding: str | None) -> Coding | None:
+    """The coding that a client prefers, None if it prefers none (RFC 9110, section 12.5.3). Of equal ones, zstd.
+
+    A client gets zstd only if it names it: `*` can be older than zstd.
+    """
     if not accept_encoding:
-        return False
+        return None
     weights = dict(_entries(_cut(accept_encoding) or ""))
-    gzip = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0)))
-    return gzip > 0 and gzip >= weights.get("identity", 0.0)
+    gzip, zstd = weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))), weights.get("zstd", 0.0)
+    best: Coding = "zstd" if zstd >= gzip else "gzip"
+    return best if max(gzip, zstd) > 0 and max(gzip, zstd) >= weights.get("identity", 0.0) else None
 
 
 def preferred_languages(accept_language: str | None) -> tuple[str, ...]:

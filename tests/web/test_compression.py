@@ -1,20 +1,26 @@
-"""Large answers are sent with gzip to clients that accept it (RFC 9110, sections 8.4, 8.8.3 and 12.5.3)."""
+"""Large answers are sent with zstd or gzip to clients that accept it (RFC 9110, sections 8.4, 8.8.3 and 12.5.3)."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import os
+import sys
 from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
 
 from app.web.compression import Compression
-from app.web.negotiation import accepts_gzip
+from app.web.negotiation import choose_coding
 from app.web.request import Request
 from app.web.responses import JSON, Reply
 from tests.web.proxy import Proxy, running
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 pytestmark = pytest.mark.anyio
 
@@ -35,21 +41,27 @@ async def proxy() -> AsyncIterator[Proxy]:
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        ("gzip", True),
-        ("GZIP, deflate, br", True),
-        ("br, *", True),
-        ("gzip;q=0.5, identity;q=0.5", True),
-        ("x-gzip", True),
-        ("gzip;q=0.5, identity", False),
-        ("gzip;q=0, *", False),
-        ("br, zstd", False),
-        ("identity", False),
-        ("", False),
-        (None, False),
+        ("gzip", "gzip"),
+        ("GZIP, deflate, br", "gzip"),
+        ("br, *", "gzip"),
+        ("gzip;q=0.5, identity;q=0.5", "gzip"),
+        ("x-gzip", "gzip"),
+        ("gzip, deflate, br, zstd", "zstd"),
+        ("br, zstd", "zstd"),
+        ("zstd;q=0.9, gzip", "gzip"),
+        ("zstd, gzip;q=0", "zstd"),
+        ("zstd;q=0, gzip", "gzip"),
+        ("zstd;q=0", None),
+        ("zstd;q=0.5, identity", None),
+        ("gzip;q=0.5, identity", None),
+        ("gzip;q=0, *", None),
+        ("identity", None),
+        ("", None),
+        (None, None),
     ],
 )
-def test_gzip_is_used_if_it_is_liked_as_much_as_no_coding(header: str | None, expected: bool) -> None:
-    assert accepts_gzip(header) is expected
+def test_a_coding_is_used_if_it_is_liked_as_much_as_none(header: str | None, expected: str | None) -> None:
+    assert choose_coding(header) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,3 +142,13 @@ async def test_a_redirect_is_not(proxy: Proxy, path: str) -> None:
         assert (got.status, got["content-encoding"]) == (302, None)
         assert len(got.body) > 12_000
         assert "Accept-Encoding" not in (got["vary"] or "")
+
+
+@pytest.mark.parametrize("target", [f"/api/handles/{LARGE}", f"/api/handles/{HUGE}", "/docs"])
+async def test_the_codings_of_one_answer_are_kept_apart(proxy: Proxy, target: str) -> None:
+    plain = await proxy.get(target)
+    for _ in range(2):  # made, and remembered
+        gzipped, packed = [await proxy.get(target, accept_encoding=coding) for coding in ("gzip", "gzip, zstd")]
+        assert (gzipped["content-encoding"], packed["content-encoding"]) == ("gzip", "zstd")
+        assert gzip.decompress(gzipped.body) == zstd.decompress(packed.body) == plain.body
+        assert gzipped["vary"] == packed["vary"] == plain["vary"]
