@@ -59,7 +59,8 @@ def _second_tier(
             return _server(url, clock, timeout)
     raise ConfigurationError(
         f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, or a server"
-        " as in docs/valkey.md: valkey://host/0, valkey+unix:///path or valkey+cluster://host1,host2."
+        " as in docs/valkey.md: valkey://host/0, valkey+unix:///path,"
+        " valkey+cluster://host1,host2 or valkey+sentinel://host1,host2/name."
     )
 
 

@@ -28,7 +28,8 @@ class CacheSettings(SettingsGroup):
     store_url: str = Field(
         "sqlite:///var/doi-proxy.sqlite3",
         description="Where records are kept: `memory:`, `sqlite:///path`, or a Valkey or Redis server "
-        "(`valkey://host/0`, `valkey+unix:///path`, `valkey+cluster://host1,host2`; docs/valkey.md).",
+        "(`valkey://host/0`, `valkey+unix:///path`, `valkey+cluster://host1,host2`, "
+        "`valkey+sentinel://host1,host2/name`; docs/valkey.md).",
     )
     store_timeout: float = Field(0.1, gt=0, description="Timeout of a Valkey or Redis command, in seconds.")
     store_max_bytes: int = Field(

@@ -55,6 +55,7 @@ async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, m
         "valkeys://u:secret@[::1]:1/0",
         "valkey+unix:///run/none.sock?db=1",
         "redis+unix://u:secret@/run/none.sock",
+        "valkey+sentinel://u:secret@h1:1,h2:2/name/1?sentinel_password=secret",
         "valkeys+cluster://u:secret@h1:1,h2:2?ssl_ca_certs=/etc/ca.pem",
     ],
 )
@@ -80,7 +81,7 @@ async def test_a_server_may_be_called_valkey(clock: Clock) -> None:
         "redis://", "redis:///0", "redis://host:port/0", "redis://host:99999/0", "valkey://:secret@host/first",
         "redis://host/0?socket_timeout=soon", "redis://host/0?nonsense=1",
         "redis+", "redis+tcp://host", "redisx://host", "valkeys+unix:///run/x",
-        "valkey+cluster://:secret@h1,h2/1", "valkey+cluster://:secret@h1,h2:99999", "valkey+unix:///run/x?nonsense=1",
+        "valkey+cluster://:secret@h1,h2/1", "valkey+sentinel://:secret@h1", "valkey+cluster://:secret@h1,h2:99999", "valkey+unix:///run/x?nonsense=1",
     ],
 )  # fmt: skip
 async def test_any_other_url_is_one_clear_line_without_its_password(url: str, clock: Clock) -> None:

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,6 +71,14 @@ class Server:
         """Start again after an end, on the same port and with an empty memory."""
         self._process = self._started()
 
+    def wait_until_copied(self) -> None:
+        """Wait until the replica of this primary has every write so far."""
+        written = self.client.info("replication")["master_repl_offset"]
+        wait_for(lambda: self._copied_offset() >= written, "the replica has the writes")
+
+    def _copied_offset(self) -> int:
+        return int(self.client.info("replication")["slave0"]["offset"])
+
     def close(self) -> None:
         """End the process, and close the connection to it."""
         self.client.close()
@@ -117,8 +124,7 @@ class Cluster:
     def wait_until_copied(self) -> None:
         """Wait until each replica has every write so far."""
         for primary in self.primaries():
-            written = primary.client.info("replication")["master_repl_offset"]
-            wait_for(partial(_has_copied, primary, written), "the replica has the writes")
+            primary.wait_until_copied()
 
     def wait_for_failover(self, lost: Server) -> float:
         """Wait until the replica of a primary has taken its place. Returns the seconds."""
@@ -127,7 +133,7 @@ class Cluster:
 
     def wait_for_nodes(self) -> None:
         """Wait until every primary has a replica again."""
-        wait_for(lambda: all(map(_has_replica, self.primaries())), "each primary has a replica")
+        wait_for(lambda: all(map(has_replica, self.primaries())), "each primary has a replica")
 
     def wait_until_down(self, server: Server) -> None:
         """Wait until a server serves no key, because too few primaries are left."""
@@ -151,7 +157,7 @@ class Cluster:
         for primary, replica in zip(self.servers[:PRIMARIES], self.servers[PRIMARIES:], strict=True):
             name = primary.client.execute_command("CLUSTER MYID").decode()
             replica.client.execute_command("CLUSTER REPLICATE", name)
-        wait_for(lambda: all(_has_replica(one) for one in self.servers[:PRIMARIES]), "each primary has a replica")
+        wait_for(lambda: all(has_replica(one) for one in self.servers[:PRIMARIES]), "each primary has a replica")
         wait_for(lambda: all(_info(one)["cluster_state"] == "ok" for one in self.servers), "the cluster is ready")
 
 
@@ -178,13 +184,10 @@ def _info(server: Server) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.split())
 
 
-def _has_replica(server: Server) -> bool:
+def has_replica(server: Server) -> bool:
+    """Whether the one replica of a primary has its data."""
     replication = server.client.info("replication")
     return bool(replication["connected_slaves"] == 1 and replication["slave0"]["state"] == "online")
-
-
-def _has_copied(primary: Server, written: int) -> bool:
-    return int(primary.client.info("replication")["slave0"]["offset"]) >= written
 
 
 def _is_whole_without(server: Server, lost: Server) -> bool:

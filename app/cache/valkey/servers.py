@@ -16,6 +16,8 @@ from app.errors import DamagedEntry, StoreError
 
 #: Seconds between two searches for the primaries while one of them fails.
 SEARCH_INTERVAL: Final = 0.25
+#: The last hash slot.
+LAST_SLOT: Final = 16_383
 #: Servers that one search asks.
 _MAX_ASKED: Final = 3
 
@@ -231,11 +233,20 @@ class FoundServers:
 
 async def search_cluster(node: Node) -> Placement:
     """The primaries of the cluster of a node. https://valkey.io/commands/cluster-slots/"""
-    try:
-        ranges = await node.call(command("CLUSTER", "SLOTS"), repeat=True)
-    except Redirect as redirect:
-        raise StoreError(f"The store failed: {node.address} is not a node of a cluster.") from redirect
+    ranges = await node.call(command("CLUSTER", "SLOTS"), repeat=True)
     return Placement(tuple((first, last, _read_address(primary, node)) for first, last, primary, *_ in ranges))
+
+
+def search_sentinel(service: str) -> Search:
+    """The search for the primary with the name `service`, which has all keys. https://valkey.io/topics/sentinel/"""
+
+    async def search(node: Node) -> Placement:
+        primary = await node.call(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), repeat=True)
+        if primary is None:
+            raise StoreError(f"The Sentinel {node.address} knows no primary {service!r}; correct the store URL.")
+        return Placement(((0, LAST_SLOT, _read_address(primary, node)),))
+
+    return search
 
 
 def _read_address(primary: Sequence[Any], node: Node) -> Address:

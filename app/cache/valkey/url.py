@@ -1,4 +1,4 @@
-"""The URL of a Valkey or Redis store: one server, a Unix socket or a cluster."""
+"""The URL of a Valkey or Redis store: one server, a Unix socket, a cluster, or a primary that Sentinel names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from redis.asyncio.connection import parse_url
 
@@ -17,6 +17,7 @@ class Kind(Enum):
     SERVER = ""
     SOCKET = "unix"
     CLUSTER = "cluster"
+    SENTINEL = "sentinel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +35,27 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """The parts of a store URL. `addresses` are one server, or the nodes of a cluster that are asked for its primaries.
+    """The parts of a store URL.
 
-    `options` are the arguments of a connection, without its address.
+    `addresses` are one server, or those that are asked for the primaries: nodes of a cluster, or Sentinels. `options`
+    are the arguments of a connection to a server with records, `seed_options` of one to `addresses`, both without the
+    address. `service` is the name of the primary at its Sentinels.
     """
 
     kind: Kind
     addresses: tuple[Address, ...]
     options: Mapping[str, Any]
+    seed_options: Mapping[str, Any]
+    service: str = ""
 
 
 #: The first part of a scheme, and the scheme of the library with the same meaning.
 _SPELLINGS: Final = {"redis": "redis", "valkey": "redis", "rediss": "rediss", "valkeys": "rediss"}
 _TLS: Final = "rediss"
 _PORT: Final = 6379
+_SENTINEL_PORT: Final = 26379
+#: Options of a server with records that Sentinels do not have.
+_OF_RECORDS: Final = frozenset({"db", "username", "password"})
 #: The schemes of a store URL.
 SCHEMES: Final = frozenset(
     f"{first}+{kind.value}" if kind.value else first
@@ -69,7 +77,7 @@ def _read_socket(_: str, parts: SplitResult) -> StoreUrl:
     path = options.pop("path", "")
     if parts.netloc.rpartition("@")[2] or not path.startswith("/") or path.endswith("/"):
         raise ValueError("it needs three slashes and the path of a socket, as in valkey+unix:///run/valkey/valkey.sock")
-    return StoreUrl(Kind.SOCKET, (Address(path, 0),), options)
+    return StoreUrl(Kind.SOCKET, (Address(path, 0),), options, options)
 
 
 def _read_server(scheme: str, parts: SplitResult) -> StoreUrl:
@@ -77,7 +85,7 @@ def _read_server(scheme: str, parts: SplitResult) -> StoreUrl:
         raise ValueError("its path is not a database number")
     address = _read_address(parts.netloc.rpartition("@")[2], _PORT)
     options = _read_options(scheme, parts, parts.path)
-    return StoreUrl(Kind.SERVER, (address,), options)
+    return StoreUrl(Kind.SERVER, (address,), options, options)
 
 
 def _read_cluster(scheme: str, parts: SplitResult) -> StoreUrl:
@@ -86,7 +94,20 @@ def _read_cluster(scheme: str, parts: SplitResult) -> StoreUrl:
     options = _read_options(scheme, parts, "")
     if options.pop("db", 0):
         raise ValueError("a cluster has the database 0 alone")
-    return StoreUrl(Kind.CLUSTER, _read_addresses(parts, _PORT), options)
+    return StoreUrl(Kind.CLUSTER, _read_addresses(parts, _PORT), options, options)
+
+
+def _read_sentinel(scheme: str, parts: SplitResult) -> StoreUrl:
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service or not (database.isdigit() or not database):
+        raise ValueError("it needs the name of the primary, as in valkey+sentinel://host1,host2/NAME")
+    options = _read_options(scheme, parts, f"/{database}")
+    seed_options = {name: value for name, value in options.items() if name not in _OF_RECORDS}
+    for name in ("username", "password"):
+        if f"sentinel_{name}" in options:
+            seed_options[name] = seed_options.pop(f"sentinel_{name}")
+            del options[f"sentinel_{name}"]
+    return StoreUrl(Kind.SENTINEL, _read_addresses(parts, _SENTINEL_PORT), options, seed_options, unquote(service))
 
 
 def _read_addresses(parts: SplitResult, default_port: int) -> tuple[Address, ...]:
@@ -107,4 +128,9 @@ def _read_options(scheme: str, parts: SplitResult, path: str) -> dict[str, Any]:
     return dict(parse_url(f"{scheme}://{userinfo}{at}{path}?{parts.query}"))
 
 
-_READERS: Final = {Kind.SERVER: _read_server, Kind.SOCKET: _read_socket, Kind.CLUSTER: _read_cluster}
+_READERS: Final = {
+    Kind.SERVER: _read_server,
+    Kind.SOCKET: _read_socket,
+    Kind.CLUSTER: _read_cluster,
+    Kind.SENTINEL: _read_sentinel,
+}

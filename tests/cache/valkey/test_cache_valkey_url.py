@@ -15,6 +15,7 @@ from app.cache.valkey.url import SCHEMES, Address, Kind, parse_store_url
         ("valkey+unix:///run/valkey.sock", Kind.SOCKET, ["/run/valkey.sock"]),
         ("valkey+cluster://h1:1,h2,[::1]:3", Kind.CLUSTER, ["h1:1", "h2:6379", "[::1]:3"]),
         ("rediss+cluster://u:p@h1:1,h2:2/0", Kind.CLUSTER, ["h1:1", "h2:2"]),
+        ("redis+sentinel://h1:1,h2/name", Kind.SENTINEL, ["h1:1", "h2:26379"]),
         ("redis+unix://u:p@/run/a%20b?db=2", Kind.SOCKET, ["/run/a b"]),
     ],
 )
@@ -35,6 +36,17 @@ def test_user_password_and_options_are_those_of_the_connection() -> None:
     assert "host" not in tls
 
 
+def test_a_sentinel_has_a_user_and_a_password_of_its_own() -> None:
+    url = "valkeys+sentinel://u:p@h/my%20name/3?sentinel_username=s&sentinel_password=q&ssl_ca_certs=/ca.pem"
+    parsed = parse_store_url(url)
+    assert parsed.service == "my name"
+    of_records, of_sentinels = dict(parsed.options), dict(parsed.seed_options)
+    assert of_records.pop("connection_class") is of_sentinels.pop("connection_class")
+    assert of_records == {"username": "u", "password": "p", "db": 3, "ssl_ca_certs": "/ca.pem"}
+    assert of_sentinels == {"username": "s", "password": "q", "ssl_ca_certs": "/ca.pem"}
+    assert dict(parse_store_url("valkey+sentinel://u:p@h/name").seed_options) == {}
+
+
 def test_each_kind_has_the_valkey_and_the_redis_spelling() -> None:
     assert {scheme.replace("redis", "valkey") for scheme in SCHEMES} < SCHEMES
     assert len(SCHEMES) % 2 == 0
@@ -46,7 +58,7 @@ def test_each_kind_has_the_valkey_and_the_redis_spelling() -> None:
     [
         "valkey+unix://", "valkey+unix://run/valkey.sock", "valkey+unix:///", "valkey+unix:///run/", "valkey://h:0",
         "valkey://h/name", "valkey://", "valkey+cluster://", "valkey+cluster://h1,", "valkey+cluster://h/1",
-        "valkey+cluster://h?db=1",
+        "valkey+cluster://h?db=1", "valkey+sentinel://h1,h2", "valkey+sentinel://h/name/x",
     ],
 )  # fmt: skip
 def test_any_other_url_is_refused(url: str) -> None:
