@@ -133,6 +133,7 @@ def create(
         refreshes=(denials.refresh, status.record, clients.refresh),
         status=status,
         traces=traces,
+        admin=admin,
     )
     add_batches(
         operations,

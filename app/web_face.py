@@ -212,6 +212,7 @@ def build_admin(
         client_of=limits.client_of,
         base=face.link.base,
         paths=paths,
+        routes=admin.routes,
     )
 
 
@@ -262,6 +263,7 @@ def build_operations(
     refreshes: Sequence[Callable[[], None]],
     status: StatusReader,
     traces: Traces | None,
+    admin: AdminGate | None,
 ) -> Operations:
     """The few other paths: health, metrics, status, API documentation, static files."""
     operations = create_operations(
@@ -273,6 +275,7 @@ def build_operations(
         preferences=face.preferences,
         server_url=parts.settings.public_url or "/",
         probe=Probe(parts.settings.probe_key, clock) if parts.settings.probe_key else None,
+        admin_routes=() if admin is None or parts.settings.admin_listen is not None else admin.routes,
     )
     add_parse(operations, read_public_url(parts.settings), read_parse_limits(parts.settings))
     if parts.settings.status_access != "admin":

@@ -294,8 +294,8 @@ def test_every_path_is_documented(proxy: Proxy) -> None:
 
 def test_every_parameter_in_the_openapi_description_is_documented(proxy: Proxy) -> None:
     page = text_of("docs/api.md") + text_of("docs/resolution.md") + text_of("docs/batch.md")
-    operations = [one for path in openapi(proxy)["paths"].values() for one in path.values()]
-    names = {parameter["name"] for one in operations for parameter in one.get("parameters", ())}
+    names = set(re.findall(r'"name":"([^"]+)","in":', json.dumps(openapi(proxy), separators=(",", ":"))))
+    assert len(names) > 20
     assert {name for name in names if f"`{name}`" not in page and f"{{{name}}}" not in page} == set()
 
 

@@ -67,7 +67,12 @@ def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
 
 
 def _add_cache(app: FastAPI, actions: AdminActions) -> None:
-    @app.get("/admin/entries/{doi:path}", tags=["cache"], summary="Show the cached answer about a name")
+    @app.get(
+        "/admin/entries/{doi:path}",
+        tags=["cache"],
+        summary="Show the cached answer about a name",
+        response_description="The entry.",
+    )
     async def show_entry(request: Request, doi: str) -> EntryReport:
         name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
         report = await actions.show(name)
@@ -78,13 +83,23 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
             raise HTTPException(404, f"The cache has no entry for {name.text}{hint}")
         return report
 
-    @app.post("/admin/purge", tags=["cache"], summary="Delete entries, or make them stale")
+    @app.post(
+        "/admin/purge",
+        tags=["cache"],
+        summary="Delete entries, or make them stale",
+        response_description="How many entries it concerned.",
+    )
     async def purge(request: Request, body: PurgeRequest) -> PurgeReport:
         report = await actions.purge(body, _selected_name(body))
         _audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
         return report
 
-    @app.post("/admin/refresh", tags=["cache"], summary="Fetch a record, or those of a prefix, from the upstream now")
+    @app.post(
+        "/admin/refresh",
+        tags=["cache"],
+        summary="Fetch a record, or those of a prefix, from the upstream now",
+        response_description="What was fetched.",
+    )
     async def refresh(request: Request, body: RefreshRequest) -> RefreshReport | PrefixRefreshReport:
         what = body.model_dump(exclude_defaults=True)
         if body.prefix is not None:
@@ -98,19 +113,34 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
 
 
 def _add_service(app: FastAPI, actions: AdminActions) -> None:
-    @app.post("/admin/reload", tags=["service"], summary="Reload settings and files, as SIGHUP does")
+    @app.post(
+        "/admin/reload",
+        tags=["service"],
+        summary="Reload settings and files, as SIGHUP does",
+        response_description="The reload has begun.",
+    )
     async def reload(request: Request) -> ReloadReport:
         report = actions.reload()
         _audit(request, "reload", {}, "reloading")
         return report
 
-    @app.post("/admin/deny", tags=["service"], summary="Refuse the requests of a network for a time")
+    @app.post(
+        "/admin/deny",
+        tags=["service"],
+        summary="Refuse the requests of a network for a time",
+        response_description="The end of the denial.",
+    )
     async def deny(request: Request, body: DenyRequest) -> DenyReport:
         report = actions.deny(body)
         _audit(request, "deny", body.model_dump(), f"until {report.until}")
         return report
 
-    @app.get("/admin/settings", tags=["service"], summary="Show the settings in force, with secrets masked")
+    @app.get(
+        "/admin/settings",
+        tags=["service"],
+        summary="Show the settings in force, with secrets masked",
+        response_description="The settings.",
+    )
     async def show_settings(request: Request) -> dict[str, Any]:
         _audit(request, "settings", {}, "shown")
         return actions.settings()

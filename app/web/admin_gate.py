@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from app.errors import RequestTooLarge, TooManyRequests
@@ -44,6 +45,7 @@ class AdminGate:
         client_of: Callable[[Request], str],
         base: str,
         paths: frozenset[bytes] = frozenset(),
+        routes: Sequence[BaseRoute] = (),
     ) -> None:
         """`attempts` limits the wrong tokens of each client. `paths` are answered besides those below ADMIN_PATH.
 
@@ -51,6 +53,8 @@ class AdminGate:
         """
         self._problem = partial(problem, base=base)
         self._admin = admin
+        #: The routes behind this gate.
+        self.routes = routes
         self._token = token.encode()
         self._attempts = attempts
         self._client_of = client_of

@@ -1,192 +1,141 @@
-"""The description of the name paths for OpenAPI. The application answers them itself, without FastAPI's routing."""
+"""The OpenAPI document: every path with its methods, parameters, statuses, media types and headers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Final
+import re
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Final
 
-from fastapi import Path, Query
-from fastapi.responses import HTMLResponse
-from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
-from app.resolver.metadata_format import MEDIA_TYPES
+from app.web.openapi_answers import (
+    HEADERS,
+    HTML,
+    PROBLEM,
+    Part,
+    add_headers,
+    add_server_answers,
+    answers,
+    content,
+    header_component,
+    without_content,
+)
+from app.web.openapi_names import AgencyModel, HandleAnswerModel, name_paths
+from app.web.openapi_pages import page_paths
+from app.web.openapi_parameters import LIKE, PREFLIGHT_PARAMETERS
+from app.web.problem_model import ProblemModel
+from app.web.status import STATUS_PATH
 
-#: A member of an operation: a path and query to try.
-EXAMPLE: Final = "x-example"
-
-Types = Annotated[
-    list[str],
-    Query(description="Only values of this type, in either letter case; `URL.` also matches its subtypes. Repeatable."),
-]
-Indexes = Annotated[list[int], Query(description="Only the value of this index; a union with `type`. Repeatable.")]
-Auth = Annotated[str, Query(description="Bypass the cache; the upstream queries a primary server.")]
-Cert = Annotated[str, Query(description="Bypass the cache; the upstream returns a certified answer.")]
-Name = Annotated[str, Path(description="The name; a slash may be `/` or `%2F`.", examples=["10.1000/182"])]
+_DESCRIPTION: Final = (
+    "Names are resolved as at doi.org. A method that a path does not name gets 405 with `Allow`. A program whose "
+    "`Accept` prefers JSON gets errors as problem details (RFC 9457). docs/api.md says what is stable."
+)
+_LICENSE: Final = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+_MODELS: Final[tuple[type[BaseModel], ...]] = (HandleAnswerModel, AgencyModel, ProblemModel)
+_SCHEMA: Final = "#/components/schemas/{model}"
+_METHODS_OF_NAMES: Final = frozenset({"GET", "HEAD", "POST"})
+_ADMIN_ERRORS: Final = (400, 401, 403, 413, 415, 429)
 
 
-class HandleValueModel(BaseModel):
-    """One value of a record. Other members pass through as the upstream sent them."""
-
-    index: int = Field(examples=[1])
-    type: str = Field(examples=["URL"])
-    data: dict[str, Any] | str = Field(examples=[{"format": "string", "value": "http://www.doi.org/hb.html"}])
-    ttl: int | str | None = Field(None, description="Seconds, or an ISO 8601 time.", examples=[86400])
-    timestamp: str | None = Field(None, examples=["2004-01-21T14:14:17Z"])
-
-
-class HandleAnswerModel(BaseModel):
-    """An answer of the handle API."""
-
-    responseCode: int = Field(
-        description="1 found, 100 not found, 200 no such values, 2 could not verify, 4 and 102 bad request.",
-        examples=[1],
+def write_document(
+    routes: Sequence[BaseRoute], admin_routes: Sequence[BaseRoute], *, version: str, server_url: str
+) -> Part:
+    """The document about the routes of FastAPI, those of the admin API, and the paths of names."""
+    document = get_openapi(
+        title="doi-proxy",
+        version=version,
+        summary="A resolver for DOI names with the paths, parameters and JSON of doi.org.",
+        description=_DESCRIPTION,
+        license_info=_LICENSE,
+        routes=[*routes, *admin_routes],
+        servers=[{"url": server_url}],
     )
-    handle: str | None = Field(None, description="The name as the client spelled it.", examples=["10.1000/182"])
-    values: list[HandleValueModel] | None = None
-    message: str | None = Field(None, description="Why the request failed.")
-
-
-class AgencyModel(BaseModel):
-    """The registration agency of a name: `RA`, or `status` if the agency is not known."""
-
-    DOI: str = Field(description="The name as the client spelled it.", examples=["10.1000/182"])
-    RA: str | None = Field(None, examples=["DataCite"])
-    status: str | None = Field(None, examples=["DOI does not exist"])
-
-
-_COULD_NOT_VERIFY: dict[int | str, dict[str, Any]] = {
-    status: {"description": text}
-    for status, text in {
-        502: "Could not verify: the upstream could not be reached, or its answer is not valid.",
-        503: "Could not verify: the budget is spent, or queries to the upstream are paused; see Retry-After.",
-        504: "Could not verify: the upstream did not answer in time.",
-    }.items()
-}
-
-
-def resolve(
-    doi: Name,
-    type: Types = [],  # noqa: A002, B006 - names of the handle system; FastAPI copies defaults
-    index: Indexes = [],  # noqa: B006
-    noredirect: Annotated[str, Query(description="Show the record. The parameter needs no value.")] = "",
-    format: Annotated[  # noqa: A002
-        str,
-        Query(description=f"Redirect to the agency's metadata in this format: {', '.join(MEDIA_TYPES)}."),
-    ] = "",
-    urlappend: Annotated[str, Query(description="Appended to the target's URL. It cannot change the host.")] = "",
-    auth: Auth = "",
-    cert: Cert = "",
-) -> None:
-    """Redirect to the target of a DOI name, or show its record.
-
-    The name can also be written `doi:10.1000/182`, `urn:doi:10.1000:182`, `info:doi/10.1000/182` or as a URL.
-    """
-
-
-def handle_record(
-    handle: Name,
-    type: Types = [],  # noqa: A002, B006
-    index: Indexes = [],  # noqa: B006
-    auth: Auth = "",
-    cert: Cert = "",
-    lenient: Annotated[
-        str, Query(description="Read the name as a resolution URL does: without label, URL, blanks.")
-    ] = "",
-    pretty: Annotated[str, Query(description="Indent the JSON (empty, `yes` or `true`).")] = "",
-    callback: Annotated[str, Query(description="JSONP: wrap the JSON in a call of this function.")] = "",
-) -> None:
-    """The record of a handle as the upstream has it: the order of its values, letter case and unknown members stay.
-
-    Aliases are data here and are not followed.
-    """
-
-
-def agencies(
-    names: Annotated[
-        str,
-        Path(
-            description="DOI names or prefixes, at most 100, separated by commas; a comma inside a name is `%2C`.",
-            examples=["10.1000/182,10.5281"],
-        ),
-    ],
-) -> None:
-    """The registration agency of each name, in the order of the names; also at `/doiRA/{names}`.
-
-    A name without an agency has a `status` instead: "Invalid DOI", "DOI does not exist", "Unknown" if it is
-    registered but no record names the agency, or "Could not verify" if the upstream could not be queried.
-    """
-
-
-def openurl(
-    id: Annotated[str, Query(description="A DOI as `doi:10.1000/182`.")] = "",  # noqa: A002
-    rft_id: Annotated[str, Query(description="A DOI as `info:doi/10.1000/182`.")] = "",
-    format: Annotated[str, Query(description="As for a name.")] = "",  # noqa: A002
-) -> None:
-    """Resolve the DOI that an OpenURL names (ANSI/NISO Z39.88)."""
-
-
-def name_routes() -> list[APIRoute]:
-    """The routes to describe."""
-    return [
-        _page_route("/{doi}", resolve, "Resolve a DOI name", "/10.1000/182"),
-        _page_route("/openurl", openurl, "Resolve the DOI in an OpenURL", "/openurl?id=doi:10.1000/182"),
-        APIRoute(
-            "/api/handles/{handle}",
-            handle_record,
-            methods=["GET"],
-            tags=["handle API"],
-            summary="Read a record",
-            openapi_extra={EXAMPLE: "/api/handles/10.1000/182?type=URL&pretty"},
-            response_model=HandleAnswerModel,
-            response_description="The record, or responseCode 200 if it has no such values.",
-            responses={
-                304: {"description": "The client has this answer already: If-None-Match has its ETag."},
-                400: {"model": HandleAnswerModel, "description": "The index or the name is not valid."},
-                404: {"model": HandleAnswerModel, "description": "responseCode 100: not registered."},
-                **{status: {**answer, "model": HandleAnswerModel} for status, answer in _COULD_NOT_VERIFY.items()},
-            },
-        ),
-        APIRoute(
-            "/ra/{names}",
-            agencies,
-            methods=["GET"],
-            tags=["agencies"],
-            summary="Which agency registered it?",
-            openapi_extra={EXAMPLE: "/ra/10.1000/182,10.5281"},
-            response_model=list[AgencyModel],
-            response_model_exclude_none=True,
-            response_description="A row for each name.",
-            responses={400: {"description": "The request has more names than the limit."}},
-        ),
-    ]
-
-
-def _page_route(path: str, operation: Callable[..., None], summary: str, example: str) -> APIRoute:
-    """A route that redirects or returns a page."""
-    location = {"description": "The target of the name.", "schema": {"type": "string", "format": "uri"}}
-    page: dict[str, Any] = {"content": {"text/html": {"schema": {"type": "string"}}}}
-    answers: dict[int | str, dict[str, Any]] = {
-        200: {"description": "The record as a page, because it has no target or the request has `noredirect`."},
-        301: {"description": "The name is an alias. Redirects to this resolver's address of the name it stands for."},
-        302: {"description": "Redirects to the target of the name; 303, 307 or 308 if the record says so."},
-        400: {"description": "Not a DOI name, or an unknown `format`."},
-        404: {"description": "The upstream says that the name is not registered."},
-        414: {"description": "The name is too long."},
-        **_COULD_NOT_VERIFY,
+    methods, guarded = _methods((*routes, *admin_routes)), _methods(admin_routes)
+    pages = {path: item for path, item in page_paths().items() if path in methods}
+    paths = {**name_paths(), **document["paths"], **pages}
+    document["paths"] = {
+        path: _complete(path, item, methods.get(path, _METHODS_OF_NAMES), is_admin=path in guarded)
+        for path, item in paths.items()
     }
-    responses = {status: {**answer, **page} for status, answer in answers.items()}
-    responses[302]["headers"] = {"Location": location}
-    responses[301] = {**answers[301], "headers": {"Location": location}}
-    return APIRoute(
-        path,
-        operation,
-        methods=["GET"],
-        tags=["resolution"],
-        summary=summary,
-        openapi_extra={EXAMPLE: example},
-        status_code=302,
-        response_class=HTMLResponse,
-        response_description=answers[302]["description"],
-        responses=responses,
-    )
+    document["components"] = _components(document.get("components", {}), has_admin=bool(admin_routes))
+    return document
+
+
+def _methods(routes: Iterable[BaseRoute]) -> dict[str, set[str]]:
+    """The methods of each path that FastAPI answers."""
+    found: dict[str, set[str]] = {}
+    for route in routes:
+        path = getattr(route, "path_format", getattr(route, "path", ""))
+        found.setdefault(path, set()).update(getattr(route, "methods", None) or ())
+    return found
+
+
+def _complete(path: str, item: Part, methods: Iterable[str], *, is_admin: bool) -> Part:
+    """A path with HEAD and OPTIONS, and with the answers and headers that all paths have."""
+    operations: Part = {method: deepcopy(item[method]) for method in ("get", "post") if method in item}
+    for operation in operations.values():
+        operation["responses"] = _complete_answers(operation["responses"], is_admin=is_admin)
+        if is_admin:
+            operation["security"] = [{"admin": []}]
+    if "HEAD" in methods:
+        get = operations["get"]
+        operations["head"] = {**get, LIKE: "get", "responses": without_content(get["responses"])}
+    operations["options"] = _options(item, is_admin=is_admin)
+    for method, operation in operations.items():
+        operation["operationId"] = _operation_id(method, path)
+        add_headers(operation["responses"], shared=not is_admin and (path != STATUS_PATH or method == "options"))
+    return ({"parameters": item["parameters"]} if "parameters" in item else {}) | operations
+
+
+def _complete_answers(responses: Part, *, is_admin: bool) -> Part:
+    """The answers of an operation. FastAPI adds 422 to operations with parameters; no path sends it."""
+    complete = {status: described for status, described in responses.items() if status != "422"}
+    if is_admin:
+        complete = {**answers(_ADMIN_ERRORS, PROBLEM), **complete}
+    add_server_answers(complete)
+    for described in complete.values():
+        if described.get("content", {}).get(PROBLEM) == {}:
+            described["content"] |= content(PROBLEM)
+    return complete
+
+
+def _options(item: Part, *, is_admin: bool) -> Part:
+    """OPTIONS, which limits of clients concern as every method."""
+    operation = item.get("get") or item["post"]
+    path_parameters = [one for one in operation.get("parameters", ()) if one["in"] == "path"]
+    errors = answers(_ADMIN_ERRORS, PROBLEM) if is_admin else answers([403, 429, 508], HTML, PROBLEM)
+    responses = {**answers([204]), **errors}
+    add_server_answers(responses)
+    return {
+        "tags": operation.get("tags", []),
+        "summary": "The methods of this path",
+        "parameters": [*path_parameters, *PREFLIGHT_PARAMETERS],
+        LIKE: "get" if "get" in item else "post",
+        "responses": responses,
+    }
+
+
+def _operation_id(method: str, path: str) -> str:
+    """A name that follows from method and path alone. Generated clients name their functions by it."""
+    words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
+    return "_".join([method, *(words or ["home"])])
+
+
+def _components(components: Part, *, has_admin: bool) -> Part:
+    _, schemas = models_json_schema([(model, "serialization") for model in _MODELS], ref_template=_SCHEMA)
+    known = {
+        name: schema
+        for name, schema in (components.get("schemas", {}) | schemas["$defs"]).items()
+        if name not in ("HTTPValidationError", "ValidationError")
+    }
+    found: Part = {
+        "schemas": dict(sorted(known.items())),
+        "headers": {name: header_component(name) for name in HEADERS},
+    }
+    if has_admin:
+        found["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
+    return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
@@ -18,7 +18,8 @@ from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT, VARY
 from app.web.header import Header
 from app.web.health import Health, Readiness
 from app.web.languages import choose
-from app.web.openapi import name_routes
+from app.web.openapi import write_document
+from app.web.openapi_sharing import share
 from app.web.pages import Link, Pages
 from app.web.preferences import Preferences
 from app.web.privacy import PrivacyFacts
@@ -64,8 +65,12 @@ def create_operations(
     preferences: Preferences,
     server_url: str,
     probe: Probe | None,
+    admin_routes: Sequence[BaseRoute] = (),
 ) -> FastAPI:
-    """The FastAPI application. `write_metrics` returns the metrics for an `Accept` header."""
+    """The FastAPI application. `write_metrics` returns the metrics for an `Accept` header.
+
+    The description of all paths has the `admin_routes` too.
+    """
     app = FastAPI(
         title="doi-proxy",
         version=version,
@@ -74,40 +79,22 @@ def create_operations(
         openapi_url="/openapi.json",
         lifespan=lifespan,
     )
-    schema: dict[str, Any] = {}
 
-    def openapi() -> dict[str, Any]:
-        if not schema:
-            schema.update(_write_schema([*name_routes(), *app.routes], version, server_url))
-        return schema
+    # The routes are complete at the first request.
+    @cache
+    def describe() -> dict[str, Any]:
+        return write_document(app.routes, admin_routes, version=version, server_url=server_url)
 
-    app.openapi = openapi  # type: ignore[method-assign]
+    app.openapi = cache(lambda: share(describe()))  # type: ignore[method-assign]
     add_errors(app, face.link.base)
     _add_health(app, readiness)
     _add_metrics(app, write_metrics)
-    _add_pages(app, face, openapi)
+    _add_pages(app, face, describe)
     preferences.add_to(app)
     _add_files(app, face)
     if probe is not None:
         add_probe(app, probe, lambda request: _no_file(face, request))
     return app
-
-
-def _write_schema(routes: list[BaseRoute], version: str, server_url: str) -> dict[str, Any]:
-    """The OpenAPI document without the status 422. FastAPI adds it to operations with parameters; no path sends it."""
-    document = get_openapi(
-        title="doi-proxy",
-        version=version,
-        summary="A resolver for DOI names with the paths, parameters and JSON of doi.org.",
-        routes=routes,
-        servers=[{"url": server_url}],
-    )
-    for operations in document["paths"].values():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
-    for model in ("HTTPValidationError", "ValidationError"):
-        document["components"]["schemas"].pop(model, None)
-    return document
 
 
 def other_paths(app: FastAPI) -> frozenset[bytes]:
@@ -144,10 +131,10 @@ def _add_metrics(app: FastAPI, write_metrics: Callable[[str | None], Awaitable[M
         return Response(text.body, headers=headers)
 
 
-def _add_pages(app: FastAPI, face: OperationPages, openapi: Callable[[], dict[str, Any]]) -> None:
+def _add_pages(app: FastAPI, face: OperationPages, describe: Callable[[], dict[str, Any]]) -> None:
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs(request: Request) -> Response:
-        return _page(face.pages.docs(face.link, face.language(request), openapi(), TITLES), OWN_PAGE)
+        return _page(face.pages.docs(face.link, face.language(request), describe(), TITLES), OWN_PAGE)
 
     @app.api_route("/privacy", methods=["GET", "HEAD"], include_in_schema=False)
     async def privacy(request: Request) -> Response:

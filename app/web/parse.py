@@ -17,7 +17,7 @@ from app.doi.parsing import parse, write_line
 from app.doi.percent import decode
 from app.errors import InvalidParameter, RequestTooLarge, UnsupportedBody
 from app.web.freshness import NO_STORE, OWN_PAGE
-from app.web.openapi import EXAMPLE
+from app.web.openapi_parameters import EXAMPLE
 from app.web.parse_models import ParsedTextModel
 from app.web.request import Request as OwnRequest
 

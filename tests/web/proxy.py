@@ -6,7 +6,8 @@
         assert reply.status == 200
 
 The clock of the application stands still until `proxy.clock.advance`. Budget and breaker are out of the way unless
-settings say otherwise. Every answer is checked for what any answer must be, and no test repeats it.
+settings say otherwise. Every answer is checked for what any answer must be, and against the OpenAPI document. No test
+repeats it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from app.lifecycle import Lifecycle
 from app.main import create
 from app.settings import Settings
 from app.web.application import Application
+from app.web.request import below
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
+from tests.web.described import describe
 
 #: The settings of all tests that do not set others.
 OUT_OF_THE_WAY: Final[dict[str, Any]] = {
@@ -87,8 +90,9 @@ class Got:
 class Proxy:
     """A running application with its upstream and its clock."""
 
-    def __init__(self, app: Application, upstream: FakeUpstream, clock: Clock) -> None:
+    def __init__(self, app: Application, upstream: FakeUpstream, clock: Clock, settings: Settings) -> None:
         self.app = app
+        self._settings = settings
         self.upstream = upstream
         self.clock = clock
         self._names = count(1)
@@ -123,25 +127,44 @@ class Proxy:
         """One request from the address `client`. The target is sent unchanged, neither normalised nor encoded."""
         raw = target.encode("utf-8") if isinstance(target, str) else target
         path, _, query = raw.partition(b"?")
-        fields = {"host": "doi.example.org", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": http_version,
-            "method": method,
-            "scheme": "http",
-            "path": unquote(path.decode("latin-1")),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": [(name.encode(), value.encode("latin-1")) for name, value in fields.items()],
-            "client": (client, 50000),
-            "server": ("127.0.0.1", 8000),
-        }
-        return await _exchange(self.app, scope, body.encode() if isinstance(body, str) else body)
+        scope = _scope(method, path, query, http_version, client, headers)
+        return await _exchange(self.app, scope, body.encode() if isinstance(body, str) else body, self._settings)
 
 
-async def _exchange(app: Application, scope: dict[str, Any], body: bytes) -> Got:
+def _scope(
+    method: str, path: bytes, query: bytes, http_version: str, client: str, headers: dict[str, str]
+) -> dict[str, Any]:
+    fields = {"host": "doi.example.org", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": http_version,
+        "method": method,
+        "scheme": "http",
+        "path": unquote(path.decode("latin-1")),
+        "raw_path": path,
+        "query_string": query,
+        "root_path": "",
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in fields.items()],
+        "client": (client, 50000),
+        "server": ("127.0.0.1", 8000),
+    }
+
+
+async def _exchange(app: Application, scope: dict[str, Any], body: bytes, settings: Settings) -> Got:
+    got = await _exchange_unchecked(app, scope, body)
+    description = await describe(_fetch_document)
+    sub_path = urlsplit(settings.public_url or "").path.rstrip("/").encode()
+    extra = [name.strip().lower() for name in settings.record_headers.split(",")]
+    description.check(scope["method"], below(sub_path, scope["raw_path"]), got.status, dict(got.fields), extra)
+    return got
+
+
+async def _fetch_document(app: Application, path: str) -> bytes:
+    return (await _exchange_unchecked(app, _scope("GET", path.encode(), b"", "1.1", "192.0.2.7", {}), b"")).body
+
+
+async def _exchange_unchecked(app: Application, scope: dict[str, Any], body: bytes) -> Got:
     sent: list[dict[str, Any]] = []
     pieces = [body[at : at + 65_536] for at in range(0, len(body), 65_536)] or [b""]
 
@@ -166,7 +189,8 @@ async def _exchange(app: Application, scope: dict[str, Any], body: bytes) -> Got
     assert [message.get("more_body", False) for message in rest] == [True] * (len(rest) - 1) + [False]
     got_body = b"".join(message.get("body", b"") for message in rest)
     # Pages of other sites may read every answer except those of the admin API and the status.
-    is_admin = scope["raw_path"].startswith(b"/admin/") or scope["raw_path"] == b"/status"
+    is_status = scope["raw_path"] == b"/status" and scope["method"] != "OPTIONS"
+    is_admin = scope["raw_path"].startswith(b"/admin/") or is_status
     _check(scope["method"], start["status"], start["headers"], got_body, shared=not is_admin, whole=len(rest) == 1)
     fields = tuple((key.decode("ascii"), value.decode("ascii")) for key, value in start["headers"])
     return Got(start["status"], fields, got_body)
@@ -206,10 +230,10 @@ async def running_with(
     """The same with a lifecycle, which can reload it, or with another clock."""
     async with FakeUpstream() as upstream:
         clock = clock or Clock()
-        chosen = {**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings}
-        app = create(Settings(**chosen), clock=clock, lifecycle=lifecycle)
+        chosen = Settings(**{**OUT_OF_THE_WAY, "upstream_url": upstream.url, **settings})
+        app = create(chosen, clock=clock, lifecycle=lifecycle)
         async with _lifespan(app):
-            yield Proxy(app, upstream, clock)
+            yield Proxy(app, upstream, clock, chosen)
 
 
 @asynccontextmanager

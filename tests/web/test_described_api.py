@@ -1,55 +1,127 @@
-"""The description of the API says what is sent, and the paths beside the names answer like any other."""
+"""The description of the API says what is sent, and the paths beside the names answer like any other.
+
+That each answer of a test is described is checked for every test: see described.py.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from app.web.languages import load_catalogues
-from app.web.openapi import name_routes
 from app.web.responses import PAGE_POLICY
-from tests.web.proxy import running
+from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
+#: Everything that adds paths is switched on.
+EVERYTHING = {"admin_token": "a" * 40, "probe_key": "p" * 40}
 
 
-async def description() -> dict[str, Any]:
-    async with running() as proxy:
+async def description(**settings: Any) -> dict[str, Any]:
+    async with running(**settings) as proxy:
         got: dict[str, Any] = (await proxy.get("/openapi.json")).json
         return got
 
 
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Each operation with its path and method."""
+    return [
+        (path, method, operation)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+
+
+def resolved(document: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A part, or the component that it refers to."""
+    if "$ref" not in part:
+        return part
+    _, _, kind, name = part["$ref"].split("/")
+    found: dict[str, Any] = document["components"][kind][name]
+    return found
+
+
 async def test_every_answer_is_described_in_words_of_our_own() -> None:
-    paths = (await description())["paths"]
-    assert {"/{doi}", "/openurl", "/api/handles/{handle}", "/ra/{names}", "/healthz", "/readyz"} <= paths.keys()
-    for path, operations in paths.items():
-        for operation in operations.values():
-            words = {status: answer["description"] for status, answer in operation["responses"].items()}
-            assert not {"Successful Response", "Validation Error", ""} & set(words.values()), path
+    document = await description(**EVERYTHING)
+    for path, _, operation in operations(document):
+        words = {resolved(document, one)["description"] for one in operation["responses"].values()}
+        assert not {"Successful Response", "Validation Error", ""} & words, path
 
 
 async def test_what_is_never_sent_is_not_described() -> None:
-    found = await description()
-    described = {status for path in found["paths"].values() for one in path.values() for status in one["responses"]}
-    assert "422" not in described
-    assert not {"HTTPValidationError", "ValidationError"} & found["components"]["schemas"].keys()
+    document = await description(**EVERYTHING)
+    assert "422" not in {status for *_, operation in operations(document) for status in operation["responses"]}
+    assert not {"HTTPValidationError", "ValidationError"} & document["components"]["schemas"].keys()
+
+
+@pytest.mark.parametrize("settings", [{}, EVERYTHING, {"status_access": "admin", "admin_token": "a" * 40}])
+async def test_every_route_of_the_application_is_described(settings: dict[str, Any]) -> None:
+    names = {"/{doi}", "/", "/openurl", "/api/handles/{handle}", "/ra/{names}", "/doiRA/{names}"}
+    async with running(**settings) as proxy:
+        document = (await proxy.get("/openapi.json")).json
+        # OPTIONS of a /status behind the token has no CORS headers.
+        for path in document["paths"].keys() - names - ({"/status"} if "status_access" in settings else set()):
+            answer = await proxy.ask("OPTIONS", path.replace("{", "").replace("}", ""), **authorization(settings))
+            allow = {method.strip().lower() for method in (answer["allow"] or "").split(",")}
+            assert allow == document["paths"][path].keys() - {"parameters"}, path
+        assert names | routes_of(proxy) == document["paths"].keys()
+
+
+def routes_of(proxy: Proxy) -> set[str]:
+    """The paths of all routes of FastAPI, with those of the admin API except its own description."""
+    app: Any = proxy.app
+    routes = [*app._operations.routes, *([] if app._admin is None else app._admin.routes)]
+    return {route.path_format if hasattr(route, "path_format") else route.path for route in routes} - {
+        "/admin/openapi.json"
+    }
+
+
+def authorization(settings: dict[str, Any]) -> dict[str, str]:
+    """The header that the admin API needs."""
+    return {"authorization": f"Bearer {settings['admin_token']}"} if "admin_token" in settings else {}
+
+
+async def test_operations_have_names_that_follow_from_method_and_path() -> None:
+    described = operations(await description(**EVERYTHING))
+    found = {operation["operationId"] for *_, operation in described}
+    assert len(found) == len(described)
+    assert {"get_doi", "get_home", "get_api_handles", "post_api_parse", "head_healthz", "get_robots_txt"} <= found
+
+
+async def test_no_parameter_has_an_empty_default() -> None:
+    """A generated client would send it, and a flag counts by being there."""
+    document = await description()
+    for path, _, operation in operations(document):
+        parameters = [resolved(document, one) for one in operation.get("parameters", ())]
+        assert not [one["name"] for one in parameters if one["schema"].get("default") in ("", [])], path
 
 
 async def test_every_example_of_the_description_is_answered() -> None:
-    examples = {
-        path: operation["x-example"]
-        for path, operations in (await description())["paths"].items()
-        for operation in operations.values()
-        if "x-example" in operation
-    }
-    assert len(examples) >= 4
     async with running() as proxy:
+        document = (await proxy.get("/openapi.json")).json
+        examples = {operation["x-example"] for *_, operation in operations(document) if "x-example" in operation}
+        assert len(examples) >= 14
         proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
         proxy.upstream.agency("10.1000", "Example")
         proxy.upstream.agency("10.5281", "Example")
-        for path, example in examples.items():
-            assert (await proxy.get(example)).status in (200, 302), path
+        for example in sorted(examples):
+            assert (await proxy.get(example)).status in (200, 302), example
+
+
+async def test_every_example_of_a_body_is_answered() -> None:
+    tried = 0
+    async with running() as proxy:
+        proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+        for path, _, operation in operations((await proxy.get("/openapi.json")).json):
+            for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+                if "example" in content:
+                    body = content["example"] if isinstance(content["example"], str) else json.dumps(content["example"])
+                    assert (await proxy.post(path, body, content_type=kind)).status == 200, (path, kind)
+                    tried += 1
+    assert tried >= 3
 
 
 async def test_the_documentation_carries_the_headers_of_every_page() -> None:
@@ -68,15 +140,19 @@ async def test_head_has_the_status_and_the_headers_of_get(path: str) -> None:
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "es"])
-async def test_the_paths_of_names_are_described_in_every_language(language: str) -> None:
+async def test_every_path_is_described_in_every_language(language: str) -> None:
     texts = load_catalogues((language,))[language]
-    items: set[tuple[str, str]] = set()
-    paths = (await description())["paths"]
-    for route in name_routes():
-        (operation,) = paths[route.path].values()
-        names = {parameter["name"] for parameter in operation["parameters"]}
-        items |= {(route.path, item) for item in ("summary", "description", *names, *operation["responses"])}
-    missing = {item for item in items if texts.api_text(*item) is None}
+    document = await description(**EVERYTHING)
+    missing: set[tuple[str, str]] = set()
+    for path, method, operation in operations(document):
+        if "x-like" in operation or path.startswith("/admin/"):
+            continue
+        shared = document["paths"][path].get("parameters", [])
+        names = {resolved(document, one)["name"] for one in (*shared, *operation.get("parameters", ()))}
+        items = {"summary", *names, *operation["responses"]} | ({"description"} & operation.keys())
+        missing |= {
+            (f"{method.upper()} {path}", item) for item in items if texts.api_text(path, item, method.upper()) is None
+        }
     assert not missing, f"add them to app/web/messages/api/{language}.toml"
 
 
