@@ -81,6 +81,12 @@ build/clients/.locked: requirements/clients.lock .tools/.locked
 	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/clients/bin/python --require-hashes requirements/clients.lock
 	@touch $@
 
+# The generator of the Python client that tests/openapi drives.
+build/openapi/.locked: requirements/openapi.lock .tools/.locked
+	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" build/openapi
+	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/openapi/bin/python --require-hashes requirements/openapi.lock
+	@touch $@
+
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)
 
@@ -139,6 +145,7 @@ lock: .tools/.locked
 	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
 	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
 		tests/clients/requirements.in; \
+	$(COMPILE) --output-file requirements/openapi.lock tests/openapi/requirements.in; \
 	$(COMPILE) --group dev --extra otel --extra mcp --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:

@@ -28,7 +28,7 @@ def clients_from_pypi() -> list[str]:
 
 def install_python_clients() -> Path:
     """The interpreter of an environment with the clients from PyPI."""
-    _install(["make", "--no-print-directory", "build/clients/.locked"], ", ".join(clients_from_pypi()))
+    install(["make", "--no-print-directory", "build/clients/.locked"], ", ".join(clients_from_pypi()))
     return ROOT / "build" / "clients" / "bin" / "python"
 
 
@@ -40,11 +40,12 @@ def install_npm_clients() -> Path:
     stamp = HERE / "node_modules" / ".package-lock.json"
     if not stamp.exists() or stamp.stat().st_mtime < (HERE / "package-lock.json").stat().st_mtime:
         flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        _install([npm, "ci", "--prefix", str(HERE), *flags], "@citation-js/core, @citation-js/plugin-doi, doi2bib")
+        install([npm, "ci", "--prefix", str(HERE), *flags], "@citation-js/core, @citation-js/plugin-doi, doi2bib")
     return HERE
 
 
-def _install(command: list[str], names: str) -> None:
+def install(command: list[str], names: str) -> None:
+    """Run a command that installs the packages `names`. The test is skipped if it fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=_INSTALLATION)
         reason = done.stderr.strip()[:300] if done.returncode else ""
