@@ -7,6 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from app.doi.name import MAX_NAME_BYTES
+from app.resolver.metadata_format import MEDIA_TYPES
 from app.web.api import MAX_CALLBACK
 from app.web.openapi_answers import HTML, JAVASCRIPT, JSON, PROBLEM, XML, Part, answer, answers
 from app.web.openapi_parameters import COMMON_PARAMETERS, EXAMPLE, LIKE, describe_path, describe_query, flag
@@ -76,6 +77,11 @@ _OF_RESOLUTION: Final = [
         "`redirect` (the default), `showvalues` (as `noredirect`), `showurls` (the locations as XML), `api` (the "
         "record as JSON) or `metadata` (prefer locations for metadata). Any other value is `redirect`.",
         {"type": "string", "examples": ["showurls"]},
+    ),
+    describe_query(
+        "format",
+        f"Redirect to the agency's metadata in this format: {', '.join(MEDIA_TYPES)}.",
+        {"type": "string", "enum": list(MEDIA_TYPES)},
     ),
     _AUTH,
     _CERT,
@@ -184,14 +190,15 @@ def _form(*names: str, texts: dict[str, str]) -> Part:
 _BODY: Final = _form("hdl", texts={"hdl": "A name in any form, resolved instead of the path."})
 
 
-def _operations(operation: Part, like: bool = True) -> Part:
-    """GET, and POST that answers as GET does."""
-    post = {
-        **operation,
-        "requestBody": _BODY,
-        "responses": {**operation["responses"], **answers([413], HTML, PROBLEM, JSON, json=_HANDLE)},
-    }
-    return {"get": operation, "post": {**post, LIKE: "get"} if like else post}
+def _operations(operation: Part) -> Part:
+    """GET, and POST that answers as GET does or, for `hdl` in its body, as the path of that name does."""
+    responses = answers([413], HTML, PROBLEM, JSON, json=_HANDLE)
+    for status, other in {**_resolution_answers(), **operation["responses"]}.items():
+        mine = operation["responses"].get(status, other)
+        types = {**mine.get("content", {}), **_resolution_answers().get(status, {}).get("content", {})}
+        responses[status] = {**other, "content": {**types, **mine.get("content", {})}}
+    post = {**operation, "requestBody": _BODY, "responses": responses, LIKE: "get"}
+    return {"get": operation, "post": post}
 
 
 def name_paths() -> Part:
