@@ -18,7 +18,7 @@ from app.metrics.requests import HttpMetrics
 from app.resolver.which_ra import WhichRa
 from app.tracing.opening import TracedRequest, Traces
 from app.web import which_ra
-from app.web.access_log import AccessLog, echo_identifier, id_headers, sent_identifier
+from app.web.access_log import REQUEST_ID, AccessLog, echo_identifier, id_headers, sent_identifier
 from app.web.admin_apart import AdminApart
 from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
@@ -135,13 +135,17 @@ class Application:
         seconds = self._metrics.timer() - began
         self._metrics.record_answer(route, method, reply.status, seconds)
         self._clients.count(request.client_address)
-        reply = self._compression.prepare(reply)
+        # Most answers are small, and most requests have no identifier.
+        concerns_compression = self._compression.concerns(reply)
+        if concerns_compression:
+            reply = self._compression.prepare(reply)
         self._offer(request, reply)
-        reply = self._compression.encode_now(request, reply)
-        log = self._access_log
-        if log is not None:
-            last = log.log_reply(request, route, reply, seconds)
-        else:
+        if concerns_compression:
+            reply = self._compression.encode_now(request, reply)
+        last = b""
+        if self._access_log is not None:
+            last = self._access_log.log_reply(request, route, reply, seconds)
+        elif request.header(REQUEST_ID) is not None:
             last = header_lines(id_headers(sent_identifier(request)))
         return write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
@@ -194,10 +198,14 @@ class Application:
         elif route in OWN_API_ROUTES and request.method != "OPTIONS":
             status = await self._answer_own_api(request, receive, send)
         else:
-            reply = self._compression.prepare(await self._answer(request, route))
+            reply = await self._answer(request, route)
             status = reply.status
-            self._offer(request, reply)
-            reply = await self._compression.encode(request, reply)
+            if not self._compression.concerns(reply):
+                self._offer(request, reply)
+            else:
+                reply = self._compression.prepare(reply)
+                self._offer(request, reply)
+                reply = await self._compression.encode(request, reply)
             await send_reply(reply, send, head_only=request.head_only)
         self._metrics.record_answer(route, request.method, status, self._metrics.timer() - began)
 

@@ -47,6 +47,10 @@ class Compression:
         #: Whether a thread is at work. One body at a time: others are sent as they are.
         self._is_busy = False
 
+    def concerns(self, reply: Reply) -> bool:
+        """Whether `prepare` or `encode` may change an answer. Most answers are too small."""
+        return len(reply.body) >= self._min_bytes or reply.status == _NOT_MODIFIED
+
     def is_large(self, reply: Reply) -> bool:
         """Whether an answer has a compressed form."""
         # The body of a redirect repeats its Location. Few clients read it.
