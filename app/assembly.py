@@ -113,7 +113,8 @@ def assemble(
     shared = _is_shared(settings)
     # To the upstream, all processes with this store are one client, also a command beside a running proxy.
     is_stored = settings.store_url.partition(":")[0] != "memory"
-    bucket = SharedBucket(cache, settings.upstream_rate, settings.upstream_burst) if is_stored else None
+    rate, burst = settings.upstream_rate, settings.upstream_burst
+    bucket = SharedBucket(cache, rate, burst, count_processes(settings)) if is_stored else None
     upstream = open_upstream(settings, _allot(settings, bucket), observers.upstream, cache if is_stored else None)
     resolver = Resolver(
         cache=cache,
@@ -214,8 +215,8 @@ def open_upstream(
     budget = Budget(
         rate=settings.upstream_rate,
         burst=settings.upstream_burst,
-        # The workers divide the limit among them.
-        max_concurrency=max(1, settings.upstream_max_concurrency // settings.workers),
+        # The processes divide the limit among them.
+        max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
         reserved_for_people=settings.upstream_reserved_share,
         most_of_client=settings.client_most_waiting,
         clock=time.monotonic,
@@ -305,6 +306,11 @@ def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | Non
         return None
     most = settings.upstream_allotment
     return AllottedBucket(bucket, burst=settings.upstream_burst, most=most, clock=time.monotonic)
+
+
+def count_processes(settings: Settings) -> int:
+    """The processes that share the store and the budget, on all machines."""
+    return settings.workers * settings.upstream_machines
 
 
 def _is_shared(settings: Settings) -> bool:

@@ -18,15 +18,17 @@ _SHORTEST_PAUSE: Final = 0.001
 class SharedBucket:
     """The budget's tokens in the store. To the upstream, all processes that share the store are one client."""
 
-    def __init__(self, cache: TieredStore, rate: float, burst: float) -> None:
+    def __init__(self, cache: TieredStore, rate: float, burst: float, processes: int) -> None:
+        """`processes` is the number of processes that share the store."""
+        self._processes = processes
         self._cache = cache
         self._rate = rate
         self._burst = burst
         self._wait = 0.0
 
     async def take(self, leaving: float = 0.0, count: int = 1) -> float:
-        """See SharedTokenBucket. While the store fails, the tokens are those of this process alone."""
-        self._wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving, count)
+        """See SharedTokenBucket. While the store fails, the tokens are an equal part for this process."""
+        self._wait = await self._cache.take(_BUCKET, self._rate, self._burst, leaving, count, processes=self._processes)
         return self._wait
 
     async def back_off(self, seconds: float) -> None:

@@ -226,14 +226,21 @@ class TieredStore:
         if self._store is not None:
             await self._try("release", self._store.release(key, owner), None)
 
-    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
-        """Take tokens; see Store. If the store fails, they come from a bucket of this process only."""
+    async def take(
+        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, processes: int = 1
+    ) -> float:
+        """Take tokens; see Store. If the store fails, they come from a bucket of this process only.
+
+        That bucket has an equal part of the tokens that `processes` processes share.
+        """
         if self._store is not None:
             wait = await self._try("take", self._store.take(bucket, rate, burst, leaving, count), None)
             if wait is not None:
                 return wait
             self.counters.budget_fallbacks += 1
-        return await self._memory.take(bucket, rate, burst, leaving, count)
+        # A bucket that cannot hold `count` tokens would never give them.
+        part = max(float(count), burst / processes)
+        return await self._memory.take(bucket, rate / processes, part, leaving / processes, count)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""

@@ -67,6 +67,13 @@ class UpstreamSettings(SettingsGroup):
         description="Most upstream queries for which one process reserves tokens of a shared store at a time.",
     )
     upstream_max_concurrency: int = Field(16, ge=1, description="Upstream queries in progress at the same time.")
+    upstream_machines: int = Field(
+        1,
+        ge=1,
+        le=1_000,
+        description="Machines that share the store. Each has an equal part of `upstream_max_concurrency`, and while "
+        "the store fails, of `upstream_rate` and `upstream_burst`.",
+    )
     upstream_reserved_share: float = Field(
         0.5, ge=0, le=0.95, description="Share of the budget that bulk and background queries cannot use."
     )

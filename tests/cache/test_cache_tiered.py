@@ -351,3 +351,16 @@ async def test_expiring_does_not_replace_a_newer_record(shared: MemoryStore, clo
     await there.put(newer)
     await here.expire(entry())
     assert await there.reread("10.1000/182") == newer
+
+
+async def test_without_the_store_each_process_has_an_equal_part_of_the_tokens(clock: Clock) -> None:
+    caches = [tier(BrokenStore(), clock) for _ in range(4)]
+    waits = [await cache.take("upstream", 8, 8, processes=4) for cache in caches for _ in range(3)]
+    # Two tokens each of a burst of 8; the next one at a quarter of the rate.
+    assert waits == [0.0, 0.0, 0.5] * 4
+
+
+async def test_a_part_of_the_tokens_is_never_too_small_for_one_call(clock: Clock) -> None:
+    cache = tier(BrokenStore(), clock)
+    assert await cache.take("upstream", 8, 8, count=4, processes=8) == 0.0
+    assert await cache.take("upstream", 8, 8, leaving=4, count=1, processes=8) == 1.0
