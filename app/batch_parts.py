@@ -1,4 +1,4 @@
-"""Builds the engine of batches and the suggestions from the settings, for HTTP, commands and assistants alike."""
+"""Builds the batch engine and the suggestions from the settings, for HTTP, commands and assistants."""
 
 from __future__ import annotations
 

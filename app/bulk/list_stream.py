@@ -15,14 +15,14 @@ from typing import Final
 
 from app.errors import ConfigurationError, UnreadableList
 from app.lists.compression import Gunzip
-from app.lists.file_format import ListFormat, format_of, is_packed, open_reader
+from app.lists.file_format import ListFormat, format_of, is_gzip, open_reader
 from app.lists.item import Item
 
 #: Standard input in place of a file.
 STANDARD_INPUT: Final = "-"
 #: Bytes that are read at a time.
 _PIECE_BYTES: Final = 65_536
-#: Bytes that can be written to a pipe that has room, without waiting (POSIX.1-2017, PIPE_BUF).
+#: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
 
 
@@ -53,8 +53,8 @@ class ListParser:
         form = source.form or format_of(source.path, source.column)
         self._path = source.path
         self._reader = open_reader(form, source.max_line_bytes, source.column)
-        # The operator's own file may compress as well as it can.
-        self._gunzip = Gunzip(inf) if is_packed(source.path) else None
+        # The list is the operator's own file, so the ratio is not limited.
+        self._gunzip = Gunzip(inf) if is_gzip(source.path) else None
 
     def feed(self, data: bytes) -> Iterator[list[Item]]:
         """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""

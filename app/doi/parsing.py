@@ -24,7 +24,7 @@ Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
 SHORT_DOI_RULE: Final = "short-doi"
 
 _CASELESS: Final = re.IGNORECASE | re.ASCII
-#: The writer says that it is a handle.
+#: Forms that mark a handle, such as "hdl:".
 _HANDLE_LABEL: Final = re.compile(
     r"(?:doi:\s{0,9})?(?:hdl:|(?:info|urn):hdl[/:]|https?:/{1,9}hdl\.handle\.net/)", _CASELESS
 )
@@ -42,7 +42,7 @@ class ParsedText:
     """What a text is.
 
     A position in a message counts the characters of the name, decoded and without blanks, label and URL. `name` is
-    None if the text is not a name of any kind. `rules` are what was undone to read it, in their order.
+    None if the text is not a name of any kind. `rules` are the steps that read it, in their order.
     `message` is the reason why it is not a DOI name, or None.
     """
 
@@ -77,11 +77,11 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
     warnings = find_warnings(name)
     if kind in ("doi", "short_doi"):
-        others = suggest_instead(name, own_hosts=own_hosts)
-        return ParsedText(text, kind, name, rules, warnings, others, None)
-    others = suggest(text, own_hosts=own_hosts)
-    known = None if kind == "not_a_doi" else name
-    return ParsedText(text, kind, known, rules, warnings, others, _explain(name))
+        suggestions = suggest_instead(name, own_hosts=own_hosts)
+        return ParsedText(text, kind, name, rules, warnings, suggestions, None)
+    suggestions = suggest(text, own_hosts=own_hosts)
+    read_name = None if kind == "not_a_doi" else name
+    return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name))
 
 
 def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:

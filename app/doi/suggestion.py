@@ -1,7 +1,7 @@
 """What a writer may have meant by text that is not a DOI name, or by a name that does not exist.
 
-Repairs are combined: one path undoes every error that can be seen, and others leave some of them or try a doubtful
-repair. A name is the likelier, the fewer errors are left in it and the fewer doubtful repairs led to it.
+Repairs are combined. One path undoes every visible error; its branches leave some errors, or try a doubtful repair. A
+name ranks higher if fewer errors are left in it, and if fewer doubtful repairs led to it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MAX_AFTER: Final = 448
 #: The most texts whose repairs are tried. Few inputs have more than six.
 _MAX_TEXTS: Final = 12
 _PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}/")
-#: In use: three to eight letters and digits, of which the first is a letter.
+#: ShortDOIs in use have three to eight letters and digits, a letter first.
 _SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
-#: The rules of reading itself, and of a URL of this resolver.
+#: The rules for a name that only had to be read again, and for a URL of this resolver.
 _READ_AGAIN: Final = "label"
 _OWN_URL: Final = "own-url"
 
@@ -37,7 +37,7 @@ _OWN_URL: Final = "own-url"
 class Suggestion:
     """A name that a writer may have meant: a DOI name in the strict sense, or a shortDOI such as 10/aabbe.
 
-    `rule` is the stable name of the repair that led to it, of several the first: "trailing-punctuation".
+    `rule` is the stable name of the repair that led to it, or of the first of several: "trailing-punctuation".
     """
 
     doi: HandleName
@@ -46,7 +46,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A text after some repairs: the first of them, how many of them were doubtful, and the name that it is."""
+    """A text after some repairs: the rule of the first, the number of doubtful ones, and the name in the text."""
 
     text: str
     rule: str = ""
@@ -56,7 +56,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The attempts that repairs of an attempt lead to. `errors` are all repairs that apply and are not doubtful."""
+    """The attempts that follow from an attempt. `errors` are all repairs that apply and are not doubtful."""
 
     attempt: _Attempt
     repaired: tuple[_Attempt, ...]
@@ -93,7 +93,7 @@ def suggest_instead(name: HandleName, *, own_hosts: frozenset[str] = frozenset()
 
 
 def _rank(outcomes: list[_Outcome], own_name: HandleName | None) -> tuple[Suggestion, ...]:
-    """The likeliest names. Of several outcomes with one name the likeliest counts."""
+    """The likeliest names. If several outcomes have the same name, the likeliest of them counts."""
     found: dict[str, tuple[int, Suggestion]] = {}
     for outcome in outcomes:
         name = outcome.attempt.name
@@ -115,7 +115,7 @@ def _part_around_name(text: str) -> str:
         return ""
     end = found.start() + _MAX_AFTER
     part = text[max(0, found.start() - _MAX_BEFORE) : end]
-    # The last word may be cut: it is not a name.
+    # The last word may be cut off, so it is dropped.
     return part if end >= len(text) else part.rpartition(" ")[0]
 
 
@@ -131,7 +131,7 @@ def _start(text: str, own_hosts: frozenset[str]) -> _Attempt:
 
 
 def _attempt(text: str, rule: str = "", doubts: int = 0) -> _Attempt:
-    """The text as the name that it is, without label and URL, if it is one."""
+    """The attempt of a text. If the text is a name, its label and URL are removed."""
     name = _read(text)
     if name is None:
         return _Attempt(text, rule, doubts)
@@ -170,7 +170,7 @@ def _explore(start: _Attempt) -> list[_Outcome]:
 
 
 def _repair(attempt: _Attempt) -> _Outcome:
-    """Try every repair. What is surely an error is undone before anything that comes later."""
+    """Try every repair. After the first sure error, later repairs wait until that error is undone."""
     repaired: list[_Attempt] = []
     doubtful: list[_Attempt] = []
     errors: list[Repair] = []

@@ -13,7 +13,7 @@ from app.lists.ris import RisReader
 from app.lists.table import TableReader
 
 #: The end of the name of a compressed file.
-_PACKED: Final = ".gz"
+_GZIP_SUFFIX: Final = ".gz"
 
 
 class ListFormat(Enum):
@@ -38,14 +38,14 @@ _SUFFIXES: Final = {
 }
 
 
-def is_packed(name: str) -> bool:
+def is_gzip(name: str) -> bool:
     """Whether the name is that of a gzip file."""
-    return name.lower().endswith(_PACKED)
+    return name.lower().endswith(_GZIP_SUFFIX)
 
 
 def format_of(name: str, column: str | None = None) -> ListFormat:
-    """The format that a file name says. Any other name is text, or CSV if a column is named."""
-    _, dot, suffix = name.lower().removesuffix(_PACKED).rpartition(".")
+    """The format by the end of a file name. Any other name is text, or CSV if a column is named."""
+    _, dot, suffix = name.lower().removesuffix(_GZIP_SUFFIX).rpartition(".")
     return _SUFFIXES.get(dot + suffix, ListFormat.TEXT if column is None else ListFormat.CSV)
 
 

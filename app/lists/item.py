@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-#: Characters of an unreadable item that are shown.
-SHOWN: Final = 200
+#: Characters of an unreadable item in its row.
+MAX_EXCERPT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +41,4 @@ class ListReader(Protocol):
 
 def show(data: bytes) -> str:
     """The beginning of an item as text."""
-    return data[:SHOWN].decode("utf-8", "replace")
+    return data[:MAX_EXCERPT].decode("utf-8", "replace")

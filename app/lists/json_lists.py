@@ -17,7 +17,7 @@ from app.lists.table import DOI_COLUMN
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
 MAX_DEPTH: Final = 32
-#: What matters for the end of a value outside and inside strings (RFC 8259, sections 4, 5 and 7).
+#: The bytes that decide where a value ends, outside and inside strings (RFC 8259, sections 4, 5 and 7).
 _OUTSIDE: Final = re.compile(rb'["\[\]{},]')
 _INSIDE: Final = re.compile(rb'["\\]')
 _BLANKS: Final = b" \t\r\n"
@@ -58,7 +58,7 @@ class JsonArrayReader:
         self._max_item_bytes = max_item_bytes
         self._column = column
         self._rest = b""
-        #: Where the scan of `_rest` goes on, the open brackets, and whether it is inside a string.
+        #: Where the scan of `_rest` continues, the number of open brackets, and whether it is inside a string.
         self._at, self._depth, self._in_string = 0, 0, False
         self._number = 0
         self._is_open = self._is_closed = False

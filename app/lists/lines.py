@@ -13,13 +13,13 @@ from app.lists.item import Item, ListItem, UnreadableItem, show
 
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
-#: Begins a comment in a list of lines. No DOI name begins so.
+#: Begins a comment in a list of lines. No DOI name begins with it.
 _COMMENT: Final = "#"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without its end. `is_cut` says that it was longer than the limit, and that only its beginning is here."""
+    """A line without its end. If `is_cut`, it was longer than the limit, and `data` is its beginning."""
 
     number: int
     data: bytes

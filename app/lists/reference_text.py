@@ -1,20 +1,20 @@
-"""What the readers of reference files share: names in text that is otherwise ignored."""
+"""Shared by the readers of reference files, which ignore all text except names."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from app.errors import NotUTF8
-from app.lists.item import SHOWN, Item, ListItem, UnreadableItem
+from app.lists.item import MAX_EXCERPT, Item, ListItem, UnreadableItem
 
-_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def read_reference(item: ListItem) -> Item:
     """The item; unreadable if its bytes are not UTF-8. In the other fields of a file, such bytes do not matter."""
-    if _REPLACED not in item.text:
+    if _REPLACEMENT not in item.text:
         return item
-    return UnreadableItem(item.text[:SHOWN], item.line, NotUTF8().message)
+    return UnreadableItem(item.text[:MAX_EXCERPT], item.line, NotUTF8().message)
 
 
 def trim_url(url: str) -> str:

@@ -6,15 +6,15 @@ import csv
 from typing import Final
 
 from app.errors import UnreadableList
-from app.lists.item import SHOWN, Item, ListItem, UnreadableItem
+from app.lists.item import MAX_EXCERPT, Item, ListItem, UnreadableItem
 from app.lists.lines import Line, LineCutter, decode_line
 
 #: The column that is read if none is named, in any letter case.
 DOI_COLUMN: Final = "doi"
 _SEPARATORS: Final = (",", ";", "\t")
-#: Column names that a message shows.
-_SHOWN_COLUMNS: Final = 10
-_SHOWN_NAME: Final = 40
+#: Column names in a message, and characters of each.
+_MESSAGE_COLUMNS: Final = 10
+_MESSAGE_CHARACTERS: Final = 40
 
 
 class TableReader:
@@ -91,7 +91,7 @@ class TableReader:
             message = f"Line {self._opened_at} is not CSV: {error}."
             if is_head:
                 raise UnreadableList(message) from error
-            return [UnreadableItem(record[:SHOWN], self._opened_at, message)]
+            return [UnreadableItem(record[:MAX_EXCERPT], self._opened_at, message)]
         if is_head:
             self._index = self._find_column(cells)
             return []
@@ -108,5 +108,5 @@ class TableReader:
         folded = [name.casefold() for name in names]
         if wanted.casefold() in folded:
             return folded.index(wanted.casefold())
-        found = ", ".join(repr(name[:_SHOWN_NAME]) for name in names[:_SHOWN_COLUMNS])
+        found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in names[:_MESSAGE_COLUMNS])
         raise UnreadableList(f"Line {self._opened_at}: there is no column {wanted!r} among {found}; name one of them.")

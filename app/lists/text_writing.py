@@ -10,7 +10,7 @@ from app.doi.code_point import CodePoint
 #: Widths of the columns of a table, in characters. A column that is not named here has _USUAL_WIDTH.
 _WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5}
 _USUAL_WIDTH: Final = 30
-_CUT: Final = "…"
+_ELLIPSIS: Final = "…"
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -68,11 +68,11 @@ class UrlWriter:
 
 
 def _fit(text: str, width: int) -> str:
-    return text.ljust(width) if len(text) <= width else text[: width - 1] + _CUT
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + _ELLIPSIS
 
 
 def _show(value: object) -> str:
-    """A value as the text of a cell. The notation of a character that is not graphic takes its place."""
+    """A value as the text of a cell. A character that is not graphic becomes its notation, such as <U+200B>."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Writes rows as NDJSON, CSV or a JSON array. A row is a mapping with the members in the order of the output.
 
-CSV cells are written as they are, as RFC 4180 has them. A spreadsheet may take a cell that begins with "=" as a
-formula: docs/batch.md says what to do.
+CSV cells are written unchanged (RFC 4180). A spreadsheet may read a cell that begins with "=" as a formula:
+docs/batch.md says what to do.
 """
 
 from __future__ import annotations

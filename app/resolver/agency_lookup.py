@@ -33,17 +33,17 @@ class AgencyLookup:
         self._agencies: dict[str, str | None] = {}
 
     def is_known(self, name: HandleName) -> bool:
-        """Whether `known` is the answer, so `find` is not needed."""
+        """Whether `find_now` has the answer, so `find` is not needed."""
         return self._is_off or fold(name.prefix) in self._agencies
 
-    def known(self, name: HandleName) -> str | None:
+    def find_now(self, name: HandleName) -> str | None:
         """The agency of a name whose prefix was looked up. None if it is not known."""
         return self._agencies.get(fold(name.prefix))
 
     async def find(self, name: HandleName) -> str | None:
         """The agency of a name. None if it is not known. A prefix without an answer is not looked up again."""
         if self.is_known(name):
-            return self.known(name)
+            return self.find_now(name)
         try:
             services = await self._prefixes.services(name.prefix, self._lookup)
         except (CouldNotVerify, InvalidName):

@@ -1,7 +1,7 @@
 """Resolves the names of a list: rows in the order of the inputs, a bounded number of lookups, one lookup per name.
 
-Reading and answering go on at the same time. The reader stops when `window` inputs wait for their rows, or when
-`concurrency` lookups are under way. So one slow name delays the rows after it, and memory stays the same.
+Inputs are read while rows are written. The reader stops when `window` inputs wait for their rows, or when `concurrency`
+lookups are under way. One slow name delays the rows after it, and memory does not grow.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BatchBounds:
     concurrency: int
     #: Inputs that wait for their rows.
     window: int
-    #: Seconds that names wait for an upstream that accepts no queries, counted from its last answer.
+    #: Seconds that names wait while the upstream accepts no queries, from its first failure since an answer.
     patience: float
     #: Memory for findings, in bytes.
     memory_bytes: int
@@ -61,7 +61,7 @@ class BatchBounds:
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """What a caller wants to know of each name."""
+    """What a caller requests about each name."""
 
     #: The client that upstream queries are charged to.
     client: ClientNetwork = None
@@ -73,7 +73,7 @@ class BatchOptions:
     suggests: bool = False
     #: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
     agency: Literal["none", "cached", "any"] = "cached"
-    #: Which queries those about names wait for.
+    #: The priority of queries about names.
     priority: Priority = Priority.BULK
 
 
@@ -99,7 +99,7 @@ class Batches:
                 yield row
 
     async def groups(self, inputs: AsyncIterator[BatchInput], options: BatchOptions) -> AsyncGenerator[list[Row], None]:
-        """The same rows, those together that are known at the same time.
+        """The same rows, in groups of those that are ready at the same time.
 
         An error of `inputs` is raised after the rows of the inputs before it. Close the generator to stop the work:
         queries that wait for the upstream are abandoned, those under way end by themselves.
@@ -155,13 +155,13 @@ class _Batch:
     # --- The inputs -----------------------------------------------------------------------------------------------
 
     async def read(self, inputs: AsyncIterator[BatchInput]) -> None:
-        """Start the lookup of each input, as far as there is room."""
+        """Start the lookup of each input as soon as there is room."""
         end = _End()
         try:
             async for text in inputs:
                 await self._queue.put(text if isinstance(text, Row) else await self._start(text))
                 await self._turn.yield_if_over()
-        except Exception as error:  # the caller gets it after the rows before it
+        except Exception as error:  # raised to the caller after the rows before it
             end = _End(error)
         await self._queue.put(end)
 
@@ -177,7 +177,7 @@ class _Batch:
         if lookup is None:
             finding = self._find_now(name)
             if finding is not None and self._agencies.is_known(name):
-                return self._row(text, name, _Answer(finding, self._agencies.known(name)))
+                return self._row(text, name, _Answer(finding, self._agencies.find_now(name)))
             lookup = await self._launch(name, finding)
         return _Pending(text, name, lookup)
 

@@ -1,4 +1,4 @@
-"""Which of several names exist, as far as that can be found out at little cost."""
+"""Finds out which of several names exist, with a few queries."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from app.resolver.resolver import Demand, Resolver
 from app.resolver.single_flight import Replaced
 from app.upstream.source import ClientNetwork, Priority
 
-#: The most queries of this kind that wait or are under way, for all clients together.
+#: Limit of the queries of this kind that wait or are under way, for all clients together.
 MAX_EXISTENCE_QUERIES: Final = 8
 
 
 class Existence:
     """Looks up names that no client requested.
 
-    `queries` is the most upstream queries of one look-up, and `patience` the seconds that it waits for them. A query
-    has the priority of bulk work and is charged to the client. It ends by itself if nothing waits for it any more.
+    `queries` limits the upstream queries of one look-up, and `patience` the seconds that it waits for them. A query has
+    the priority of bulk work and is charged to the client. One that takes longer continues in the background.
     """
 
     def __init__(self, resolver: Resolver, *, queries: int, patience: float) -> None:

@@ -1,4 +1,4 @@
-"""What one batch remembers of its names: the findings that the cache will not give again."""
+"""The memory of one batch: the findings that the cache does not keep for long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.resolver.verdict import UNDECIDED, Finding
 
 #: Bytes of a finding without its texts: the slot of the map, the key object and the finding. Measured by tracemalloc.
 ENTRY_BYTES: Final = 400
-#: Records that stay fresh for this many seconds are left to the cache.
+#: Findings that stay fresh for longer than this, in seconds, are left to the cache.
 _LONG_TTL: Final = 3_600.0
 
 

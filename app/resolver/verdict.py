@@ -26,7 +26,7 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class Verdict(Enum):
-    """What a batch found out about one input. The values are part of the public interface."""
+    """The result of one input of a batch. The values are part of the public interface."""
 
     RESOLVED = "resolved"
     ALIAS = "alias"  # resolved; the name is an alias of another name
@@ -34,18 +34,18 @@ class Verdict(Enum):
     NOT_FOUND = "not_found"
     NOT_A_DOI = "not_a_doi"  # not looked up
     UNVERIFIED = "unverified"  # the upstream could not be queried, or its answer is unreadable
-    RATE_LIMITED = "rate_limited"  # not queried: no room in the budget, or the upstream asked for a pause
+    RATE_LIMITED = "rate_limited"  # not queried: no room in the budget, or the upstream requested a pause
 
 
 #: The members of a row, in order. `suggestions` follow if they are requested.
 FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message")
-#: The verdicts that say nothing about the name. A later batch can find out more.
+#: The verdicts that say nothing about the name. A later batch may have a better one.
 UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a lookup found out about a name, the same for all its spellings. Times are seconds since the epoch."""
+    """The result of looking up a name, the same for all its spellings. Times are seconds since the epoch."""
 
     verdict: Verdict
     url: str | None = None

@@ -70,7 +70,7 @@ EDGES: list[tuple[Callable[[str], str], str, str]] = [
     (surroundings.without_blanks, "10. 1000 / 182", "10.1000/182"),
     (surroundings.without_blanks, "10.1000/journal. 182", "10.1000/journal.182"),
     (surroundings.without_blanks, "10.1000/182. 2020", "10.1000/182. 2020"),
-    (surroundings.joined, "10.1000/182 and", "10.1000/182 and"),
+    (surroundings.without_inner_blank, "10.1000/182 and", "10.1000/182 and"),
     (surroundings.parameter_value, "https://example.org/?url=https://doi.org/10.1000/1", "https://doi.org/10.1000/1"),
     (surroundings.name_inside, "see 10.1000/182?x", "10.1000/182"),
     (surroundings.name_inside, "110.1000/182", "110.1000/182"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.lists.file_format import ListFormat, format_of, is_packed, open_reader
+from app.lists.file_format import ListFormat, format_of, is_gzip, open_reader
 from app.lists.item import Item
 
 LIMIT = 60
@@ -66,4 +66,4 @@ def read(form: ListFormat, pieces: list[bytes]) -> list[Item]:
 )
 def test_the_name_of_a_file_says_its_format(name: str, column: str | None, form: ListFormat) -> None:
     assert format_of(name, column) is form
-    assert is_packed(name) == name.lower().endswith(".gz")
+    assert is_gzip(name) == name.lower().endswith(".gz")

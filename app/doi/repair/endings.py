@@ -7,7 +7,7 @@ from typing import Final
 
 #: The most characters that are cut from the end.
 _MAX_ENDINGS: Final = 16
-#: Never the last character of a name that was copied whole. "+", "-" and "#" are: 10.1021/ja001926+, ...CO;2-#.
+#: A complete name does not end with these. It can end with "+", "-" and "#": 10.1021/ja001926+, ...CO;2-#.
 _ENDINGS: Final = frozenset(
     ".,;:\"'`|*\\!?&$^~=([{<\u2020\u2021\u00ab\u00bb\u2018\u2019\u201a\u201c\u201d\u201e\u2026\u2039\u203a\u3001\u00b7\ufffd"
 )

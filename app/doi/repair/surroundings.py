@@ -12,7 +12,7 @@ _REPETITION: Final = re.compile(r"https?:|doi:|(?:dx\.)?doi\.org/|(?<=[;,|\s(\[]
 # Runs of white space are one blank in the texts that reach these repairs.
 _PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/")
 _NAME: Final = re.compile(r'(?<![0-9])10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5}/[^\s?#&"]+')
-#: "10." of another name, at least a prefix and a slash after the first.
+#: The next name begins at least this many characters after the first: a prefix and a slash.
 _MIN_PREFIX_CHARACTERS: Final = len("10.1000/")
 _BLANK_AFTER_PUNCTUATION: Final = re.compile(r"(?<=[/_-])\s|(?<=10\.)\s(?=[0-9]{4})")
 _BLANK_BEFORE_PUNCTUATION: Final = re.compile(r"\s(?=/\s?\S)|(?<=10)\s(?=\.\s?[0-9]{4})")
@@ -57,7 +57,7 @@ def without_blanks(text: str) -> str:
     return text
 
 
-def joined(text: str) -> str:
+def without_inner_blank(text: str) -> str:
     """10.1000/18 2 -> 10.1000/182: a blank or a line break inside the name."""
     words = text.split(maxsplit=2)
     return "".join(words) if len(words) == 2 and "/" not in words[1] and _has_digit(words[1]) else text
@@ -83,11 +83,11 @@ def name_inside(text: str) -> str:
     return found[0] if found else text
 
 
-def other_name(text: str) -> str:
+def next_name(text: str) -> str:
     """10.1000/182,10.1000/183 -> 10.1000/183: the next name of a list."""
     first = _NAME.search(text)
-    other = _NAME.search(text, first.start() + _MIN_PREFIX_CHARACTERS) if first else None
-    return text[other.start() :] if other else text
+    following = _NAME.search(text, first.start() + _MIN_PREFIX_CHARACTERS) if first else None
+    return text[following.start() :] if following else text
 
 
 def short_doi_inside(text: str) -> str:
@@ -97,7 +97,7 @@ def short_doi_inside(text: str) -> str:
 
 
 def with_other_brackets(text: str) -> str:
-    """10.1000/74[947:ABC]2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: the brackets of a SICI, or the other way about."""
+    """10.1000/74[947:ABC]2.0.CO;2 -> 10.1000/74<947:ABC>2.0.CO;2: the brackets of a SICI, in either direction."""
     return text if "(SICI)" in text.upper() and "[" not in text else _SICI.sub(_change_brackets, text)
 
 

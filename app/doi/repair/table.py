@@ -1,4 +1,4 @@
-"""All repairs, each with the stable name that suggestions have and its certainty."""
+"""All repairs, each with the stable name of its rule and its certainty."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.doi.repair import characters, endings, prefix, surroundings
 
 
 class Certainty(Enum):
-    """How sure it is that what a repair changes is an error."""
+    """How certain it is that a repair changes an error and not a part of the name."""
 
-    #: No registered name has it. A name that still has it is not suggested.
+    #: No registered name contains the error. A name that still contains it is not suggested.
     SURE = "sure"
-    #: Few registered names have it. A name that still has it is suggested after the others.
+    #: Few registered names look like this. The unrepaired name is suggested after the repaired one.
     LIKELY = "likely"
-    #: Many registered names have it. A repaired name is suggested after the others.
+    #: Many registered names look like this. The repaired name is suggested after the others.
     DOUBTFUL = "doubtful"
 
 
@@ -30,7 +30,7 @@ class Repair:
     certainty: Certainty = Certainty.SURE
 
 
-#: In the order in which they are tried: what stands around the name, then the name, then its end.
+#: In the order in which they are tried: the text around the name, then the name, then its end.
 REPAIRS: Final = (
     Repair("html-entity", characters.without_html_entities),
     Repair("full-width", characters.without_full_width),
@@ -62,9 +62,9 @@ REPAIRS: Final = (
     Repair("page-part", endings.without_page_part, Certainty.LIKELY),
     Repair("version", endings.without_version, Certainty.LIKELY),
     Repair("title", endings.without_title, Certainty.LIKELY),
-    Repair("another-name", surroundings.other_name, Certainty.DOUBTFUL),
+    Repair("another-name", surroundings.next_name, Certainty.DOUBTFUL),
     Repair("short-doi", surroundings.short_doi_inside, Certainty.DOUBTFUL),
-    Repair("blank-inside", surroundings.joined, Certainty.DOUBTFUL),
+    Repair("blank-inside", surroundings.without_inner_blank, Certainty.DOUBTFUL),
     Repair("missing-10", prefix.with_ten, Certainty.DOUBTFUL),
     Repair("double-slash", prefix.with_one_slash, Certainty.DOUBTFUL),
     Repair("sici-bracket", surroundings.with_other_brackets, Certainty.DOUBTFUL),
