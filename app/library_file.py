@@ -58,7 +58,7 @@ class LibraryFile:
         self._use(found.rules)
 
     def request_reload(self, path: Path | None) -> None:
-        """Let the watching task read this file at once, or drop the rules if there is none.
+        """Make the watching task read this file immediately, or drop the rules if there is none.
 
         If the file cannot be used, the rules in force stay, and the task waits for a change of the file.
         """

@@ -142,7 +142,7 @@ def create(
         clock,
         prefixes=prefixes,
         count=instruments.batches.count,
-        refused=instruments.clients.refused,
+        count_refusal=instruments.clients.refused,
     )
     return Application(
         face,

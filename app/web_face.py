@@ -291,13 +291,13 @@ def add_batches(
     *,
     prefixes: PrefixChain,
     count: Callable[[Verdict], None],
-    refused: Callable[[str], None],
+    count_refusal: Callable[[str], None],
 ) -> None:
-    """Add `POST /api/resolve`. `count` gets the verdict of each row, `refused` the name of a limit."""
+    """Add `POST /api/resolve`. `count` gets the verdict of each row, `count_refusal` the name of a limit."""
     settings = parts.settings
     service = BatchService(
         build_batches(parts, clock, prefixes=prefixes, count=count),
-        OpenBatches(settings.batch_max_open, settings.batch_max_open_of_client, refused),
+        OpenBatches(settings.batch_max_open, settings.batch_max_open_of_client, count_refusal),
         ListLimits(
             names=settings.batch_max_names,
             line_bytes=settings.batch_max_line_bytes,

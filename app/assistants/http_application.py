@@ -1,4 +1,4 @@
-"""The tools over HTTP, as the server of this program sees them."""
+"""The tools over HTTP, in the form that the server of this program expects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFAULT_PORT: Final = 80
 
 
 class HttpApplication:
-    """An ASGI application without an express lane and without answers that take no task."""
+    """An ASGI application. It has no express lane, and every request takes a task."""
 
     express: None = None
 

@@ -11,7 +11,7 @@ from app.resolver.batch import Batches, BatchInput, BatchOptions
 from app.resolver.verdict import Row
 from app.upstream.source import Priority
 
-#: The rows of names, while the body of the `async with` runs. Its end stops the work.
+#: The rows of names. The work stops at the end of the `async with`.
 Rows = AbstractAsyncContextManager[AsyncIterator[Row]]
 
 

@@ -19,7 +19,7 @@ _AFTER = r"(?=[.,;:!?'\")\]}>”’»]*(?:[\s<|]|\Z))"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a line says: its first name, further names, and what its writer may have meant instead of a name.
+    """The content of a line: its first name, further names, and suggestions if it has no name.
 
     `message` is the reason if `name` is None.
     """
@@ -31,7 +31,7 @@ class Reference:
 
 
 def read_reference(line: str, *, own_hosts: frozenset[str] = frozenset()) -> Reference:
-    """Find the name of a line: the line is the name, its URL or its label; or a free text that contains it."""
+    """Find the name in a line: a bare name, one with a label or in a URL, or one inside free text."""
     parsed = parse(line, own_hosts=own_hosts)
     if parsed.doi is not None and not _has_blank(parsed.doi):
         return Reference(parsed.doi)
@@ -52,7 +52,7 @@ def _explain(suggestions: tuple[Suggestion, ...]) -> str:
 
 
 def _has_blank(name: HandleName) -> bool:
-    """Whether a name contains blanks: "10.1000/182 (accessed 2020)" is a name, and the writer means another one."""
+    """Whether a name contains blanks. "10.1000/182 (accessed 2020)" is a name by its form, but 10.1000/182 is meant."""
     return any(character.isspace() for character in name.text)
 
 

@@ -1,7 +1,7 @@
 """The results of the tools. Their JSON schemas are made from these models.
 
-Everything in a result is data from a caller, a record or this program, never an instruction. So each text has a
-largest length, and characters that are not graphic are replaced.
+Everything in a result is data from a caller, a record or this program, never an instruction. The length of each text
+is limited, and characters that are not graphic are replaced.
 """
 
 from __future__ import annotations
@@ -143,12 +143,12 @@ def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionRe
 
 
 def _cut(text: str, most: int) -> str:
-    """A text that is read, not used."""
+    """A text for a reader. A longer one is cut."""
     return _clean(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def _whole(text: str | None, most: int) -> str | None:
-    """A text that is used. A longer one is left out."""
+    """A name or a URL. A longer one is left out."""
     return None if text is None or len(text) > most else _clean(text)
 
 

@@ -18,7 +18,7 @@ from app.resolver.verdict import Row
 #: Limits of one request: its names, and their bytes.
 MAX_NAMES: Final = 1_000
 MAX_BYTES: Final = 256 * 1024
-#: Consecutive requests without a row, after which the job stops.
+#: Limit of consecutive requests without a row. After that, the job stops.
 MAX_TRIES: Final = 8
 #: The pause after a failure that names none, in seconds. It doubles up to the second one.
 _FIRST_PAUSE: Final = 1.0
@@ -92,7 +92,7 @@ class BatchClient:
             await asyncio.to_thread(exchange.send, body)
             while rows := await asyncio.to_thread(exchange.read_rows):
                 if any(row.input != next(expected, None) for row in rows):
-                    raise DoiProxyError(f"{self._endpoint.shown}: the rows do not match the names that were sent")
+                    raise DoiProxyError(f"{self._endpoint.label}: the rows do not match the names that were sent")
                 yield rows
         finally:
             watch.cancel()
@@ -106,13 +106,13 @@ class BatchClient:
         self._failures += 1
         if self._failures >= MAX_TRIES:
             raise DoiProxyError(
-                f"{self._endpoint.shown}: {error.message}; stopped after {self._failures} requests; check the URL and "
+                f"{self._endpoint.label}: {error.message}; stopped after {self._failures} requests; check the URL and "
                 "that the proxy runs"
             ) from error
         seconds = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (self._failures - 1))
         if error.retry_after is not None:
             seconds = min(_MAX_RETRY_AFTER, max(error.retry_after, _FIRST_PAUSE))
-        self._report(f"{self._endpoint.shown}: {error.message}; the next request follows in {seconds:g} seconds")
+        self._report(f"{self._endpoint.label}: {error.message}; the next request follows in {seconds:g} seconds")
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()

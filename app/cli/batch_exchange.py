@@ -16,7 +16,7 @@ from app.errors import ConfigurationError, DoiProxyError
 from app.redaction import redact
 from app.resolver.verdict import Row, Verdict
 
-#: Timeout between two rows, in seconds. A server waits long for an upstream that asked for a pause.
+#: Timeout between two rows, in seconds. A server waits long for an upstream that requested a pause.
 TIMEOUT: Final = 900.0
 #: Timeout for connecting, in seconds.
 _CONNECT_TIMEOUT: Final = 10.0
@@ -46,7 +46,7 @@ class Endpoint:
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"--server {redact(server)}: not a URL such as http://127.0.0.1:8000")
-        self.shown = redact(server)
+        self.label = redact(server)
         self.target = f"{parts.path.rstrip('/')}/api/resolve{query}"
         self._host, self._port, self._is_tls = parts.hostname, parts.port, parts.scheme == "https"
 
@@ -101,11 +101,11 @@ class Exchange:
             *lines, self._rest = (self._rest + data).split(b"\n")
             rows = [self._read_row(line) for line in lines if line.strip()]
             if len(self._rest) > _MAX_ROW_BYTES:
-                raise DoiProxyError(f"{self._endpoint.shown}: a row is too long; this is not a doi-proxy")
+                raise DoiProxyError(f"{self._endpoint.label}: a row is too long; this is not a doi-proxy")
         return rows
 
     def interrupt(self) -> None:
-        """Let `send` and `read_rows` of another thread fail now. The server ends its work on the request."""
+        """Make `send` and `read_rows` of another thread fail now. The server ends its work on the request."""
         if self._connection.sock is not None:
             with contextlib.suppress(OSError):
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
@@ -125,7 +125,7 @@ class Exchange:
             return TransientFailure(detail, _read_seconds(response.headers.get("Retry-After")))
         if response.status in (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED):
             detail = "it has no /api/resolve; check the URL and the version of that proxy"
-        return DoiProxyError(f"{self._endpoint.shown}: {detail}")
+        return DoiProxyError(f"{self._endpoint.label}: {detail}")
 
     def _read_row(self, line: bytes) -> Row:
         try:
@@ -135,7 +135,7 @@ class Exchange:
             detail = str(members["error"]["detail"])
         except (ValueError, KeyError, TypeError) as error:
             raise DoiProxyError(
-                f"{self._endpoint.shown}: a row cannot be read; check that it is a doi-proxy of this version"
+                f"{self._endpoint.label}: a row cannot be read; check that it is a doi-proxy of this version"
             ) from error
         raise TransientFailure(detail)
 

@@ -84,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         _add_command(commands, "doctor", _doctor, "probe the front proxy and name what to change in it")
     )
     _add_status(_add_command(commands, "status", _status, "print what a running proxy is doing"))
-    add_parse_arguments(_add_command(commands, "parse", _parse, "say what texts are: DOI names, handles or neither"))
+    add_parse_arguments(
+        _add_command(commands, "parse", _parse, "say what texts are: DOI names, handles, prefixes or none of them")
+    )
     add_mcp_arguments(_add_command(commands, "mcp", _mcp, "offer assistants tools that check DOI names and references"))
     text = "export, import, warm, count, show, refresh or purge the records of the store"
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)

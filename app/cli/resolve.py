@@ -47,7 +47,7 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         "lists",
         nargs="*",
         metavar="FILE",
-        help="list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - and no FILE are "
+        help="list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or no FILE means "
         "standard input",
     )
     command.add_argument(
@@ -60,7 +60,7 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--server", metavar="URL", help="send the names to the proxy at this URL")
     command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
-    command.add_argument("--suggest", action="store_true", help="add what the author of an input may have meant")
+    command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
     command.add_argument(
         "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
     )

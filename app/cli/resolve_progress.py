@@ -25,7 +25,7 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 
 @dataclass(frozen=True, slots=True)
 class ListSize:
-    """The number of items of the lists, and of different ones among them."""
+    """The number of items of the lists, and of distinct ones among them."""
 
     items: int
     distinct: int
@@ -74,7 +74,7 @@ class Progress:
         self._rows_before = rows_before
         self._rate = queries_a_second
         self._clock = clock
-        self._began = self._drawn = clock()
+        self._began = self._last_draw = clock()
         self._queries = 0
 
     def count_query(self) -> None:
@@ -84,8 +84,8 @@ class Progress:
     def draw(self, verdicts: Counter[Verdict]) -> None:
         """Draw the line if it is time."""
         now = self._clock()
-        if now - self._drawn >= _INTERVAL:
-            self._drawn = now
+        if now - self._last_draw >= _INTERVAL:
+            self._last_draw = now
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write(_CLEAR_LINE + self._line(verdicts, now - self._began)[:width])
             sys.stderr.flush()

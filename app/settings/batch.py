@@ -10,14 +10,12 @@ from app.settings.fields import SettingsGroup
 class BatchSettings(SettingsGroup):
     """Lists of names: `POST /api/resolve` and `doi-proxy resolve`."""
 
-    batch_concurrency: int = Field(8, ge=1, le=1_000, description="Lookups of one list that are under way.")
-    batch_window: int = Field(
-        256, ge=1, le=100_000, description="Names of one list that are read before the first of them has its row."
-    )
+    batch_concurrency: int = Field(8, ge=1, le=1_000, description="Limit of lookups under way for one list.")
+    batch_window: int = Field(256, ge=1, le=100_000, description="Limit of names of one list that wait for their rows.")
     batch_patience: float = Field(
         60.0,
         ge=0,
-        description="Seconds that the names of a list wait while the upstream accepts no queries, before they are "
+        description="Seconds that the names of a list wait while the upstream accepts no queries. After that, they are "
         "`rate_limited` or `unverified`.",
     )
     batch_memory_bytes: int = Field(
@@ -26,7 +24,7 @@ class BatchSettings(SettingsGroup):
         description="Memory for results of one list that the cache does not keep, in bytes; repeated names are not "
         "looked up again.",
     )
-    batch_max_names: int = Field(1_000_000, ge=1, description="Names of one list.")
+    batch_max_names: int = Field(1_000_000, ge=1, description="Limit of names in one list.")
     batch_max_line_bytes: int = Field(
         65_536, ge=1_024, description="Longest line, CSV record or JSON value of a list, in bytes."
     )
@@ -39,6 +37,6 @@ class BatchSettings(SettingsGroup):
         description="Bytes of a list that are received before they are needed. A client that reads no answer until it "
         "has sent its whole list can send about this much.",
     )
-    batch_max_array: int = Field(1_000, ge=1, description="Rows of an answer that is one JSON array.")
-    batch_max_open: int = Field(16, ge=1, description="Lists that one worker process answers at a time.")
-    batch_max_open_of_client: int = Field(4, ge=1, description="Lists of one client that one worker process answers.")
+    batch_max_array: int = Field(1_000, ge=1, description="Limit of rows in an answer that is one JSON array.")
+    batch_max_open: int = Field(16, ge=1, description="Limit of lists that one worker process answers at a time.")
+    batch_max_open_of_client: int = Field(4, ge=1, description="Limit of lists of one client among them.")

@@ -25,10 +25,10 @@ class WebSettings(SettingsGroup):
         2,
         ge=0,
         le=5,
-        description="Upstream queries for one not-found page that find out which suggested names exist. They wait "
-        "behind all others. 0 leaves the order to the rules.",
+        description="Limit of upstream queries for one not-found page that find out which suggested names exist. All "
+        "other queries go first. With 0, the rules alone decide the order.",
     )
-    suggestion_patience: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for those queries.")
+    suggestion_patience: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for these queries.")
     web_contact: str | None = Field(
         None, description="Contact for users, shown on every page: an e-mail address, a URL or plain text."
     )

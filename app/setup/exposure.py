@@ -1,4 +1,4 @@
-"""What strangers reach through a front proxy: the admin API and the status. These probes need no key."""
+"""Finds an admin API or a status page that strangers reach through a front proxy. These probes need no key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHALLENGE: Final = "doi-proxy admin"
 def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
     """Paths of operators that this client reaches. `kind` is that of the front proxy. Raises OSError.
 
-    A client of this machine is no stranger: the generated configurations let it pass.
+    A client on this machine is not a stranger: the generated configurations let it pass.
     """
     admin = prober.send_plain(_ADMIN_PATH)
     if prober.is_on_this_machine:

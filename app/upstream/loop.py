@@ -1,4 +1,4 @@
-"""The identifier in this service's queries. A query that arrives at the service itself is recognised by it.
+"""The identifier in this service's queries, by which the service recognises a query that came back to it.
 
 That happens if the name of the upstream leads to this service, for example because the institution's DNS maps
 doi.org to it. Such a query would wait for its own answer.

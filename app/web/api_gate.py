@@ -1,4 +1,4 @@
-"""Which requests for a JSON endpoint of our own reach FastAPI: those within the limits of their client."""
+"""Refuses requests for our own JSON endpoints that are over the limits of their client, or too long."""
 
 from __future__ import annotations
 

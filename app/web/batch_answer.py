@@ -1,7 +1,7 @@
 """Answers a list while it arrives: rows are sent as soon as they are known.
 
-Reading and writing go on at the same time (RFC 9112, section 9.3, allows an answer before the end of the request). A
-client that leaves ends the work.
+Reading and writing go on at the same time (RFC 9112, section 9.3, allows an answer before the end of the request). The
+work ends when the client disconnects.
 """
 
 from __future__ import annotations

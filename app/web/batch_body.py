@@ -65,7 +65,7 @@ _READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
 
 
 def read_format(content_type: str | None, content_encoding: str | None, column: str | None) -> ListFormat:
-    """Raises UnsupportedBody."""
+    """Read the format of a body. Raises UnsupportedBody."""
     kind, _, parameters = (content_type or "").lower().partition(";")
     kind = _OTHER_NAMES.get(kind.strip(), kind.strip())
     if kind not in _READERS:

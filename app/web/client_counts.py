@@ -1,4 +1,4 @@
-"""How the requests of the last hour are spread over clients. Counts alone: no address is kept or shown.
+"""How the requests of the last hour are spread over clients. There are only counts: no address is kept or shown.
 
 An address is in memory for at most a second. After that, a number that this process alone can compute stands for its
 network. The counts are of one process.
@@ -15,7 +15,7 @@ STEP: Final = 900
 TABLES: Final = 4
 #: Clients that one table counts. The requests of further clients are counted together.
 MAX_CLIENTS: Final = 10_000
-#: Addresses that wait to be counted. One more is counted with its network at once.
+#: Addresses that wait to be counted. One more makes all of them be counted immediately.
 MAX_WAITING: Final = 2_000
 #: The client of requests beyond MAX_CLIENTS.
 _OTHERS: Final = 0

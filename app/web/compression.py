@@ -36,10 +36,10 @@ _REDIRECTION: Final = range(300, 400)
 
 
 class Compression:
-    """Compresses answers, and remembers the compressed bodies."""
+    """Compresses answers, and caches the compressed bodies."""
 
     def __init__(self, *, min_bytes: int, memory_bytes: int) -> None:
-        """Bodies from `min_bytes` on are compressed. `memory_bytes` bounds what is remembered."""
+        """Bodies from `min_bytes` on are compressed. `memory_bytes` limits the cache of compressed bodies."""
         self._min_bytes = min_bytes
         self._memory_bytes = memory_bytes
         self._known: OrderedDict[tuple[Coding, bytes], bytes] = OrderedDict()

@@ -22,22 +22,22 @@ def add_errors(app: FastAPI, base: str, audit: Callable[[Request, DoiProxyError]
     """Answer every error of an application with a problem. `base` is the path of this resolver."""
 
     @app.exception_handler(DoiProxyError)
-    async def failed(request: Request, error: DoiProxyError) -> Response:
+    async def answer_error(request: Request, error: DoiProxyError) -> Response:
         if audit is not None:
             audit(request, error)
         return respond(error_problem(error, base=base))
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
+    async def answer_invalid(request: Request, error: RequestValidationError) -> Response:
         return respond(problem(400, describe_invalid(error), token=InvalidParameter.token, base=base))
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
+    async def answer_refusal(request: Request, error: HTTPException) -> Response:
         return refuse(app, request, error, base)
 
 
 def refuse(app: FastAPI, request: Request, error: HTTPException, base: str) -> Response:
-    """The answer to an error of the framework. That of a method has `Allow` (RFC 9110, section 15.5.6)."""
+    """The answer to an error of the framework. A 405 has `Allow` (RFC 9110, section 15.5.6)."""
     path = request.scope["path"]
     if error.status_code != _METHOD_NOT_ALLOWED:
         detail = f"Nothing is at {path[:200]}." if error.detail == "Not Found" else f"{error.detail}."

@@ -18,11 +18,11 @@ _RETRY_SECONDS: Final = 10.0
 class OpenBatches:
     """Counts the lists that are being answered."""
 
-    def __init__(self, most: int, most_of_client: int, refused: Callable[[str], None]) -> None:
-        """`refused` is called with the name of the limit."""
+    def __init__(self, most: int, most_of_client: int, count_refusal: Callable[[str], None]) -> None:
+        """`count_refusal` is called with the name of the limit."""
         self._most = most
         self._most_of_client = most_of_client
-        self._refused = refused
+        self._count_refusal = count_refusal
         self._of_client: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -47,5 +47,5 @@ class OpenBatches:
                 del self._of_client[client]
 
     def _refuse(self, message: str, amount: int) -> TooManyBatches:
-        self._refused(BATCHES)
+        self._count_refusal(BATCHES)
         return TooManyBatches(message, quota=Quota(BATCHES, amount, int(_RETRY_SECONDS)), retry_after=_RETRY_SECONDS)

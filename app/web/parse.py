@@ -66,7 +66,7 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ParseLimits) -> None
         except ClientDisconnect:
             return Response(status_code=400)
         if len(texts) > limits.names:
-            raise RequestTooLarge(f"At most {limits.names} texts are parsed at once; these are {len(texts)}.")
+            raise RequestTooLarge(f"The body has {len(texts)} texts; send at most {limits.names} in one request.")
         rows = _write_rows(texts, _base_url(request, public_url), turn)
         body, media_type = (_join_array(rows), _JSON) if kind == _JSON else (_join_lines(rows), _NDJSON)
         return StreamingResponse(body, media_type=media_type, headers=_text_header(NO_STORE))
@@ -127,7 +127,7 @@ _BODY: Final[dict[str, Any]] = {
 
 
 def _read_parameter(request: Request, doi: str) -> str:
-    """The text from the raw query, where "+" is a plus and bytes are strictly UTF-8. Raises InvalidName."""
+    """The text from the raw query, where "+" is a plus sign and bytes are strictly UTF-8. Raises InvalidName."""
     for part in request.scope["query_string"].split(b"&"):
         name, _, value = part.partition(b"=")
         if name == b"doi":

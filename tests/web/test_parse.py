@@ -127,7 +127,7 @@ REFUSED = [
     (NDJSON, '"10.1000/182"\n7', 400, "Line 2 is not a JSON string"),
     (NDJSON, DEEP, 400, "Line 1 is not a JSON string"),
     (TEXT, b"10.1000/182\n10.1000/\xff", 400, "Line 2 is not UTF-8, from byte 9."),
-    (TEXT, "a\n" * 6, 413, "At most 5 texts are parsed at once; these are 6."),
+    (TEXT, "a\n" * 6, 413, "The body has 6 texts; send at most 5 in one request."),
     (TEXT, "a" * 101_000, 413, "The request's body is larger than 100500 bytes; send several requests."),
     ("", "10.1000/182", 415, "The body is without a media type; send it as application/json"),
     ("text/html", "10.1000/182", 415, "The body is text/html"),
