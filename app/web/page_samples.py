@@ -78,6 +78,7 @@ def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a page, and those that all pages have."""
     return {
         "base": "",
+        "query": "",
         "indexed": False,
         "preferences": True,
         "title": "Title",
