@@ -118,7 +118,8 @@ class RestApi:
         if code is ResponseCode.HANDLE_NOT_FOUND:
             return Reply(404, (kind, tag), body, freshness)
         if _has(request, tag):
-            return Reply(304, (kind, tag), b"", freshness)
+            # Without the headers of a body (RFC 9110, section 15.4.5).
+            return Reply(304, (tag,), b"", freshness)
         is_hit = resolution.origin in (Origin.HIT, Origin.LOCAL) and code is ResponseCode.SUCCESS
         hit = Hit(resolution, self._freshness.of_json) if is_hit else None
         return Reply(200, (kind, tag), body, freshness, hit)
