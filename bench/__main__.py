@@ -31,6 +31,7 @@ _PARTS: Final = {
     "memory": ("bench.memory", "memory"),
     "startup": ("bench.startup", "startup"),
     "bundle": ("bench.bundle", "bundle"),
+    "batch": ("bench.batch", "batch"),
     "soak": ("bench.soak", "soak"),
 }
 #: Throughput includes latency.
@@ -111,6 +112,7 @@ def _plan(chosen: argparse.Namespace, work: Path) -> Plan:
         names_from="generated" if chosen.names is None else "from a list of real ones",
         folder=work,
         cores=machine.cores(),
+        batch_sizes=tuple(chosen.batch_sizes),
     )
 
 
@@ -122,6 +124,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each load in each round (default 3)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each load (default 3)")
     parser.add_argument("--soak-seconds", type=float, default=120.0, help="seconds of the soak (default 120)")
+    parser.add_argument(
+        "--batch-sizes",
+        type=int,
+        nargs="+",
+        default=[1_000, 10_000, 100_000],
+        metavar="LINES",
+        help="lines of the lists of names (default 1000 10000 100000)",
+    )
     parser.add_argument(
         "--names", type=Path, metavar="FILE", help="DOI names, one a line, also gzip (default: generated)"
     )

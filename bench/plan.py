@@ -34,6 +34,8 @@ class Plan:
     names_from: str
     folder: Path
     cores: Cores
+    #: Lines of the lists of names.
+    batch_sizes: tuple[int, ...]
 
 
 def build_store(path: Path, entries: Iterable[Entry]) -> Path:

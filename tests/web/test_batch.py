@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import json
@@ -15,6 +16,7 @@ from app.resolver.verdict import FIELDS
 from app.web.batch import choose_output, read_fields
 from app.web.batch_body import read_format
 from app.web.open_batches import OpenBatches
+from tests.fake_upstream import EVERY_NAME
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -207,6 +209,48 @@ def test_the_lists_of_one_client_and_of_all_are_bounded() -> None:
         with places.enter("c"):
             assert len(places) == 3
     assert (len(places), refused) == (0, ["batches", "batches"])
+
+
+async def test_lists_of_many_networks_are_bounded_together() -> None:
+    async with running(batch_max_open=3) as proxy:
+        proxy.upstream.put("10.5555/a", url=URL)
+        proxy.upstream.hold("10.5555/a")
+        lists = [
+            asyncio.create_task(
+                proxy.ask("POST", "/api/resolve", body="10.5555/a", client=f"192.0.{number}.1", content_type=TEXT)
+            )
+            for number in range(20)
+        ]
+        await proxy.upstream.arrived("10.5555/a")
+        async with asyncio.timeout(30):
+            while sum(one.done() for one in lists) < 17:
+                await asyncio.wait([one for one in lists if not one.done()], return_when=asyncio.FIRST_COMPLETED)
+        refused = [one.result() for one in lists if one.done()]
+        assert {got.status for got in refused} == {429} and all(got["retry-after"] for got in refused)
+        proxy.upstream.release("10.5555/a")
+        answered = [got for got in await asyncio.gather(*lists) if got.status == 200]
+        assert [rows(got)[0]["verdict"] for got in answered] == ["resolved"] * 3
+        assert proxy.upstream.queries("10.5555/a") == 1
+        assert rows(await send(proxy, "10.5555/a"))[0]["verdict"] == "resolved"
+
+
+async def test_cached_names_are_answered_while_the_upstream_hangs(proxy: Proxy) -> None:
+    await send(proxy, "10.5555/a")
+    proxy.upstream.hold("10.5555/b")
+    first = asyncio.create_task(send(proxy, "10.5555/b"))
+    await proxy.upstream.arrived("10.5555/b")
+    assert rows(await send(proxy, "10.5555/a\n" * 100))[99]["verdict"] == "resolved"
+    assert (await proxy.get("/10.5555/a")).status == 302
+    assert not first.done()
+    proxy.upstream.release("10.5555/b")
+    assert rows(await first)[0]["verdict"] == "resolved"
+
+
+async def test_names_of_an_upstream_that_hangs_are_unverified_after_its_timeout() -> None:
+    async with running(upstream_timeout=0.2, upstream_read_timeout=0.2, batch_patience=0) as proxy:
+        proxy.upstream.fault(EVERY_NAME, "hang")
+        got = await send(proxy, "".join(f"10.5555/{number}\n" for number in range(20)))
+        assert [row["verdict"] for row in rows(got)] == ["unverified"] * 20
 
 
 @pytest.mark.parametrize(
