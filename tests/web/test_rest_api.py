@@ -355,7 +355,8 @@ async def test_who_holds_the_answer_gets_304(proxy: Proxy, weak: str) -> None:
     assert tag is not None
     for known in (weak + tag, f'"other", {weak}{tag}', "*"):
         reply = await proxy.get("/api/handles/10.1000/182", if_none_match=known)
-        assert (reply.status, reply["etag"], reply.body) == (304, tag, b"")
+        # A client with a compressed body knows the weak tag, and gets it again.
+        assert (reply.status, reply["etag"], reply.body) == (304, tag if known == "*" else weak + tag, b"")
         assert reply["cache-control"] == first["cache-control"]
     assert (await proxy.head("/api/handles/10.1000/182", if_none_match=tag)).status == 304
 
