@@ -27,6 +27,7 @@ from app.web.admin_models import (
     ReloadReport,
 )
 from app.web.fastapi_errors import add_errors
+from app.web.openapi_answers import PROBLEM
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         tags=["cache"],
         summary="Show the cached answer about a name",
         response_description="The entry.",
+        responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
     )
     async def show_entry(request: Request, doi: str) -> EntryReport:
         name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])

@@ -102,8 +102,8 @@ def _complete_answers(responses: Part, *, is_admin: bool) -> Part:
         complete = {**answers(_ADMIN_ERRORS, PROBLEM), **complete}
     add_server_answers(complete)
     for described in complete.values():
-        if described.get("content", {}).get(PROBLEM) == {}:
-            described["content"] |= content(PROBLEM)
+        empty = [kind for kind, schema in described.get("content", {}).items() if schema == {}]
+        described.get("content", {}).update(content(*empty))
     return complete
 
 

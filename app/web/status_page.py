@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 
 from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
 from app.web.languages import choose
+from app.web.openapi_answers import HTML as HTML_TYPE
+from app.web.openapi_answers import PROBLEM as PROBLEM_TYPE
 from app.web.pages import Link, Pages
 from app.web.problem import PROBLEM, problem
 from app.web.responses import HTML, JSON, PAGE_POLICY
 from app.web.status import STATUS_PATH, Status, view
 
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {HTML_TYPE: {}}},
+    401: {
+        "description": 'With `status_access = "admin"`: the request has no token.',
+        "content": {PROBLEM_TYPE: {}},
+    },
+    403: {
+        "description": "The setting `status_access` does not allow this client.",
+        "content": {PROBLEM_TYPE: {}, HTML_TYPE: {}},
+    },
+    429: {"description": "The client sent too many wrong tokens.", "content": {PROBLEM_TYPE: {}}},
+}
 _FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
 
 
@@ -30,7 +44,7 @@ def add_status(
         response_model=Status,
         response_description="The state of this process, and what all workers counted.",
         operation_id="status",
-        responses={403: {"description": "The setting `status_access` does not allow this client."}},
+        responses=_RESPONSES,
     )
     async def status(request: Request, format: Annotated[Literal["json", "html"] | None, _FORMAT] = None) -> Response:  # noqa: A002
         wants_page = format == "html" or (format is None and "text/html" in request.headers.get("accept", ""))

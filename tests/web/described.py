@@ -14,8 +14,10 @@ from app.web.route import PROBE_PATH, STATIC_PATH, find_route
 
 #: Headers that the document leaves out: OpenAPI has the media type elsewhere, and each answer with a body has a length.
 _FRAMING: Final = {"content-type", "content-length"}
-#: A status that any path sends for a method that it does not answer.
-_METHOD_NOT_ALLOWED: Final = 405
+#: What any path sends for a method that it does not answer; the admin API reads the token first.
+_NO_SUCH_METHOD: Final = (401, 405)
+#: It has the media type of the body that it leaves out.
+_NOT_MODIFIED: Final = 304
 _HANDLES: Final = b"/api/handles/"
 
 
@@ -45,17 +47,25 @@ class Description:
         operation = self.document["paths"][template].get(method.lower())
         return None if operation is None else self._resolve(operation["responses"].get(str(status)))
 
-    def check(self, method: str, path: bytes, status: int, headers: Mapping[str, str], extra: Collection[str]) -> None:
-        """Check one answer. `extra` are headers that the settings allow records to set."""
+    def check(
+        self, method: str, path: bytes, status: int, headers: Mapping[str, str], *, extra: Collection[str], probes: bool
+    ) -> None:
+        """Check one answer. `extra` are headers that the settings allow records to set. Without `probes`, their paths
+        are names.
+        """
+        if path.startswith(PROBE_PATH) and not probes:
+            return
         template = self.template(method, path)
-        if template is None or (
-            status == _METHOD_NOT_ALLOWED and method.lower() not in self.document["paths"][template]
-        ):
+        if template is None:
+            return
+        # Methods are case-sensitive (RFC 9110, section 9.1).
+        is_known = method.isupper() and method.lower() in self.document["paths"][template]
+        if status in _NO_SUCH_METHOD and not is_known:
             return
         found = self.answer(template, method, status)
         assert found is not None, f"{method} {template} does not describe the status {status}"
         kind = headers.get("content-type", "").partition(";")[0]
-        if method != "HEAD" and kind:
+        if method != "HEAD" and status != _NOT_MODIFIED and kind:
             assert kind in found.get("content", ()), f"{method} {template} {status} does not describe {kind}"
         known = {name.lower() for name in found["headers"]} | _FRAMING | set(extra)
         assert not set(headers) - known, f"{method} {template} {status} does not describe {set(headers) - known}"
