@@ -10,7 +10,7 @@ from app.web.openapi_answers import Part
 
 
 def share(document: Part) -> Part:
-    """The same document with references. That takes it from 450 kB to 110 kB."""
+    """The same document with references. That takes it from 638 kB to 208 kB."""
     counts = Counter(_key(part) for part in (*_answers(document), *_parameters(document)))
     responses, parameters = _Components("responses", counts), _Components("parameters", counts)
     paths: Part = {}
