@@ -127,7 +127,7 @@ class TestWhereItLeads:
 
     async def test_an_unknown_name_is_not_found_for_programs_as_well(self, proxy: Proxy) -> None:
         got = await proxy.get("/10.5555/no-such-name", accept=CSL)
-        assert (got.status, got["content-type"]) == (404, "text/html;charset=utf-8")
+        assert (got.status, got["content-type"]) == (404, "application/problem+json")
 
     async def test_a_prefix_without_an_agency_leads_to_the_page(self, proxy: Proxy) -> None:
         proxy.upstream.put("10.7777/a", url=PAGE)

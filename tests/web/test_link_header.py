@@ -106,8 +106,8 @@ async def test_a_location_may_be_a_link_as_well(proxy: Proxy) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_page_has_no_links(proxy: Proxy) -> None:
+async def test_a_page_has_none_of_the_record(proxy: Proxy) -> None:
     name = proxy.name()
     links = '<links><location href="http://example.org/cite" rel="cite-as"/></links>'
     proxy.upstream.put(name, [value(1, "10320/links", links)])
-    assert (await proxy.get(f"/{name}")).all("link") == []
+    assert (await proxy.get(f"/{name}")).all("link") == [f'<https://doi.org/{name}>; rel="cite-as"']
