@@ -66,14 +66,10 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     `own_hosts` are the hosts of this resolver, for suggestions.
     """
     try:
-        bare = strip_typed_form(text)
-        name = HandleName(bare.text)
+        name, rules = _read(text)
     except InvalidName as error:
         return ParsedText(text, "not_a_doi", None, (), (), suggest(text, own_hosts=own_hosts), error.message)
-    rules: tuple[str, ...] = bare.rules
-    is_handle = _HANDLE_LABEL.match(text.lstrip(BLANKS)) is not None
-    if "url" in rules and not is_handle and (expanded := name.expand_short_doi()):
-        name, rules = expanded, (*rules, SHORT_DOI_RULE)
+    is_handle = _is_marked_handle(text)
     kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
     warnings = find_warnings(name)
     if kind in ("doi", "short_doi"):
@@ -82,6 +78,24 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     suggestions = suggest(text, own_hosts=own_hosts)
     read_name = None if kind == "not_a_doi" else name
     return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name))
+
+
+def read_name(text: str) -> HandleName:
+    """The name that `parse` reads in `text`. Raises InvalidName."""
+    return _read(text)[0]
+
+
+def _read(text: str) -> tuple[HandleName, tuple[str, ...]]:
+    """The name in a text, and the rules that were applied to read it."""
+    bare = strip_typed_form(text)
+    name = HandleName(bare.text)
+    if "url" in bare.rules and not _is_marked_handle(text) and (expanded := name.expand_short_doi()):
+        return expanded, (*bare.rules, SHORT_DOI_RULE)
+    return name, bare.rules
+
+
+def _is_marked_handle(text: str) -> bool:
+    return _HANDLE_LABEL.match(text.lstrip(BLANKS)) is not None
 
 
 def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:

@@ -39,7 +39,8 @@ SHARE_REFUSED: Final = "share"
 REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass", "batches")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
-    "get", "put", "delete", "scan", "changes", "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
+    "get", "put", "delete", "scan", "changes",
+    "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
 )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeGuard
 
 from app.doi.name import HandleName
-from app.doi.presentation import read, read_typed
+from app.doi.parsing import read_name
+from app.doi.presentation import read
 from app.doi.suggestion import Suggestion
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
 from app.resolver.agency_lookup import AgencyLookup
@@ -168,7 +169,7 @@ class _Batch:
     async def _start(self, text: str) -> Row | _Pending:
         """The row of an input if it is known now. Otherwise its lookup, which this starts if there is none."""
         try:
-            name = read(text) if self._options.literal else read_typed(text)
+            name = read(text) if self._options.literal else read_name(text)
         except InvalidName as error:
             return self._reject(text, error.message)
         if not self._parts.destinations.looks_up(name):

@@ -128,6 +128,14 @@ async def test_rows_come_in_the_order_of_the_inputs_with_their_spelling(bench: B
     assert bench.counted == [row.verdict for row in rows]
 
 
+async def test_a_short_doi_is_read_in_the_url_of_a_resolver_as_parse_reads_it(bench: Bench) -> None:
+    alias = {"index": 1, "type": "HS_ALIAS", "data": {"format": "string", "value": "10.5555/a"}, "ttl": 86400}
+    bench.upstream.put("10/abcde", [alias])
+    bench.upstream.put("10.5555/a", url=URL)
+    rows = await bench.run("https://doi.org/abcde", "abcde")
+    assert [(row.doi, row.verdict) for row in rows] == [("10/abcde", Verdict.ALIAS), (None, Verdict.NOT_A_DOI)]
+
+
 async def test_a_slow_name_holds_back_the_rows_after_it_and_a_bounded_number_of_lookups() -> None:
     async with running(bounds=replace(BOUNDS, concurrency=2, window=3)) as bench:
         read = []
