@@ -318,6 +318,6 @@ def test_a_lock_pins_every_package_with_a_hash_and_names_no_host(lock: str) -> N
 
 def test_the_runtime_lock_holds_every_declared_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {re.split(r"[\[<>=!~ ]", one, maxsplit=1)[0] for one in project["dependencies"]}
+    declared = {re.split(r"[\[<>=!~ ;]", one, maxsplit=1)[0].replace(".", "-") for one in project["dependencies"]}
     locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements/runtime.lock").read_text(), re.MULTILINE))
     assert declared <= locked

@@ -27,7 +27,7 @@ from app.web.client_counts import ClientCounts
 from app.web.compression import Compression
 from app.web.error_handlers import ErrorPages
 from app.web.express_lane import ExpressLane
-from app.web.freshness import OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
+from app.web.freshness import CACHE_CONTROL, OWN_PAGE, PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
 from app.web.header import header_lines
 from app.web.limits import ClientLimits
 from app.web.negotiation import wants_page
@@ -151,7 +151,7 @@ class Application:
 
     def _try_now(self, request: Request, route: Route) -> Reply | None:
         """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting."""
-        if request.header(b"cache-control") is not None:
+        if request.header(CACHE_CONTROL) is not None:
             return None  # the record in memory may be older than the client accepts
         if request.method == "POST" or len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             return None

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import structs
 
+from app.web.freshness import find_tag, vary_by_encoding, weaken_tag
 from app.web.negotiation import Coding, choose_coding
 from app.web.request import Request
 from app.web.responses import Message, Reply, Send
@@ -113,16 +114,8 @@ class Compression:
         return send_encoded
 
     def prepare(self, reply: Reply) -> Reply:
-        """The answer with Accept-Encoding in `Vary`, if it has a compressed form.
-
-        `Vary` is one header: older caches read only one of several lines.
-        """
-        if not self.is_large(reply):
-            return reply
-        given = dict(reply.headers).get(b"vary")
-        value = b"Accept-Encoding" if given is None else given + b", Accept-Encoding"
-        others = tuple(header for header in reply.headers if header[0] != b"vary")
-        return structs.replace(reply, headers=(*others, (b"vary", value)))
+        """The answer with Accept-Encoding in `Vary`, if it has a compressed form."""
+        return structs.replace(reply, headers=vary_by_encoding(reply.headers)) if self.is_large(reply) else reply
 
     def _find(self, key: tuple[Coding, bytes]) -> bytes | None:
         body = self._known.get(key)
@@ -145,7 +138,7 @@ def _choose(request: Request) -> Coding | None:
 
 def _key(reply: Reply) -> bytes:
     """The strong ETag, which is a digest of the body, or else a digest: 1.6 ms for a body of 900 kB."""
-    return dict(reply.headers).get(b"etag") or blake2b(reply.body, digest_size=16).digest()
+    return find_tag(reply.headers) or blake2b(reply.body, digest_size=16).digest()
 
 
 def _compress(body: bytes, coding: Coding) -> bytes:
@@ -158,15 +151,13 @@ def _compress(body: bytes, coding: Coding) -> bytes:
 
 
 def _encoded(reply: Reply, body: bytes, coding: Coding) -> Reply:
-    headers = tuple((name, b"W/" + value) if name == b"etag" else (name, value) for name, value in reply.headers)
-    return structs.replace(reply, headers=(*headers, (_CONTENT_ENCODING, coding.encode())), body=body, hit=None)
+    return structs.replace(
+        reply, headers=(*weaken_tag(reply.headers), (_CONTENT_ENCODING, coding.encode())), body=body, hit=None
+    )
 
 
 def _weaken(request: Request, reply: Reply) -> Reply:
     """A 304 with the ETag that the client knows: that of a compressed body is weak (RFC 9110, section 15.4.5)."""
-    known = request.header(b"if-none-match") or ""
-    headers = tuple(
-        (name, b"W/" + value) if name == b"etag" and f"W/{value.decode()}" in known else (name, value)
-        for name, value in reply.headers
-    )
-    return structs.replace(reply, headers=headers)
+    tag, known = find_tag(reply.headers), request.header(b"if-none-match") or ""
+    is_weak = tag is not None and f"W/{tag.decode()}" in known
+    return structs.replace(reply, headers=weaken_tag(reply.headers)) if is_weak else reply

@@ -18,7 +18,7 @@ from app.host import is_host
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.web.access_log import AccessLog, LoggedReply, LoggedRequest
-from app.web.freshness import cache_status_text
+from app.web.freshness import CACHE_CONTROL, cache_status_text
 from app.web.header import Header, header_lines
 from app.web.negotiation import wants_data
 from app.web.request import below
@@ -40,7 +40,7 @@ NOT_PLAIN: Final = frozenset(
         b"upgrade",
         b"if-none-match",
         b"x-request-id",
-        b"cache-control",
+        CACHE_CONTROL,
     }
 )
 #: The server's parser obeys both. HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).

@@ -26,24 +26,27 @@ PREFLIGHT_MAX_AGE: Final = b"86400"
 #: Bytes of the digest in an ETag.
 _TAG_BYTES: Final = 16
 
-_CACHE_CONTROL: Final = b"cache-control"
+#: The name of the header in requests and answers.
+CACHE_CONTROL: Final = b"cache-control"
+_VARY: Final = b"vary"
+_ETAG: Final = b"etag"
 _CACHE_STATUS: Final = b"cache-status"
 #: The answer comes from the operator's local records, which have no TTL.
 _LOCAL_STATUS: Final[Header] = (_CACHE_STATUS, f"{CACHE_NAME}; hit; detail=local".encode())
-NO_STORE: Final[Header] = (_CACHE_CONTROL, b"no-store")
+NO_STORE: Final[Header] = (CACHE_CONTROL, b"no-store")
 #: Our own pages change only with a release. A new release is visible within the hour.
-OWN_PAGE: Final[Header] = (_CACHE_CONTROL, b"public, max-age=3600")
-STATIC_FILE: Final[Header] = (_CACHE_CONTROL, b"public, max-age=86400")
-PREFLIGHT: Final[Header] = (_CACHE_CONTROL, b"public, max-age=" + PREFLIGHT_MAX_AGE)
-VARY_PREFLIGHT: Final[Header] = (b"vary", b"Access-Control-Request-Headers")
+OWN_PAGE: Final[Header] = (CACHE_CONTROL, b"public, max-age=3600")
+STATIC_FILE: Final[Header] = (CACHE_CONTROL, b"public, max-age=86400")
+PREFLIGHT: Final[Header] = (CACHE_CONTROL, b"public, max-age=" + PREFLIGHT_MAX_AGE)
+VARY_PREFLIGHT: Final[Header] = (_VARY, b"Access-Control-Request-Headers")
 #: A prefix hardly ever moves to another registration agency.
-AGENCIES: Final[Header] = (_CACHE_CONTROL, b"public, max-age=300")
+AGENCIES: Final[Header] = (CACHE_CONTROL, b"public, max-age=300")
 #: A redirect varies by Accept even without negotiation: whether the prefix negotiates is not known then.
-VARY_ACCEPT: Final[Header] = (b"vary", b"Accept")
+VARY_ACCEPT: Final[Header] = (_VARY, b"Accept")
 #: The language of a page depends on Accept-Language.
-VARY_LANGUAGE: Final[Header] = (b"vary", b"Accept-Language")
+VARY_LANGUAGE: Final[Header] = (_VARY, b"Accept-Language")
 #: For answers that are a page or data, by `Accept`, and a page in the language of the reader.
-VARY_ACCEPT_AND_LANGUAGE: Final[Header] = (b"vary", b"Accept, Accept-Language")
+VARY_ACCEPT_AND_LANGUAGE: Final[Header] = (_VARY, b"Accept, Accept-Language")
 #: Facts that a client sends in a header. Vary cannot name the others: address, country and chance.
 _FACT_HEADERS: Final = {
     ClientFact.LANGUAGE: "Accept-Language",
@@ -51,7 +54,7 @@ _FACT_HEADERS: Final = {
     ClientFact.COOKIE: "Cookie",
 }
 #: A redirect that a reader's choice or place decides. The next one can differ, so a browser does not keep it either.
-_PERSONAL: Final[Header] = (_CACHE_CONTROL, b"private, no-store")
+_PERSONAL: Final[Header] = (CACHE_CONTROL, b"private, no-store")
 
 
 class Freshness:
@@ -165,19 +168,36 @@ def cache_control(facts: ClientFact, max_age: float) -> Header:
     if ClientFact.COOKIE in facts:
         return _PERSONAL
     scope = "private" if facts else "public"
-    return _CACHE_CONTROL, f"{scope}, max-age={int(max_age)}".encode()
+    return CACHE_CONTROL, f"{scope}, max-age={int(max_age)}".encode()
 
 
 @lru_cache(maxsize=256)
 def vary(facts: ClientFact, *, is_page: bool = False) -> Header:
     """`Vary` of an answer that `facts` decided (RFC 9110, section 12.5.5). The words of a page depend on a language."""
     used = facts | ClientFact.LANGUAGE if is_page else facts
-    return b"vary", ", ".join(["Accept", *(name for fact, name in _FACT_HEADERS.items() if fact in used)]).encode()
+    return _VARY, ", ".join(["Accept", *(name for fact, name in _FACT_HEADERS.items() if fact in used)]).encode()
+
+
+def vary_by_encoding(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    """The headers with Accept-Encoding in `Vary`, as one header: older caches read only one of several lines."""
+    given = dict(headers).get(_VARY)
+    value = b"Accept-Encoding" if given is None else given + b", Accept-Encoding"
+    return (*(header for header in headers if header[0] != _VARY), (_VARY, value))
+
+
+def find_tag(headers: tuple[Header, ...]) -> bytes | None:
+    """The ETag among the headers, with its quotes."""
+    return dict(headers).get(_ETAG)
+
+
+def weaken_tag(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    """The headers with their ETag as a weak one (RFC 9110, section 8.8.1)."""
+    return tuple((name, b"W/" + value) if name == _ETAG else (name, value) for name, value in headers)
 
 
 def entity_tag(body: bytes) -> Header:
     """A strong ETag (RFC 9110, section 8.8.3). Two bodies have the same one only if their digests collide."""
-    return b"etag", b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
+    return _ETAG, b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
 
 
 def cache_status(resolution: Resolution, now: int) -> Header:

@@ -18,6 +18,7 @@ from app.resolver.resolver import Demand
 from app.web.cache_directives import NO_DIRECTIVES, read_directives
 from app.web.client_buckets import ClientBuckets, Rate
 from app.web.client_network import ClientNetworks
+from app.web.freshness import CACHE_CONTROL
 from app.web.network_list import NetworkList, read_networks
 from app.web.request import Request
 
@@ -92,7 +93,7 @@ class ClientLimits:
         address = request.client_address
         if options.bypasses_cache:
             self._take(self._bypasses, address)
-        directives = read_directives(request.header(b"cache-control"))
+        directives = read_directives(request.header(CACHE_CONTROL))
         if directives is NO_DIRECTIVES:
             return Demand(options.authoritative, options.certified, client=self.client_of(request))
         youngest = directives.max_age

@@ -25,7 +25,7 @@ from app.resolver.suggested_names import SuggestedNames
 from app.resolver.target import USUAL_STATUS, Target, list_candidates
 from app.web.api import RestApi
 from app.web.cache_directives import read_directives
-from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
+from app.web.freshness import CACHE_CONTROL, VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
 from app.web.header import Header
 from app.web.library import DETAIL, Library, direct_link, direct_url
 from app.web.limits import ClientLimits
@@ -225,13 +225,13 @@ class Redirects:
         return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
 
     def _lookup(self, request: Request) -> Lookup:
-        only_cached = read_directives(request.header(b"cache-control")).only_if_cached
+        only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
         return Lookup(self._resolver, self._limits.client_of(request), only_cached=only_cached)
 
     async def _find_help(self, request: Request, found: Destination) -> ReportContact:
         """The contact for the not-found page, and meanwhile which of its suggestions exist, for people only."""
         last, client = found.chain.last, self._limits.client_of(request)
-        only_cached = read_directives(request.header(b"cache-control")).only_if_cached
+        only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._contact(request, found)
         contact, _ = await asyncio.gather(

@@ -70,7 +70,7 @@ def test_each_setting_has_its_source(tmp_path: Path, capsys: pytest.CaptureFixtu
     source = {lines[at].partition("=")[0]: lines[at - 1] for at in range(1, len(lines), 2)}
     assert source["DOI_PROXY_PORT"] == "# --port"
     assert source["DOI_PROXY_WORKERS"] == "# DOI_PROXY_WORKERS"
-    assert source["DOI_PROXY_UPSTREAM_RATE"] == f"# {file}: upstream_rate"
+    assert source["DOI_PROXY_UPSTREAM_RATE"] == f"# {file}, line 2: upstream_rate"
     assert source["DOI_PROXY_HOST"] == "# default"
 
 

@@ -186,7 +186,7 @@ async def test_a_reload_keeps_the_processes_and_a_broken_file_the_settings(
     before = proxy.process.workers()
     write_settings(path, log_level="loud")
     proxy.process.send(signal.SIGHUP)
-    await logged(proxy, f"the previous settings stay in force: {path}: log_level: use one of these: 'debug'")
+    await logged(proxy, f"the previous settings stay in force: {path}, line 2: log_level: use one of these: 'debug'")
     assert (await proxy.ask(f"/{NAME}")).location == URL
     write_settings(path, log_level="error", mode="sealed")
     proxy.process.send(signal.SIGHUP)
