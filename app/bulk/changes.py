@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from app.cache.delta import Forgotten, Tombstone
 from app.cache.entry import Entry, RegistryEntry
@@ -14,8 +15,8 @@ from app.cache.tiered import TieredStore
 from app.registry.record import RegistryRecord
 
 #: Registry records that wait to be written, and entries that are deleted concurrently.
-_MAX_WAITING = 4_000
-_CONCURRENCY = 64
+_MAX_WAITING: Final = 4_000
+_CONCURRENCY: Final = 64
 
 
 class ChangeWriter:

@@ -18,8 +18,8 @@ from app.errors import ChangesGone, DoiProxyError
 
 #: Seconds to wait before the same page is fetched again. After the last one the pull ends.
 WAITS: Final = (1.0, 2.0, 4.0, 8.0)
-#: Limit of the lines of a page. A parent sends at most 2,000, and a few more about the page itself.
-MAX_LINES: Final = 10_000
+#: Limit of lines in a page. A parent sends at most 2,000 changes and a few lines about the page.
+MAX_PAGE_LINES: Final = 10_000
 
 
 class PullError(DoiProxyError):
@@ -97,23 +97,24 @@ class Pull:
         return report
 
     async def _fetch_page(self, cursor: str) -> tuple[list[BundleItem], DeltaEnd]:
-        for wait in (*WAITS, None):
+        for wait in WAITS:
             try:
-                body = await self._fetch(cursor)
-                self.report.bytes += body.length
-                return check_page(body.content, cursor)
+                return await self._fetch_once(cursor)
             except PullError:
-                if wait is None:
-                    raise
-            self.report.repeats += 1
-            await self._sleep(wait)
-        raise AssertionError
+                self.report.repeats += 1
+                await self._sleep(wait)
+        return await self._fetch_once(cursor)
+
+    async def _fetch_once(self, cursor: str) -> tuple[list[BundleItem], DeltaEnd]:
+        body = await self._fetch(cursor)
+        self.report.bytes += body.length
+        return check_page(body.content, cursor)
 
 
 def check_page(content: bytes, cursor: str) -> tuple[list[BundleItem], DeltaEnd]:
     """The items of a page, and its last line. Raises PullError."""
-    if content.count(b"\n") > MAX_LINES:
-        raise PullError(f"The page has more than {MAX_LINES} lines; this is not a doi-proxy.")
+    if content.count(b"\n") > MAX_PAGE_LINES:
+        raise PullError(f"The page has more than {MAX_PAGE_LINES} lines; this is not a doi-proxy.")
     items = list(read_bundle(BytesIO(content)))
     last = items.pop()
     if not isinstance(last, BundleEnd) or last.checksum is not Checksum.RIGHT:

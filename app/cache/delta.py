@@ -101,7 +101,7 @@ class DeltaEnd:
 
 
 #: A change of a store.
-Change = Entry | RegistryRecord | Tombstone | Forgotten
+DeltaChange = Entry | RegistryRecord | Tombstone | Forgotten
 #: A line of a delta that is not a record of the cache.
 DeltaItem = DeltaStart | RegistryRecord | Tombstone | Forgotten | DeltaEnd
 
@@ -152,7 +152,7 @@ def end_line(end: DeltaEnd) -> bytes:
     return msgspec.json.encode(_End(end.next, end.more)) + b"\n"
 
 
-def change_line(change: Change) -> bytes:
+def change_line(change: DeltaChange) -> bytes:
     """Write a change as a line, with its newline."""
     match change:
         case Entry():

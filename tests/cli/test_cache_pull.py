@@ -161,7 +161,7 @@ async def test_no_record_of_the_child_that_is_newer_is_replaced_or_purged(place:
 async def test_many_pages_arrive_and_a_pull_with_a_limit_is_continued(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(app.cache.sqlite.change_pages, "MAX_LINES", 10)
+    monkeypatch.setattr(app.cache.sqlite.change_pages, "MAX_CHANGES", 10)
     names = [f"10.1000/{number:03}" for number in range(95)]
     await place.put(place.parent, *names)
     async with parent_of(place) as url:

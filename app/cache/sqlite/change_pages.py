@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from app.cache.delta import Change, Cursor, Forgotten, Stage, Tombstone, change_line
+from app.cache.delta import Cursor, DeltaChange, Forgotten, Stage, Tombstone, change_line
 from app.cache.entry import Entry
 from app.cache.registry_wire import unpack_record
 from app.cache.sqlite.change_log import RANGE_SEPARATOR, Kind
@@ -19,10 +19,10 @@ from app.errors import ChangesGone, DamagedEntry
 from app.registry.record import RegistryRecord
 
 #: Reads a row: its key and its data.
-_Unpack = Callable[[str, object], Change | None]
+_Unpack = Callable[[str, object], DeltaChange | None]
 
 #: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.
-MAX_LINES: Final = 2_000
+MAX_CHANGES: Final = 2_000
 MAX_BYTES: Final = 2 * 1024 * 1024
 
 _ENTRIES: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
@@ -118,9 +118,9 @@ class _Page:
             self._add_log()
 
     def _is_full(self) -> bool:
-        return len(self.lines) >= MAX_LINES or self._bytes >= MAX_BYTES
+        return len(self.lines) >= MAX_CHANGES or self._bytes >= MAX_BYTES
 
-    def _add(self, change: Change | None) -> None:
+    def _add(self, change: DeltaChange | None) -> None:
         if change is not None:
             line = change_line(change)
             self.lines.append(line)
@@ -130,7 +130,7 @@ class _Page:
         """Add the rows after `cursor.after`. Returns whether there are no more."""
         if self._is_full():
             return False
-        room, rows = MAX_LINES - len(self.lines), 0
+        room, rows = MAX_CHANGES - len(self.lines), 0
         for key, data in self.connection.execute(sql, (self.cursor.after, *bounds, room)):
             rows += 1
             if not isinstance(key, str):
@@ -158,7 +158,7 @@ class _Page:
                 self._add(self._find(kind, key))
             self.cursor = Cursor(self.cursor.origin, number)
 
-    def _find(self, kind: int, key: str) -> Change | None:
+    def _find(self, kind: int, key: str) -> DeltaChange | None:
         """What the store has of a key now. None if it was evicted, or purged since: then the purge follows."""
         if kind == Kind.PUT:
             row = self.connection.execute("SELECT data FROM entries WHERE key = ?", (key,)).fetchone()

@@ -115,7 +115,7 @@ async def test_small_pages_have_every_line_once(path: Path, clock: Clock, monkey
     await put(store, *KEYS)
     write_registry(path, "10.2000/R", "10.2000/S", "10.2000/T", clock=clock)
     everything, _ = all_pages(path)
-    monkeypatch.setattr(app.cache.sqlite.change_pages, "MAX_LINES", 2)
+    monkeypatch.setattr(app.cache.sqlite.change_pages, "MAX_CHANGES", 2)
     assert all_pages(path)[0] == everything
     log, _ = all_pages(path, Cursor(read_changes(path, None, NOW).cursor.origin, 0))
     assert log == everything
