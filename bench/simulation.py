@@ -155,7 +155,7 @@ class SimulatedProxy:
 
 
 def simulate(proxy: SimulatedProxy, requests: Iterable[tuple[str, float]]) -> Shares:
-    """Send requests, each a key and a time in seconds. Returns what became of these requests."""
+    """Send requests, each a key and a time in seconds. Returns the share of each outcome."""
     refreshes = proxy.refreshes
     counts = Counter(proxy.request(key, now) for key, now in requests)
     return Shares(counts[Tier.MEMORY], counts[Tier.STORE], counts[Tier.UPSTREAM], proxy.refreshes - refreshes)

@@ -9,6 +9,7 @@ import pytest
 
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
+from app.cache.sqlite import store as store_module
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.handle.answer import Answer
@@ -88,9 +89,9 @@ def test_shares_count_the_answers_of_each_tier_and_the_queries() -> None:
     assert (found.from_memory, found.from_cache, found.queries) == (0.25, 0.5, 0.5)
 
 
-def test_popularity_counts_as_in_the_resolver() -> None:
-    counted = (resolver_module._POPULAR_HITS, resolver_module._MAX_REMEMBERED)
-    assert counted == (simulation.POPULAR_HITS, simulation.MAX_REMEMBERED)
+def test_the_constants_are_those_of_the_program() -> None:
+    constants = (resolver_module._POPULAR_HITS, resolver_module._MAX_REMEMBERED, store_module._USE_INTERVAL)
+    assert constants == (simulation.POPULAR_HITS, simulation.MAX_REMEMBERED, simulation.USE_INTERVAL)
 
 
 class CountedStore(MemoryStore):
