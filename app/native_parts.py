@@ -33,7 +33,7 @@ FROM_ROOT: Final = "hdl:"
 _PORT: Final = 2641
 #: The reference software follows 20 service handles. Services of a handle system change rarely, so an hour is short.
 _DIRECTORY: Final = DirectoryLimits(queries=20, services=10_000, shortest_lifetime=60.0, longest_lifetime=3600.0)
-#: A server that takes long is not asked twice for that: the reference client turns from UDP to TCP after 3 s.
+#: A slow server gets no second query during this time: the reference client turns from UDP to TCP after 3 s.
 _HEAD_START: Final = 2.0
 #: The reference client sends a message at 0, 0.5 and 1.5 s too.
 _UDP_WAITS: Final = (0.5, 1.0, 1.5)

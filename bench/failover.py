@@ -36,7 +36,7 @@ _METHOD: Final = (
     " turn; a third of the registered ones have a TTL of a second. *Replica* is the time until the servers have another"
     " primary, *proxies* until both proxies use it. The nodes of the cluster have `cluster-node-timeout 1500`, the"
     " Sentinels `down-after-milliseconds 1000`. For the lease, the upstream holds a query, its process is killed, and"
-    " another process is asked for the same name. Times are medians, with the shortest and the longest."
+    " a client requests the same name from another process. Times are medians, with the shortest and the longest."
 )
 
 

@@ -70,9 +70,10 @@ class LeftOut:
 
 
 def find_parts(path: str, now: int) -> Iterator[Part | LeftOut]:
-    """The parts of a file, a folder or standard input, in a fixed order. Raises ConfigurationError if there is no such.
+    """The parts of a file, a folder or standard input, in a fixed order.
 
-    `now` is the date of records without one from a stream, in seconds since the epoch.
+    `now` is the date of records without one from a stream, in seconds since the epoch. Raises ConfigurationError if
+    `path` does not exist.
     """
     if path == STANDARD_INPUT:
         yield from _parts_of_stream(path, sys.stdin.buffer.read, now, _Weight(lambda: 0))

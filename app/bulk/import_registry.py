@@ -72,7 +72,7 @@ class ImportRequest:
 
 @dataclass(slots=True)
 class RegistryReport:
-    """What became of the records, in the order of COUNTS, and the first reasons for what was left out."""
+    """Counts of records by outcome, in the order of COUNTS, and the first reasons for leaving records out."""
 
     counts: Counter[str] = field(default_factory=Counter)
     #: Records that were refused, as "file: record N: reason".

@@ -62,7 +62,7 @@ class Pieces:
 
 
 def read_head(read: Read) -> bytes:
-    """The first HEAD_BYTES, fewer if there are no more."""
+    """The first HEAD_BYTES of a stream, or all of a shorter one."""
     head = read(HEAD_BYTES)
     while len(head) < HEAD_BYTES and (more := read(HEAD_BYTES - len(head))):
         head += more

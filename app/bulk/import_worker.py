@@ -59,7 +59,7 @@ def run_worker(connection: Connection, options: WorkerOptions) -> None:
 
     If the process at the other end is killed, the connection ends, and so does this process.
     """
-    # Ctrl+C reaches all processes. The first one tells the others what to do.
+    # Ctrl+C reaches all processes. The first process decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Records refer to nothing that refers back. The collector took a fifth of the time of reading.
     gc.disable()
@@ -83,7 +83,7 @@ def run_worker(connection: Connection, options: WorkerOptions) -> None:
 
 
 class UnknownFormat(ValueError):
-    """The format of a part cannot be told. An archive can contain other files than records."""
+    """The format of a part is not known. An archive can contain files without records."""
 
 
 class RunWriter:

@@ -127,7 +127,7 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
 
 
 def _detect(path: str) -> str:
-    """BUNDLE, or AUTO for registry files, whose formats are told file by file. Raises ConfigurationError."""
+    """BUNDLE, or AUTO for registry files: each file has its own format. Raises ConfigurationError."""
     if path == STANDARD_INPUT:
         head = cast(BufferedReader, sys.stdin.buffer).peek(HEAD_BYTES)
     elif Path(path).is_dir():
@@ -165,7 +165,7 @@ def _show_bar(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]
 
 
 def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
-    """Print what became of the records. Exit status 1 if a file could not be read, or if there was no record."""
+    """Print the counts of the records. Exit status 1 if a file could not be read, or if there was no record."""
     counts = report.counts
     if report.is_continued:
         print("an import that was interrupted was continued; the counts are those of both", file=sys.stderr)

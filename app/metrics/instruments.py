@@ -69,7 +69,7 @@ class LibraryMetrics:
     """Redirects that the library's rules concern."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        about = "Redirects that a library rule concerns, by what became of them."
+        about = "Redirects that a library rule applies to, by outcome."
         copies = _counter(registry, "library_copies", about, "outcome")
         self._counted = {one.value: copies.labels(one.value).inc for one in Outcome if one is not Outcome.NOT_CONCERNED}
 

@@ -32,7 +32,7 @@ class InvalidTable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The delimiter of a table, and the positions of its columns. -1 means that there is no such column."""
+    """The delimiter of a table, and the positions of its columns. -1 means that the table does not have the column."""
 
     delimiter: str
     doi: int

@@ -24,7 +24,7 @@ def is_gzip(head: bytes) -> bool:
 
 
 def detect_format(head: bytes) -> RegistryFormat | None:
-    """The format of records that begin with `head`. None for a bundle, and if it cannot be told."""
+    """The format of records that begin with `head`. None for a bundle and for an unknown format."""
     head = head.removeprefix(_BOM).lstrip()
     if not head.startswith((b"{", b"[")):
         first_line = head.partition(b"\n")[0].lower()

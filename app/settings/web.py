@@ -32,8 +32,8 @@ class WebSettings(SettingsGroup):
         8,
         ge=1,
         le=1_000,
-        description="Limit of these queries under way in one process, for all clients together. A page for which there "
-        "is no room sends none.",
+        description="Limit of these queries under way in one process, for all clients together. At the limit, a page "
+        "is sent without a query.",
     )
     suggestion_patience: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for these queries.")
     web_contact: str | None = Field(

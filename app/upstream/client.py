@@ -68,7 +68,7 @@ class HandleClient:
     `base_url` is http or https and may have a path; `contact`, a URL or mailto: address, goes into the User-Agent;
     `loop_id` is in every query, and this resolver refuses requests with it;
     timeouts are in seconds, `total_timeout` is for a whole query with its retry and redirects; `ca_file` adds
-    the certificates of a private authority (PEM) to those trusted; `clock` tells seconds since the epoch;
+    the certificates of a private authority (PEM) to those trusted; `clock` returns seconds since the epoch;
     `may_ask_again` is awaited before each further request of one query, which needs a token too.
     Raises ConfigurationError. There is no queue: the caller limits how many queries are in flight.
     """

@@ -44,7 +44,7 @@ class ImportPart:
 
 @dataclass(frozen=True, slots=True)
 class WriteCounts:
-    """What became of the records of a write."""
+    """Counts of the records of one write, by outcome."""
 
     #: Names that the table did not have.
     new: int = 0

@@ -58,7 +58,7 @@ class DirectoryLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What a record says about a service. `lead` is None if there is no record."""
+    """A cached service lookup. `lead` is None if the record does not exist."""
 
     lead: Lead | None
     is_verified: bool
@@ -102,7 +102,7 @@ class _Trail:
 class Directory:
     """Finds the servers of a handle, and queries them.
 
-    `root` is the service of the bootstrap file; `clock` tells seconds since the epoch; `report` is called with the
+    `root` is the service of the bootstrap file; `clock` returns seconds since the epoch; `report` is called with the
     error if the root could not be refreshed, and with None after it was. For all names under a prefix, one lookup of
     the prefix runs at a time.
     """
@@ -181,7 +181,7 @@ class Directory:
             service = await self._follow(lead, question.certified, trail)
 
     async def _find_shared(self, record: bytes, certified: bool, trail: _Trail) -> Service | None:
-        """The service that a record names; None if there is no record. Questions of callers share one lookup.
+        """The service that a record names; None if the record does not exist. Concurrent callers share one lookup.
 
         A lookup does not wait for another: two that wait for each other would wait for ever.
         """

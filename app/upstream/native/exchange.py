@@ -58,7 +58,7 @@ class NoExchangeObserver:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """`epoch` tells seconds since the epoch; `monotonic` never goes back."""
+    """`epoch` returns seconds since the epoch; `monotonic` never goes back."""
 
     epoch: Callable[[], float]
     monotonic: Callable[[], float]
@@ -214,7 +214,7 @@ class Exchange:
 
 
 def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
-    """The failure that tells most: of a server that answered, else of one that was silent, else the first."""
+    """The most informative failure: of a server that answered, else of one that timed out, else the first."""
     answered = (one for one in failures if isinstance(one, UpstreamRefused) or one.concerns_name)
     silent = (one for one in failures if isinstance(one, UpstreamTimeout))
     return next(answered, None) or next(silent, failures[0])

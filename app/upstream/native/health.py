@@ -72,7 +72,7 @@ class Health:
             self._interfaces.popitem(last=False)
 
     def rests(self, interface: Hashable, now: float) -> bool:
-        """Whether an interface failed and its pause is not over. It can be tried if there is no other."""
+        """Whether an interface failed and its pause is not over. It is still tried if all others rest."""
         known = self._interfaces.get(interface)
         return known is not None and now < known.rests_until
 

@@ -42,7 +42,7 @@ class TunnelTransport:
         max_bytes: int,
         clock: Callable[[], float],
     ) -> None:
-        """`headers` identify this program; `clock` tells seconds since the epoch."""
+        """`headers` identify this program; `clock` returns seconds since the epoch."""
         self._engines = engines
         self._headers = {
             **headers,

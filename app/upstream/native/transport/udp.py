@@ -100,7 +100,7 @@ class _Packets(asyncio.DatagramProtocol):
             self.message.set_result(message)
 
     def error_received(self, error: Exception) -> None:
-        """See asyncio.DatagramProtocol. An ICMP message: the port is closed, or there is no way to the host."""
+        """See asyncio.DatagramProtocol. An ICMP message: the port is closed, or the host cannot be reached."""
         self._fail(translate_socket_error(error))
 
     def connection_lost(self, error: Exception | None) -> None:

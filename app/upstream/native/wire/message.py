@@ -24,7 +24,7 @@ class OpCode(IntEnum):
 
 
 class ResponseStatus(IntEnum):
-    """The response codes that this program tells apart (RFC 3652, section 2.2.2)."""
+    """The response codes that this program handles by name (RFC 3652, section 2.2.2)."""
 
     SUCCESS = 1
     HANDLE_NOT_FOUND = 100

@@ -54,7 +54,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The body of every other answer: a text of the server, which differs by transport. None if there is no body."""
+    """The body of every other answer: a text of the server, which differs by transport. None if the body is empty."""
 
     text: bytes | None
 
