@@ -31,14 +31,6 @@ log = logging.getLogger(__name__)
 FROM_ROOT: Final = "hdl:"
 #: The port of handle servers (IANA: hdl-srv).
 _PORT: Final = 2641
-#: The reference software follows 20 service handles. Services of a handle system change rarely, so an hour is short.
-_DIRECTORY: Final = DirectoryLimits(queries=20, services=10_000, shortest_lifetime=60.0, longest_lifetime=3600.0)
-#: A slow server gets no second query during this time: the reference client turns from UDP to TCP after 3 s.
-_HEAD_START: Final = 2.0
-#: The reference client sends a message at 0, 0.5 and 1.5 s too.
-_UDP_WAITS: Final = (0.5, 1.0, 1.5)
-#: From 20 queries in about a minute on, a kept tunnel takes less time than UDP.
-_HEALTH: Final = HealthLimits(first_pause=5.0, longest_pause=600.0, busy_queries=20.0, entries=10_000)
 
 
 def is_native(url: str) -> bool:
@@ -58,12 +50,13 @@ def open_native(
     transports = _open_transports(settings)
     exchange = Exchange(
         transports if only is None else {only: transports[only]},
-        Health(_HEALTH),
+        Health(_health_limits(settings)),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
         # The operator names a server. Everything that the root leads to comes from the network.
         private_servers=settings.upstream_private_servers or url != FROM_ROOT,
-        head_start=_HEAD_START,
+        head_start=settings.native_head_start,
+        max_attempts=settings.native_max_attempts,
         observer=observer,
     )
     return NativeSource(
@@ -83,7 +76,25 @@ def _open_finder(settings: Settings, url: str, exchange: Exchange) -> Finder:
         return DirectServer(parts.hostname or "", parts.port or _PORT, exchange, known=sites, clock=time.monotonic)
     if root is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
-    return Directory(root, exchange, limits=_DIRECTORY, clock=time.time, report=_report_root)
+    return Directory(root, exchange, limits=_directory_limits(settings), clock=time.time, report=_report_root)
+
+
+def _directory_limits(settings: Settings) -> DirectoryLimits:
+    return DirectoryLimits(
+        queries=settings.native_max_lookups,
+        services=settings.native_max_services,
+        shortest_lifetime=settings.native_service_ttl_floor,
+        longest_lifetime=settings.native_service_ttl_ceiling,
+    )
+
+
+def _health_limits(settings: Settings) -> HealthLimits:
+    return HealthLimits(
+        first_pause=settings.native_pause_first,
+        longest_pause=settings.native_pause_max,
+        busy_queries=settings.native_busy_queries,
+        entries=settings.native_max_servers,
+    )
 
 
 def read_root(settings: Settings) -> Service | None:
@@ -117,8 +128,15 @@ def _open_transports(settings: Settings) -> dict[TransportProtocol, Transport]:
         clock=time.time,
     )
     return {
-        TransportProtocol.UDP: UdpTransport(waits=_UDP_WAITS, max_bytes=most),
-        TransportProtocol.TCP: TcpTransport(connect_timeout=connect, max_bytes=most),
+        TransportProtocol.UDP: UdpTransport(
+            first_wait=settings.native_udp_wait, tries=settings.native_udp_tries, max_bytes=most
+        ),
+        TransportProtocol.TCP: TcpTransport(
+            connect_timeout=connect,
+            max_bytes=most,
+            max_idle=settings.native_idle_connections,
+            idle_timeout=settings.native_idle_timeout,
+        ),
         TransportProtocol.HTTP: tunnel,
         TransportProtocol.HTTPS: tunnel,
     }

@@ -12,6 +12,7 @@ from app.settings.cache import CacheSettings
 from app.settings.client import ClientSettings
 from app.settings.fields import RELOADED, SECRET
 from app.settings.mcp import McpSettings
+from app.settings.native import NativeSettings
 from app.settings.operator import OperatorSettings
 from app.settings.server import ServerSettings
 from app.settings.tracing import TracingSettings
@@ -24,6 +25,7 @@ TABLES: Final = (
     "client",
     "batch",
     "upstream",
+    "native",
     "cache",
     "store",
     "web",
@@ -44,6 +46,7 @@ class Settings(
     BrandingSettings,
     WebSettings,
     CacheSettings,
+    NativeSettings,
     UpstreamSettings,
     BatchSettings,
     ClientSettings,

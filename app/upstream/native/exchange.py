@@ -21,8 +21,6 @@ from app.upstream.native.wire.message import OpFlag, ResponseStatus
 from app.upstream.native.wire.query import Filters, Query, encode_query
 from app.upstream.native.wire.response import Response, decode_response
 
-#: Interfaces that are queried for one question.
-_MAX_ATTEMPTS: Final = 8
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
 #: Every answer repeats the digest of its request, and holds no value that the public may not read.
@@ -69,7 +67,7 @@ class Exchange:
 
     `may_ask_again` is awaited before each further message for one question, which needs a token of the budget too.
     With `private_servers`, servers at addresses that are not global are queried. After `head_start` seconds of silence,
-    the next interface is queried as well, and the first valid answer counts.
+    the next interface is queried as well, at most `max_attempts` of them, and the first valid answer counts.
     """
 
     def __init__(
@@ -81,6 +79,7 @@ class Exchange:
         may_ask_again: Callable[[], Awaitable[bool]],
         private_servers: bool,
         head_start: float,
+        max_attempts: int,
         observer: ExchangeObserver | None = None,
     ) -> None:
         self._transports = transports
@@ -89,6 +88,7 @@ class Exchange:
         self._may_ask_again = may_ask_again
         self._private_servers = private_servers
         self._head_start = head_start
+        self._max_attempts = max_attempts
         self._observer = observer or NoExchangeObserver()
 
     async def __call__(self, service: Service, question: Question) -> Response:
@@ -104,7 +104,7 @@ class Exchange:
         usable = self._order(candidates)
         if not usable:
             raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
-        return await self._race(usable[:_MAX_ATTEMPTS], question)
+        return await self._race(usable[: self._max_attempts], question)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -61,8 +61,8 @@ def open_transports(protocols: Sequence[TransportProtocol], max_bytes: int = MAX
         engines, headers={}, connect_timeout=5.0, read_timeout=5.0, max_bytes=max_bytes, clock=time.time
     )
     every: dict[Any, Transport] = {
-        UDP: UdpTransport(waits=(0.1, 0.4), max_bytes=max_bytes),
-        TCP: TcpTransport(connect_timeout=5.0, max_bytes=max_bytes),
+        UDP: UdpTransport(first_wait=0.1, tries=3, max_bytes=max_bytes),
+        TCP: TcpTransport(connect_timeout=5.0, max_bytes=max_bytes, max_idle=10, idle_timeout=30.0),
         HTTP: tunnel,
     }
     return {protocol: every[protocol] for protocol in protocols}
@@ -84,6 +84,7 @@ def open_exchange(
         may_ask_again=tokens or Tokens(),
         private_servers=private_servers,
         head_start=head_start,
+        max_attempts=8,
         observer=observer,
     )
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import Final, cast
+from typing import cast
 
 from app.errors import CouldNotVerify, UpstreamUnreachable
 from app.upstream.native.site import Candidate, Endpoint
 from app.upstream.native.transport.base import measure_message, translate_socket_error
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES
 
-#: Idle connections of one process. Most servers close theirs after each answer, so few are ever idle.
-_MAX_IDLE: Final = 64
-#: Seconds for which an idle connection is kept. Servers and firewalls that keep connections do so for a minute or more.
-_KEEP_IDLE_SECONDS: Final = 30.0
-
 
 class TcpTransport:
-    """One connection for each message that is under way. `connect_timeout` is in seconds."""
+    """One connection for each message that is under way. Timeouts are in seconds.
 
-    def __init__(self, *, connect_timeout: float, max_bytes: int) -> None:
+    At most `max_idle` idle connections are kept, each for `idle_timeout`. Most servers close theirs after each answer.
+    """
+
+    def __init__(self, *, connect_timeout: float, max_bytes: int, max_idle: int, idle_timeout: float) -> None:
         self._connect_timeout = connect_timeout
         self._max_bytes = max_bytes
+        self._max_idle = max_idle
+        self._idle_timeout = idle_timeout
         self._idle: OrderedDict[Endpoint, _Connection] = OrderedDict()
 
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
@@ -67,8 +67,8 @@ class TcpTransport:
             connection.close()
             return
         self._idle[endpoint] = connection
-        connection.rest(_KEEP_IDLE_SECONDS)
-        if len(self._idle) > _MAX_IDLE:
+        connection.rest(self._idle_timeout)
+        if len(self._idle) > self._max_idle:
             self._idle.popitem(last=False)[1].close()
 
 

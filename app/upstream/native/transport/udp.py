@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
 from typing import Final
 
 from app.errors import CouldNotVerify, MalformedMessage, UpstreamTimeout
@@ -17,7 +16,8 @@ from app.upstream.native.transport.base import translate_socket_error
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES, NO_REQUEST_ID, decode_envelope
 from app.upstream.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
 
-#: A server sends all packets of an answer in one burst: 613 for 300 kB.
+#: A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or higher, so
+#: this needs no setting.
 _RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
 #: Packets that are read for one message, as a multiple of those that the largest answer has. Copies arrive too.
 _PACKET_FACTOR: Final = 4
@@ -26,11 +26,12 @@ _PACKET_FACTOR: Final = 4
 class UdpTransport:
     """Sends each message from a new socket.
 
-    `waits` are the seconds of silence after which the message is sent again, and after the last, given up.
+    After `first_wait` seconds of silence the message is sent again, `tries` times in all. Each wait is twice as long as
+    the one before. After the last wait the message has failed.
     """
 
-    def __init__(self, *, waits: Sequence[float], max_bytes: int) -> None:
-        self._waits = tuple(waits)
+    def __init__(self, *, first_wait: float, tries: int, max_bytes: int) -> None:
+        self._waits = tuple(first_wait * 2**number for number in range(tries))
         self._max_bytes = max_bytes
 
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
