@@ -26,17 +26,19 @@ def open_store(
     ceiling: float,
     observer: TierObserver | None = None,
     read_only: bool = False,
+    only_verified: bool = False,
 ) -> TieredStore:
     """Open the memory tier and the store at `url`.
 
     `memory:` has no store. `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
     absolute path. app/cache/valkey/url.py reads the URLs of servers. `store_bytes` limits the size of a file, `timeout`
     the wait for a server, and `ceiling` how long a record is fresh, in seconds. With `read_only`, the file is not
-    changed. Raises ConfigurationError for any other URL, and StoreError for a file that cannot be used.
+    changed. For `only_verified` see TieredStore. Raises ConfigurationError for any other URL, and StoreError for a file
+    that cannot be used.
     """
     store = _second_tier(url, clock, store_bytes, timeout, read_only=read_only)
     memory = MemoryStore(memory_bytes, clock=clock)
-    return TieredStore(memory, store, clock=clock, ceiling=ceiling, observer=observer)
+    return TieredStore(memory, store, clock=clock, ceiling=ceiling, observer=observer, only_verified=only_verified)
 
 
 def _second_tier(

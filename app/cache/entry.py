@@ -44,6 +44,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Whether the hard expiry is in the future."""
         return now < self.stale_until
 
+    def is_proof(self, now: float) -> bool:
+        """Whether a handle server's signature proves the answer. It does so until the soft expiry."""
+        return self.answer.is_verified and now < self.fresh_until
+
     def ttl_left(self, now: float) -> float:
         """Seconds until the soft expiry. Negative for a stale entry."""
         return self.fresh_until - now
@@ -82,3 +86,15 @@ def bound_times(entry: Entry, now: float, ceiling: float) -> Entry | None:
     if entry.answer.code is not ResponseCode.SUCCESS:
         return None
     return replace(entry, fetched_at=0.0, fresh_until=0.0)
+
+
+def expire_unverified(entry: Entry) -> Entry | None:
+    """An entry that is not verified counts as stale since it was fetched: it is known, and not confirmed.
+
+    Returns None for such a "not found", because it is never served stale.
+    """
+    if entry.answer.is_verified or entry.fresh_until <= entry.fetched_at:
+        return entry
+    if entry.answer.code is not ResponseCode.SUCCESS:
+        return None
+    return replace(entry, fresh_until=entry.fetched_at)

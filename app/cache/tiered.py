@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times
+from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified
 from app.cache.memory import MemoryStore
 from app.cache.outage import Outage
 from app.cache.purges import EVERYTHING, Purges
@@ -74,8 +74,12 @@ class TieredStore:
         clock: Callable[[], float],
         ceiling: float,
         observer: TierObserver | None = None,
+        only_verified: bool = False,
     ) -> None:
-        """`ceiling` limits how long an entry is fresh, in seconds, whatever its stored times are."""
+        """`ceiling` limits how long an entry is fresh, in seconds, whatever its stored times are.
+
+        With `only_verified`, an entry that is not verified is stale here, whatever its times in the store are.
+        """
         self._memory = memory
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
@@ -84,6 +88,7 @@ class TieredStore:
         self._ceiling = ceiling
         self._latest = clock()
         self._observer = observer
+        self._only_verified = only_verified
         self._cursor: str | None = None
         self._purges = Purges()
         self._outage = Outage(clock, QUIET)
@@ -131,21 +136,23 @@ class TieredStore:
         """
         if sent_at is not None and self._purges.refuses(entry.key, sent_at, self._clock()):
             return
-        self._memory.keep(entry)
+        self._keep(entry)
         if self._store is not None:
             write = self._store.put(entry, announce=announce, sent_at=sent_at, unless_newer=unless_newer)
             await self._try("put", write, None)
 
     async def put_newer(self, entry: Entry) -> bool:
-        """Put an entry unless the cache has one that is as new. Returns whether it was put.
+        """Put an entry unless the cache has one that is as new, or a fresh verified one. Returns whether it was put.
 
         An import must call `flush` from time to time, because the queue of writes is limited.
         """
         newest = await self.reread(entry.key)
         if isinstance(newest, RegistryEntry):
             newest = None
-        if newest is not None and newest.fetched_at >= entry.fetched_at and newest.is_usable(self._clock()):
-            return False
+        if newest is not None:
+            now = self._clock()
+            if newest.is_proof(now) or (newest.fetched_at >= entry.fetched_at and newest.is_usable(now)):
+                return False
         # Another process may fetch the record until this one is written, so the store compares again.
         await self.put(entry, announce=newest is not None, unless_newer=True)
         return True
@@ -351,7 +358,16 @@ class TieredStore:
 
     async def _read_store(self, key: str) -> Entry | None:
         stored = None if self._store is None else await self._try("get", self._store.get(key), None)
-        return None if stored is None else bound_times(stored, self._clock(), self._ceiling)
+        bounded = None if stored is None else bound_times(stored, self._clock(), self._ceiling)
+        return expire_unverified(bounded) if bounded is not None and self._only_verified else bounded
+
+    def _keep(self, entry: Entry) -> None:
+        """Replace the entry in memory."""
+        admitted = expire_unverified(entry) if self._only_verified else entry
+        if admitted is None:
+            self._memory.drop(entry.key)
+        else:
+            self._memory.keep(admitted)
 
     async def _try(self, operation: str, work: Awaitable[Result], instead: Result) -> Result:
         try:

@@ -22,6 +22,9 @@ from app.handle.record import read_values
 FORMAT_VERSION: Final = 3
 _PLAIN: Final = 2
 _WITHOUT_KEY: Final = 1
+#: Is added to the version of an entry whose answer was verified. An earlier release takes that for a miss, because it
+#: would lose the proof.
+_VERIFIED: Final = 0x80
 
 #: CRC-32 of the key and of what follows: version, response code, fetched, then the two expiries and the values.
 _CHECK: Final = Struct("<I")
@@ -41,7 +44,7 @@ def pack(entry: Entry) -> bytes:
     body = _pack_short(entry)
     if body is None:
         times = entry.fetched_at, entry.fresh_until, entry.stale_until
-        body = _BODY.pack(_PLAIN, entry.answer.code, *times) + entry.answer.values
+        body = _BODY.pack(_version(_PLAIN, entry), entry.answer.code, *times) + entry.answer.values
     return _CHECK.pack(_checksum(entry.key, body)) + body
 
 
@@ -58,9 +61,13 @@ def _pack_short(entry: Entry) -> bytes | None:
     if entry.answer.code is not ResponseCode.SUCCESS:
         return None
     ends = _NEVER if is_endless else int(stale)
-    head = _SHORT_BODY.pack(FORMAT_VERSION, entry.answer.code, entry.fetched_at, int(fresh), ends)
+    head = _SHORT_BODY.pack(_version(FORMAT_VERSION, entry), entry.answer.code, entry.fetched_at, int(fresh), ends)
     body = head + compress(entry.answer.values)
     return body if len(body) >= _BODY.size else None
+
+
+def _version(layout: int, entry: Entry) -> int:
+    return layout | _VERIFIED if entry.answer.is_verified else layout
 
 
 def unpack(key: str, data: object) -> Entry | None:
@@ -77,31 +84,32 @@ def unpack(key: str, data: object) -> Entry | None:
         if version == _WITHOUT_KEY and crc32(body) == check:
             return None
         raise DamagedEntry(f"The store's entry for {key!r} is damaged, or belongs to another name: wrong checksum.")
-    if version == FORMAT_VERSION:
-        return _unpack_short(key, data)
-    return _unpack_plain(key, data) if version == _PLAIN else None
+    is_verified, layout = bool(version & _VERIFIED), version & ~_VERIFIED
+    if layout == FORMAT_VERSION:
+        return _unpack_short(key, data, is_verified)
+    return _unpack_plain(key, data, is_verified) if layout == _PLAIN else None
 
 
-def _unpack_short(key: str, data: bytes) -> Entry:
+def _unpack_short(key: str, data: bytes, is_verified: bool) -> Entry:
     _, _, code, fetched_at, fresh, stale = _SHORT_HEAD.unpack_from(data)
     try:
         values = decompress(data[_SHORT_HEAD.size :])
     except ValueError as error:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: {error}.") from error
     ends = FOREVER if stale == _NEVER else fetched_at + stale
-    return _build(key, code, values, (fetched_at, fetched_at + fresh, ends))
+    return _build(key, code, values, (fetched_at, fetched_at + fresh, ends), is_verified)
 
 
-def _unpack_plain(key: str, data: bytes) -> Entry:
+def _unpack_plain(key: str, data: bytes, is_verified: bool) -> Entry:
     _, _, code, *times = _HEAD.unpack_from(data)
-    return _build(key, code, data[_HEAD.size :], times)
+    return _build(key, code, data[_HEAD.size :], times, is_verified)
 
 
-def _build(key: str, code: int, values: bytes, times: Sequence[float]) -> Entry:
+def _build(key: str, code: int, values: bytes, times: Sequence[float], is_verified: bool) -> Entry:
     # A comparison with NaN is false.
     if code not in _CODES or not all(0.0 <= time <= FOREVER for time in times):
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: its response code or its times are invalid.")
-    return Entry(key, Answer(_CODES[code], values), *times)
+    return Entry(key, Answer(_CODES[code], values, is_verified=is_verified), *times)
 
 
 def _checksum(key: str, body: bytes | memoryview) -> int:

@@ -30,6 +30,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     values: bytes = b"[]"
     #: What Cache-Status says about where a new answer came from. Stores do not keep it.
     detail: str | None = None
+    #: Whether the handle server's signature of this answer was verified. Stores keep it, bundles do not.
+    is_verified: bool = False
 
     def agrees_with(self, other: Answer) -> bool:
         """Whether another answer says the same about the name."""

@@ -30,6 +30,11 @@ class Chain(msgspec.Struct, frozen=True, gc=False):
         """Whether any alias was followed."""
         return len(self.resolutions) > 1
 
+    @property
+    def is_verified(self) -> bool:
+        """Whether signatures prove the whole chain."""
+        return all(resolution.is_verified for resolution in self.resolutions)
+
     def then(self, resolution: Resolution) -> Chain:
         """A copy of the chain with one more resolution."""
         return Chain((*self.resolutions, resolution))

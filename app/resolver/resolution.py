@@ -58,6 +58,11 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
         return self.entry.answer.code is not ResponseCode.HANDLE_NOT_FOUND
 
     @property
+    def is_verified(self) -> bool:
+        """Whether a handle server's signature proves the answer. It proves a record for its TTL only."""
+        return self.entry.answer.is_verified and self.origin not in UNCONFIRMED
+
+    @property
     def agency(self) -> str | None:
         """The agency whose file the record is from. "" if the file does not name it; None for any other record."""
         return self.entry.agency if isinstance(self.entry, RegistryEntry) else None

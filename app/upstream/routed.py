@@ -51,7 +51,7 @@ class RoutedSource:
             except CouldNotVerify as error:
                 failures.append(error)
             else:
-                return answer if number == 1 or answer.detail else replace(answer, detail=f"upstream-{number}")
+                return answer if number == 1 else replace(answer, detail=f"upstream-{number}")
         raise _choose_failure(failures)
 
     async def aclose(self) -> None:

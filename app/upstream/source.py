@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from app.doi.name import HandleName
 from app.handle.answer import Answer
@@ -14,6 +14,8 @@ from app.handle.answer import Answer
 CONTROL_NAME: Final = HandleName("0.NA/10")
 #: The network of a client in CIDR notation; None for the service's own work: background refreshes and bulk jobs.
 ClientNetwork = str | None
+#: When the signatures of handle servers are verified: see the setting upstream_verify.
+Verification = Literal["never", "when-asked", "always"]
 
 
 class Priority(enum.IntEnum):

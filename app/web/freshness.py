@@ -21,6 +21,8 @@ from app.web.header import Header, http_date
 CACHE_NAME: Final = "doi-proxy"
 #: Seconds for which a client can store an answer that is already stale.
 STALE_MAX_AGE: Final = 30.0
+#: What Cache-Status says about an answer that the signatures of handle servers prove.
+VERIFIED: Final = "verified"
 #: Seconds for which a browser can store the answer to a CORS preflight.
 PREFLIGHT_MAX_AGE: Final = b"86400"
 #: Bytes of the digest in an ETag.
@@ -79,7 +81,8 @@ class Freshness:
         until, max_age = (now, 0.0) if ClientFact.COOKIE in facts else self._lifetime(chain, now)
         if ends_at is not None:
             until, max_age = min(until, max(now, ends_at)), min(max_age, max(0.0, ends_at - now))
-        control, (name, status) = _shared(chain.last, now, facts, max_age)
+        # A target that the record does not have is not verified.
+        control, (name, status) = _shared(chain, now, facts, max_age, is_verified=detail is None)
         if detail is not None and b"detail=" not in status:
             status += f"; detail={detail}".encode()
         return ((b"expires", http_date(int(until))), control, (name, status))
@@ -88,26 +91,28 @@ class Freshness:
         """The same of a redirect that depends on one fresh record and not on the client."""
         if hit.origin is Origin.LOCAL:
             return self.of_redirect(Chain((hit,)), now)
-        return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age)
+        return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age, hit.entry.answer.is_verified)
 
     def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
         """Cache-Control and Cache-Status of a page about a name, and of its locations as XML."""
-        return _shared(chain.last, now, facts, self._lifetime(chain, now)[1])
+        return _shared(chain, now, facts, self._lifetime(chain, now)[1])
 
     def of_json(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
         """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""
         if resolution.origin is Origin.HIT:
-            return _of_json_hit(resolution.entry.fetched_at, resolution.entry.fresh_until, now, self._max_age)
+            entry = resolution.entry
+            return _of_json_hit(entry.fetched_at, entry.fresh_until, now, self._max_age, entry.answer.is_verified)
+        status = cache_status(resolution, now, is_verified=resolution.is_verified)
         if resolution.origin is Origin.BYPASSED:
-            return (NO_STORE, cache_status(resolution, now))
+            return (NO_STORE, status)
         until, max_age = _lifetime(resolution, now, self._max_age)
         if resolution.origin is Origin.LOCAL or resolution.origin in UNCONFIRMED:
             return (
                 cache_control(NO_FACTS, max_age),
                 (b"expires", http_date(int(until))),
-                cache_status(resolution, now),
+                status,
             )
-        return (*_of_json(resolution.entry.age(now), until, max_age, now), cache_status(resolution, now))
+        return (*_of_json(resolution.entry.age(now), until, max_age, now), status)
 
     def _lifetime(self, chain: Chain, now: int) -> tuple[float, float]:
         until, max_age = _lifetime(chain.last, now, self._max_age)
@@ -128,27 +133,31 @@ def _lifetime(resolution: Resolution, now: int, max_age: float) -> tuple[float, 
     return until, min(until - now, max_age)
 
 
-def _shared(resolution: Resolution, now: int, facts: ClientFact, max_age: float) -> tuple[Header, Header]:
-    control = NO_STORE if resolution.origin is Origin.BYPASSED else cache_control(facts, max_age)
-    return (control, cache_status(resolution, now))
+def _shared(
+    chain: Chain, now: int, facts: ClientFact, max_age: float, *, is_verified: bool = True
+) -> tuple[Header, Header]:
+    control = NO_STORE if chain.last.origin is Origin.BYPASSED else cache_control(facts, max_age)
+    return (control, cache_status(chain.last, now, is_verified=is_verified and chain.is_verified))
 
 
 @lru_cache(maxsize=4096)
-def _of_redirect_hit(fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
+def _of_redirect_hit(fresh_until: float, now: int, max_age: float, is_verified: bool) -> tuple[Header, ...]:
     left = fresh_until - now
     return (
         (b"expires", http_date(int(fresh_until))),
         cache_control(NO_FACTS, max(0.0, min(left, max_age))),
-        _hit_status(left),
+        _hit_status(left, is_verified),
     )
 
 
 @lru_cache(maxsize=4096)
-def _of_json_hit(fetched_at: float, fresh_until: float, now: int, max_age: float) -> tuple[Header, ...]:
+def _of_json_hit(
+    fetched_at: float, fresh_until: float, now: int, max_age: float, is_verified: bool
+) -> tuple[Header, ...]:
     # The record can have ended while another part of the answer was awaited.
     until = max(now, fresh_until)
     headers = _of_json(max(0.0, now - fetched_at), until, min(until - now, max_age), now)
-    return (*headers, _hit_status(fresh_until - now))
+    return (*headers, _hit_status(fresh_until - now, is_verified))
 
 
 def _of_json(age: float, until: float, max_age: float, now: int) -> tuple[Header, ...]:
@@ -200,14 +209,17 @@ def entity_tag(body: bytes) -> Header:
     return _ETAG, b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()
 
 
-def cache_status(resolution: Resolution, now: int) -> Header:
-    """`Cache-Status`: where the answer came from, and the seconds until the end of its TTL (RFC 9211)."""
+def cache_status(resolution: Resolution, now: int, *, is_verified: bool) -> Header:
+    """`Cache-Status`: where the answer came from, and the seconds until the end of its TTL (RFC 9211).
+
+    `is_verified`: signatures prove the whole answer. The reason for a stale answer comes first.
+    """
     if resolution.origin is Origin.LOCAL:
         return _LOCAL_STATUS
     left = floor(resolution.entry.ttl_left(now))
     match resolution.origin:
         case Origin.HIT:
-            return _hit_status(left)
+            return _hit_status(left, is_verified)
         case Origin.STALE:
             # A record that ends within this second is past its TTL as well.
             source = f"hit; ttl={min(left, -1) if left <= 0 else left}; detail={failure_token(resolution.failure)}"
@@ -221,13 +233,15 @@ def cache_status(resolution: Resolution, now: int) -> Header:
             source = f"fwd=uri-miss; collapsed; ttl={left}"
         case Origin.BYPASSED | Origin.RELOADED:
             source = f"fwd=request; stored; ttl={left}"
-    if resolution.entry.answer.detail is not None and resolution.origin is not Origin.STALE:
-        source += f"; detail={resolution.entry.answer.detail}"
+    detail = VERIFIED if is_verified else resolution.entry.answer.detail
+    if detail is not None and resolution.origin is not Origin.STALE:
+        source += f"; detail={detail}"
     return _CACHE_STATUS, f"{CACHE_NAME}; {source}".encode()
 
 
-def _hit_status(left: float) -> Header:
-    return _CACHE_STATUS, f"{CACHE_NAME}; hit; ttl={floor(left)}".encode()
+def _hit_status(left: float, is_verified: bool) -> Header:
+    detail = f"; detail={VERIFIED}" if is_verified else ""
+    return _CACHE_STATUS, f"{CACHE_NAME}; hit; ttl={floor(left)}{detail}".encode()
 
 
 def failure_token(failure: CouldNotVerify | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from msgspec.structs import replace
+
 from app.cache.entry import Entry
 from app.handle.answer import Answer, ResponseCode
 
@@ -27,6 +29,11 @@ def entry(
     """A record that was fetched at `fetched_at`."""
     ends = fetched_at + ttl
     return Entry(key, Answer(ResponseCode.SUCCESS, values(url)), fetched_at, ends, ends + grace)
+
+
+def verified(one: Entry) -> Entry:
+    """The entry with an answer whose signature was verified."""
+    return replace(one, answer=replace(one.answer, is_verified=True))
 
 
 def missing(key: str = "10.1000/MISSING", *, fetched_at: float = NOW) -> Entry:

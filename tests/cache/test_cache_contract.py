@@ -12,11 +12,12 @@ import pytest
 from redis.asyncio import Redis
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS
+from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.valkey.store import ValkeyStore
-from tests.cache.entries import entry, missing
+from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +74,18 @@ async def keys(store: SharedStore, prefix: str = "") -> list[str]:
 async def test_an_entry_is_visible_immediately_after_put(store: SharedStore) -> None:
     await store.put(entry())
     assert await store.get("10.1000/182") == entry()
+
+
+@pytest.mark.parametrize("one", [verified(entry()), verified(missing())], ids=["record", "not found"])
+async def test_an_answer_stays_verified_for_every_process(open_one: Opener, one: Entry) -> None:
+    here, there = await open_one(), await open_one()
+    await here.put(one)
+    await here.flush()
+    assert await there.get(one.key) == one
+    assert [found async for found in there.scan(one.key)] == [one]
+    await there.delete(one.key)
+    await there.flush()
+    assert await here.get(one.key) is None
 
 
 async def test_an_entry_is_visible_after_a_flush(store: SharedStore) -> None:

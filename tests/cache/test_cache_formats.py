@@ -21,7 +21,7 @@ from app.cache.valkey.layout import Layout, one_partition, partitions_of_cluster
 from app.cache.valkey.store import ValkeyStore
 from app.cache.wire import pack
 from app.handle.answer import Answer, ResponseCode
-from tests.cache.entries import entry, missing
+from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -114,8 +114,29 @@ async def test_of_entries_of_both_releases_the_newer_one_stays(
     assert await store.get(newer.key) == newest
 
 
-@pytest.mark.parametrize(
-    "one", [entry(), missing(), entry(url="x" * 20_000), entry(ttl=0, grace=0)], ids=["record", "no", "large", "stale"]
-)
+@pytest.mark.parametrize("age", [10, 50], ids=["newer", "older"])
+async def test_a_verified_entry_is_as_new_as_any_other(
+    opened: tuple[SharedStore, Overwrite], clock: Clock, age: int
+) -> None:
+    store, overwrite = opened
+    clock.advance(100)
+    of_other_release = entry("10.1000/FORMAT", fetched_at=clock() - 30)
+    one = verified(entry("10.1000/FORMAT", fetched_at=clock() - age))
+    await overwrite(one.key, write_version_2(of_other_release))
+    await store.put(one, unless_newer=True)
+    await store.flush()
+    assert await store.get(one.key) == (one if age < 30 else of_other_release)
+
+
+ENTRIES: Final = [entry(), missing(), entry(url="x" * 20_000), entry(ttl=0, grace=0)]
+KINDS: Final = ["record", "no", "large", "stale"]
+
+
+@pytest.mark.parametrize("one", ENTRIES, ids=KINDS)
+def test_the_release_before_misses_a_verified_entry(one: Entry) -> None:
+    assert read_version_2(one.key, pack(verified(one))) is None
+
+
+@pytest.mark.parametrize("one", ENTRIES, ids=KINDS)
 def test_the_release_before_finds_no_damage_in_an_entry_of_this_one(one: Entry) -> None:
     assert read_version_2(one.key, pack(one)) in (one, None)

@@ -15,7 +15,7 @@ from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore, StoreStats
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
-from tests.cache.entries import NOW, entry, missing
+from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -357,6 +357,27 @@ async def test_an_expired_entry_is_stale_in_every_process_and_still_usable(share
         assert found is not None
         assert not found.is_fresh(clock())
         assert found.is_usable(clock())
+
+
+async def test_a_verified_entry_that_is_expired_is_no_longer_fresh(shared: MemoryStore, clock: Clock) -> None:
+    cache = tier(shared, clock)
+    await cache.put(verified(entry()))
+    await cache.expire(verified(entry()))
+    found = await cache.get("10.1000/182")
+    assert found is not None
+    assert (found.is_fresh(clock()), found.answer.is_verified) == (False, True)
+
+
+async def test_an_import_replaces_a_verified_record_only_after_its_ttl(shared: MemoryStore, clock: Clock) -> None:
+    cache = tier(shared, clock)
+    await cache.put(verified(entry(ttl=60)))
+    clock.advance(30)
+    imported = entry(fetched_at=clock())
+    assert not await cache.put_newer(imported)
+    assert await cache.get("10.1000/182") == verified(entry(ttl=60))
+    clock.advance(30)
+    assert await cache.put_newer(imported)
+    assert await cache.get("10.1000/182") == imported
 
 
 async def test_expiring_does_not_replace_a_newer_record(shared: MemoryStore, clock: Clock) -> None:

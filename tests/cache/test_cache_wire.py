@@ -16,13 +16,14 @@ from app.cache.entry import FOREVER, Entry
 from app.cache.wire import InvalidBundleLine, from_line, pack, to_line, unpack
 from app.errors import DamagedEntry, StoreError
 from app.handle.answer import Answer, ResponseCode
-from tests.cache.entries import NOW, entry, missing, values
+from tests.cache.entries import NOW, entry, missing, values, verified
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
 times = st.floats(min_value=0, max_value=4e9)
-answers = st.builds(Answer, st.just(ResponseCode.SUCCESS), st.builds(values, texts)) | st.sampled_from(
-    [Answer(ResponseCode.HANDLE_NOT_FOUND), Answer(ResponseCode.VALUES_NOT_FOUND)]
-)
+absent = st.sampled_from([ResponseCode.HANDLE_NOT_FOUND, ResponseCode.VALUES_NOT_FOUND])
+answers = st.builds(
+    Answer, st.just(ResponseCode.SUCCESS), st.builds(values, texts), is_verified=st.booleans()
+) | st.builds(Answer, absent, is_verified=st.booleans())
 entries = st.builds(Entry, texts.map(lambda t: "10.1000/" + t).map(str.upper), answers, times, times, times)
 
 
@@ -45,6 +46,12 @@ def test_a_record_is_compressed_and_a_negative_answer_is_not() -> None:
     record = entry(url="https://onlinelibrary.wiley.com/doi/10.1002/anie.201804551")
     assert len(pack(record)) < len(record.answer.values) / 2
     assert pack(missing())[4] == 2
+
+
+@pytest.mark.parametrize("packed", [entry(), missing(), entry(url="x" * 20_000)])
+def test_the_mark_of_a_verified_answer_takes_no_byte(packed: Entry) -> None:
+    assert unpack(packed.key, pack(verified(packed))) == verified(packed)
+    assert len(pack(verified(packed))) == len(pack(packed))
 
 
 def test_an_entry_of_the_release_before_is_read() -> None:
@@ -129,10 +136,17 @@ def test_from_line_reads_what_to_line_writes(written: Entry) -> None:
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     read = from_line(line)
-    assert (read.answer, read.key.upper()) == (written.answer, written.key.upper())
+    # The reader of a bundle verified nothing.
+    assert (read.answer, read.key.upper()) == (replace(written.answer, is_verified=False), written.key.upper())
     assert read.fetched_at == pytest.approx(written.fetched_at, abs=1e-6)
     assert read.fresh_until == pytest.approx(written.fresh_until, abs=1e-6)
     assert read.stale_until == pytest.approx(written.stale_until, abs=1e-6)
+
+
+@pytest.mark.parametrize("member", ["verified", "is_verified", "detail"])
+def test_a_line_cannot_say_that_its_record_is_verified(member: str) -> None:
+    line = to_line(verified(entry())).replace(b'"values"', b'"%b":true,"values"' % member.encode())
+    assert from_line(line) == entry()
 
 
 def test_a_line_names_its_members_as_the_handle_api_does() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from app.cache.entry import Entry
 from app.doi.name import HandleName
@@ -142,6 +143,45 @@ def test_the_reason_for_a_stale_answer_comes_before_another_detail() -> None:
     assert headers["cache-status"] == "doi-proxy; hit; ttl=-1; detail=upstream-timeout"
 
 
+VERIFIED: Final = "doi-proxy; hit; ttl=60; detail=verified"
+
+
+def verified(left: float, origin: Origin = Origin.HIT) -> Resolution:
+    """A record whose signature was verified."""
+    one = resolution(left, origin)
+    return replace(one, entry=replace(one.entry, answer=replace(one.entry.answer, is_verified=True)))
+
+
+def test_a_verified_record_from_the_cache_says_so() -> None:
+    freshness, one = Freshness(MAX_AGE), verified(60)
+    for headers in (
+        freshness.of_redirect_hit(one, NOW),
+        freshness.of_redirect(Chain((one,)), NOW),
+        freshness.of_page(Chain((one,)), NOW),
+        freshness.of_json(one, NOW),
+    ):
+        assert fields(headers)["cache-status"] == VERIFIED
+
+
+@pytest.mark.parametrize("others", [(resolution(60),), (resolution(60), verified(60))])
+def test_an_alias_that_is_not_verified_makes_the_answer_unverified(others: tuple[Resolution, ...]) -> None:
+    headers = fields(Freshness(MAX_AGE).of_redirect(Chain((*others, verified(60))), NOW))
+    assert headers["cache-status"] == "doi-proxy; hit; ttl=60"
+
+
+def test_a_stale_record_is_not_verified() -> None:
+    one = verified(-1, Origin.STALE)
+    for headers in (Freshness(MAX_AGE).of_redirect(Chain((one,)), NOW), Freshness(MAX_AGE).of_json(one, NOW)):
+        assert fields(headers)["cache-status"] == "doi-proxy; hit; ttl=-1; detail=upstream-timeout"
+    chain_of_both = Chain((one, verified(60)))
+    assert fields(Freshness(MAX_AGE).of_redirect(chain_of_both, NOW))["cache-status"] == "doi-proxy; hit; ttl=60"
+
+
+def test_a_target_that_is_not_in_the_record_is_not_verified() -> None:
+    headers = fields(Freshness(MAX_AGE).of_redirect(Chain((verified(60),)), NOW, NO_FACTS, None, "library-copy"))
+    assert headers["cache-status"] == "doi-proxy; hit; ttl=60; detail=library-copy"
+
+
 # --- docs/caching.md ------------------------------------------------------------------------------------------------
 
 
@@ -178,5 +218,11 @@ def test_the_table_of_headers_names_what_each_kind_of_answer_has() -> None:
     ],
 )
 def test_every_value_of_cache_status_is_documented(origin: Origin, left: float) -> None:
-    value = cache_status(resolution(left, origin), NOW)[1].decode()
+    value = cache_status(resolution(left, origin), NOW, is_verified=False)[1].decode()
+    assert f"`{value}`" in [row[0] for row in table("value")]
+
+
+@pytest.mark.parametrize(("origin", "left"), [(Origin.HIT, 3_600), (Origin.BYPASSED, 86_400)])
+def test_every_value_about_a_verified_answer_is_documented(origin: Origin, left: float) -> None:
+    value = cache_status(verified(left, origin), NOW, is_verified=True)[1].decode()
     assert f"`{value}`" in [row[0] for row in table("value")]

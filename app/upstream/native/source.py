@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Literal, Protocol
+from typing import Protocol
 
 from app.errors import InvalidAnswer, UpstreamRefused, UpstreamTimeout
 from app.handle.answer import Answer, ResponseCode
@@ -13,12 +13,7 @@ from app.upstream.native.json_values import write_json_values
 from app.upstream.native.referral import Question
 from app.upstream.native.wire.message import ResponseStatus
 from app.upstream.native.wire.response import Response, Values
-from app.upstream.source import CONTROL_NAME, UpstreamQuery
-
-Verification = Literal["never", "when-asked", "always"]
-
-#: What Cache-Status says about an answer whose signature was verified.
-VERIFIED: Final = "verified"
+from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 
 
 class Finder(Protocol):
@@ -59,22 +54,19 @@ class NativeSource:
         certified = self._verification == "always" or (query.certified and self._verification == "when-asked")
         question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
         response = await self._resolve(question)
-        return self._read(response, VERIFIED if certified else None)
+        return read_response(response, self._max_answer_bytes, is_verified=certified)
 
     async def probe(self) -> Answer:
         """Any answer shows that the server works, also one that it is not responsible. Raises CouldNotVerify."""
         response = await self._resolve(Question(CONTROL_NAME.text.encode()))
         if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
             return Answer(ResponseCode.HANDLE_NOT_FOUND)
-        return self._read(response, None)
+        return read_response(response, self._max_answer_bytes, is_verified=False)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._finder.aclose()
         await self._exchange.aclose()
-
-    def _read(self, response: Response | None, detail: str | None) -> Answer:
-        return read_response(response, detail, self._max_answer_bytes)
 
     async def _resolve(self, question: Question) -> Response | None:
         try:
@@ -84,12 +76,12 @@ class NativeSource:
             raise UpstreamTimeout("The handle servers did not answer in time.") from error
 
 
-def read_response(response: Response | None, detail: str | None, max_bytes: int) -> Answer:
+def read_response(response: Response | None, max_bytes: int, *, is_verified: bool) -> Answer:
     """The answer of a server as an HTTP API has it, with at most `max_bytes` of values. Raises CouldNotVerify."""
     if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
-        return Answer(ResponseCode.HANDLE_NOT_FOUND, detail=detail)
+        return Answer(ResponseCode.HANDLE_NOT_FOUND, is_verified=is_verified)
     if response.code == ResponseStatus.VALUES_NOT_FOUND:
-        return Answer(ResponseCode.VALUES_NOT_FOUND, detail=detail)
+        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
     if response.code != ResponseStatus.SUCCESS or not isinstance(response.body, Values):
         raise UpstreamRefused(
             f"The handle server did not answer about this name, response code {response.code}.",
@@ -100,5 +92,5 @@ def read_response(response: Response | None, detail: str | None, max_bytes: int)
     if len(values) > max_bytes:
         raise InvalidAnswer(f"The record has {len(values)} bytes as JSON; the limit is {max_bytes}.")
     if not parse_record(values).values:
-        return Answer(ResponseCode.VALUES_NOT_FOUND, detail=detail)
-    return Answer(ResponseCode.SUCCESS, values, detail)
+        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
+    return Answer(ResponseCode.SUCCESS, values, is_verified=is_verified)

@@ -14,14 +14,14 @@ from app.upstream.native.exchange import Clocks, Exchange, TransportProtocol
 from app.upstream.native.health import Health, HealthLimits
 from app.upstream.native.referral import Service
 from app.upstream.native.site import Candidate, Endpoint
-from app.upstream.native.source import Finder, NativeSource, Verification
+from app.upstream.native.source import Finder, NativeSource
 from app.upstream.native.transport.base import Transport
 from app.upstream.native.transport.engines import Engines
 from app.upstream.native.transport.tcp import TcpTransport
 from app.upstream.native.transport.tunnel import TunnelTransport
 from app.upstream.native.transport.udp import UdpTransport
 from app.upstream.native.wire.site_value import Site
-from app.upstream.source import UpstreamQuery
+from app.upstream.source import UpstreamQuery, Verification
 from tests.upstream.native.server import HandleServer
 
 MAX_BYTES: Final = 1024 * 1024

@@ -71,17 +71,17 @@ async def test_auth_and_cert_are_flags_of_the_query() -> None:
 async def test_a_verified_answer_says_so() -> None:
     async with HandleServer() as server, client_of(server) as client:
         server.put(NAME, url="http://www.doi.org/hb.html")
-        assert (await client.fetch(query(NAME))).detail is None
-        assert (await client.fetch(query(NAME, certified=True))).detail == "verified"
+        assert not (await client.fetch(query(NAME))).is_verified
+        assert (await client.fetch(query(NAME, certified=True))).is_verified
         # So does the proof that a name does not exist.
         assert await client.fetch(query("10.1000/none", certified=True)) == Answer(
-            ResponseCode.HANDLE_NOT_FOUND, detail="verified"
+            ResponseCode.HANDLE_NOT_FOUND, is_verified=True
         )
 
 
 async def test_answers_signed_with_a_dsa_key_are_verified() -> None:
     async with HandleServer(key=dsa_key()) as server, client_of(server) as client:
-        assert (await client.fetch(query(NAME, certified=True))).detail == "verified"
+        assert (await client.fetch(query(NAME, certified=True))).is_verified
 
 
 async def test_a_server_without_a_known_key_cannot_prove_anything() -> None:
@@ -94,12 +94,12 @@ async def test_a_server_without_a_known_key_cannot_prove_anything() -> None:
 async def test_upstream_verify_decides_about_signatures() -> None:
     async with HandleServer() as server:
         async with client_of(server, verification="always") as client:
-            assert (await client.fetch(query(NAME))).detail == "verified"
+            assert (await client.fetch(query(NAME))).is_verified
             server.lie(NAME, "unsigned")
             with pytest.raises(SignatureInvalid):
                 await client.fetch(query(NAME))
         async with client_of(server, verification="never") as client:
-            assert (await client.fetch(query(NAME, certified=True))).detail is None
+            assert not (await client.fetch(query(NAME, certified=True))).is_verified
 
 
 async def test_a_server_that_is_not_responsible_works_and_does_not_answer() -> None:
@@ -119,7 +119,7 @@ async def test_the_prefix_record_leads_from_the_root_to_the_server() -> None:
         root.put_values(PREFIX, home.site_value())
         home.put(NAME, url="http://www.doi.org/hb.html")
         for _ in range(2):
-            assert (await client.fetch(query(NAME, certified=True))).detail == "verified"
+            assert (await client.fetch(query(NAME, certified=True))).is_verified
         assert (root.queries(PREFIX), root.queries(NAME), home.queries(NAME)) == (1, 0, 2)
 
 
