@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
-from app.errors import ConfigurationError, CouldNotVerify
+from app.directory_parts import open_directory
+from app.errors import ConfigurationError
 from app.settings import Settings
 from app.upstream.client import identify
 from app.upstream.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
 from app.upstream.native.direct import DirectServer
-from app.upstream.native.directory import Directory, DirectoryLimits
 from app.upstream.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
 from app.upstream.native.health import Health, HealthLimits
 from app.upstream.native.referral import Service
@@ -24,8 +23,6 @@ from app.upstream.native.transport.engines import Engines
 from app.upstream.native.transport.tcp import TcpTransport
 from app.upstream.native.transport.tunnel import TunnelTransport
 from app.upstream.native.transport.udp import UdpTransport
-
-log = logging.getLogger(__name__)
 
 #: The setting that means: every handle server, from the root.
 FROM_ROOT: Final = "hdl:"
@@ -76,16 +73,7 @@ def _open_finder(settings: Settings, url: str, exchange: Exchange) -> Finder:
         return DirectServer(parts.hostname or "", parts.port or _PORT, exchange, known=sites, clock=time.monotonic)
     if root is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
-    return Directory(root, exchange, limits=_directory_limits(settings), clock=time.time, report=_report_root)
-
-
-def _directory_limits(settings: Settings) -> DirectoryLimits:
-    return DirectoryLimits(
-        queries=settings.native_max_lookups,
-        services=settings.native_max_services,
-        shortest_lifetime=settings.native_service_ttl_floor,
-        longest_lifetime=settings.native_service_ttl_ceiling,
-    )
+    return open_directory(settings, root, exchange)
 
 
 def _health_limits(settings: Settings) -> HealthLimits:
@@ -110,11 +98,6 @@ def read_root(settings: Settings) -> Service | None:
     except ConfigurationError as error:
         remedy = "get the handle API's answer about 0.NA/0.NA by curl; see docs/native.md"
         raise ConfigurationError(f"upstream_bootstrap: {path}: {error.message}; {remedy}") from error
-
-
-def _report_root(error: CouldNotVerify | None) -> None:
-    if error is not None:
-        log.warning("the root of the handle system could not be refreshed: %s %s", error.message, error.detail)
 
 
 def _open_transports(settings: Settings) -> dict[TransportProtocol, Transport]:

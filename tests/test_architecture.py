@@ -49,8 +49,9 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
     ),
 }
 PARTS_OF_MAIN: Final = frozenset(
-    "main assembly batch_parts client_parts gauges library_file lifecycle lifespan local_files native_parts "
-    "operation_parts operator_actions program_log readiness shared_budget status upstream_parts web_face".split()
+    "main assembly batch_parts client_parts directory_parts gauges library_file lifecycle lifespan local_files "
+    "native_parts operation_parts operator_actions program_log readiness shared_budget status upstream_parts "
+    "web_face".split()
 )
 
 #: The parts a library may be imported in.
@@ -83,11 +84,14 @@ DECIDING_MODULES: Final = (
 #: Of app.upstream.native: everything but the transports and what awaits them.
 DECIDING_NATIVE_MODULES: Final = (
     "bootstrap",
+    "directory_limits",
     "health",
     "json_sites",
     "json_values",
     "referral",
+    "service_cache",
     "site",
+    "trail",
     "verify",
     "wire",
 )

@@ -82,13 +82,27 @@ class NativeSettings(SettingsGroup):
     native_service_ttl_ceiling: float = Field(
         3600.0, gt=0, description="Longest time for which the service of a prefix is remembered, in seconds."
     )
+    # Records are served stale for longer. Servers can change their addresses in a week.
+    native_service_grace: float = Field(
+        7 * 86_400.0,
+        ge=0,
+        le=365 * 86_400.0,
+        description="Seconds for which the last known servers of a prefix are used after the end of their TTL, if they "
+        "cannot be looked up again.",
+    )
+    # The rest of `upstream_timeout` is for the name itself.
+    native_service_patience: float = Field(
+        4.0,
+        gt=0,
+        description="Seconds to wait for the lookup of a service whose last known servers can be used.",
+    )
     # The reference software follows 20 service handles.
     native_max_lookups: int = Field(
         20,
         ge=2,
         le=1_000,
         description="Most queries for one name with `hdl:`: for its prefix, for service handles, after referrals, and "
-        "for the name itself.",
+        "for the name itself. So many records can lead to it.",
     )
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ from app.upstream.native.wire.value import Permission, TtlType, Value
 #: The handle whose HS_SITE values are the root.
 ROOT_HANDLE: Final = b"0.NA/0.NA"
 _PREFIX_RECORDS: Final = b"0.NA/"
-#: The types that a prefix record, or the record of a service handle, says its sites with.
+#: The types by which a prefix record, or the record of a service handle, names its sites.
 SERVICE_TYPES: Final = (b"HS_SITE", b"HS_SITE.6", b"HS_SERV")
 _SITE_TYPES: Final = (b"HS_SITE", b"HS_SITE.6")
 _SERVICE_TYPES: Final = (b"HS_SERV",)
@@ -25,6 +25,8 @@ _DELEGATE_SERVICE_TYPES: Final = (b"HS_SERV.PREFIX",)
 #: Sites of one service, and bytes of their values. The rest is ignored. Services in use have fewer than ten sites.
 _MAX_SITES: Final = 16
 _MAX_SITE_BYTES: Final = 64 * 1024
+#: Service handles of one record. The rest is ignored.
+_MAX_SERVICE_HANDLES: Final = 8
 #: Site values with more bytes or more interfaces than this count as several services in a directory.
 _USUAL_BYTES: Final = 4_096
 _USUAL_INTERFACES: Final = 16
@@ -53,10 +55,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Where a record leads: to sites, else to the record of a service handle."""
+    """Where a record leads: to sites, else to the record of one of the service handles."""
 
     sites: tuple[Site, ...]
-    service_handle: bytes | None
+    #: In the order in which they are tried. Empty if there are sites.
+    service_handles: tuple[bytes, ...]
     #: Seconds for which this is true.
     lifetime: float
     #: The memory that this takes, in usual services.
@@ -88,12 +91,12 @@ def _read(
     site_values = _bound([value for value in public if value.type.upper() in site_types])
     sites = tuple(site for value in site_values if (site := _decode(value.data)) is not None)
     if sites:
-        return Lead(sites, None, _lifetime(site_values, now), _weigh(site_values, sites))
-    for value in public:
-        # The data is sent as a name, in a query.
-        if value.type.upper() in service_types and 0 < len(value.data.strip()) <= MAX_NAME_BYTES:
-            return Lead((), value.data.strip(), _lifetime([value], now))
-    return None
+        return Lead(sites, (), _lifetime(site_values, now), _weigh(site_values, sites))
+    # The data is sent as a name, in a query.
+    named = [v for v in public if v.type.upper() in service_types and 0 < len(v.data.strip()) <= MAX_NAME_BYTES]
+    named = named[:_MAX_SERVICE_HANDLES]
+    handles = tuple(dict.fromkeys(value.data.strip() for value in named))
+    return Lead((), handles, _lifetime(named, now), _weigh(named, ())) if handles else None
 
 
 def _bound(site_values: list[Value]) -> list[Value]:
@@ -102,10 +105,10 @@ def _bound(site_values: list[Value]) -> list[Value]:
     return site_values[: min(count, _MAX_SITES)]
 
 
-def _weigh(site_values: list[Value], sites: tuple[Site, ...]) -> int:
+def _weigh(values: list[Value], sites: tuple[Site, ...]) -> int:
     # An interface has 6 bytes in the value, and 100 in memory.
     interfaces = sum(len(server.interfaces) for site in sites for server in site.servers)
-    return 1 + sum(len(value.data) for value in site_values) // _USUAL_BYTES + interfaces // _USUAL_INTERFACES
+    return 1 + sum(len(value.data) for value in values) // _USUAL_BYTES + interfaces // _USUAL_INTERFACES
 
 
 def _decode(data: bytes) -> Site | None:

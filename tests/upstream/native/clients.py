@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from app.doi.name import HandleName
+from app.errors import CouldNotVerify
 from app.upstream.native.direct import DirectServer
-from app.upstream.native.directory import Directory, DirectoryLimits
+from app.upstream.native.directory import Directory
+from app.upstream.native.directory_limits import DirectoryLimits
 from app.upstream.native.exchange import Clocks, Exchange, TransportProtocol
 from app.upstream.native.health import Health, HealthLimits
 from app.upstream.native.referral import Service
@@ -27,7 +30,16 @@ from tests.upstream.native.server import HandleServer
 MAX_BYTES: Final = 1024 * 1024
 UDP, TCP, HTTP = TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP
 PROTOCOLS: Final = (UDP, TCP, HTTP)
-LIMITS: Final = DirectoryLimits(queries=20, services=100, shortest_lifetime=60.0, longest_lifetime=3600.0)
+LIMITS: Final = DirectoryLimits(
+    queries=20,
+    services=100,
+    shortest_lifetime=60.0,
+    longest_lifetime=3600.0,
+    grace=86_400.0,
+    patience=5.0,
+    root_failures=3,
+    root_pause=60.0,
+)
 HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, busy_queries=3.0, entries=100)
 
 
@@ -40,6 +52,22 @@ class Exchanges:
     def record_exchange(self, transport: str, *, is_answered: bool) -> None:
         """See ExchangeObserver."""
         self.seen.append((transport, is_answered))
+
+
+class Reports:
+    """What a directory reported; see DirectoryObserver."""
+
+    def __init__(self) -> None:
+        self.refreshes: list[CouldNotVerify | None] = []
+        self.overdue: list[CouldNotVerify] = []
+
+    def record_refresh(self, error: CouldNotVerify | None) -> None:
+        """See DirectoryObserver."""
+        self.refreshes.append(error)
+
+    def record_overdue(self, error: CouldNotVerify) -> None:
+        """See DirectoryObserver."""
+        self.overdue.append(error)
 
 
 class Tokens:
@@ -97,6 +125,8 @@ async def client_of(
     from_root: bool = False,
     verification: Verification = "when-asked",
     total_timeout: float = 5.0,
+    clock: Callable[[], float] = time.time,
+    patience: float = 5.0,
     **options: Any,
 ) -> AsyncIterator[NativeSource]:
     """A source that queries one server, or with `from_root`, the services that this server, as the root, leads to."""
@@ -105,7 +135,7 @@ async def client_of(
     finder: Finder = DirectServer("127.0.0.1", server.port, exchange, known=sites, clock=time.monotonic)
     if from_root:
         root = Service(sites, is_verified=True)
-        finder = Directory(root, exchange, limits=LIMITS, clock=time.time, report=lambda error: None)
+        finder = Directory(root, exchange, limits=replace(LIMITS, patience=patience), clock=clock, observer=Reports())
     source = NativeSource(
         finder, exchange, total_timeout=total_timeout, max_answer_bytes=1 << 20, verification=verification
     )

@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from app.errors import CouldNotVerify
+from app.upstream.native.directory import Directory
 from app.upstream.native.referral import Question, Service
 from app.upstream.native.wire.envelope import Envelope
 from app.upstream.native.wire.message import Header, OpCode, ResponseStatus
 from app.upstream.native.wire.response import Explanation, Response, Values
 from app.upstream.native.wire.site_value import Interface, Server, Site, encode_site
 from app.upstream.native.wire.value import Value
+from tests.clock import Clock
+from tests.upstream.native.clients import LIMITS as USUAL_LIMITS
+from tests.upstream.native.clients import Reports
 
 #: The serial number of the root.
 ROOT = 1
+ROOT_RECORD: Final = (ROOT, b"0.NA/0.NA")
+LIMITS: Final = replace(USUAL_LIMITS, queries=10, services=3)
 
 
 def site(serial: int) -> Site:
@@ -55,6 +62,10 @@ class World:
     #: The serial numbers that services announce in answers, if they are not those of their sites.
     announced: dict[int, int] = field(default_factory=dict)
     failure: CouldNotVerify | None = None
+    #: Failures of single services, by serial number.
+    failures: dict[int, CouldNotVerify] = field(default_factory=dict)
+    #: Services that never answer, by serial number.
+    silent: set[int] = field(default_factory=set)
     #: Answers wait for it.
     gate: asyncio.Event | None = None
 
@@ -65,8 +76,10 @@ class World:
         self.questions.append((service, question))
         if self.gate is not None:
             await self.gate.wait()
-        if self.failure is not None:
-            raise self.failure
+        if serial in self.silent:
+            await asyncio.Event().wait()
+        if (failure := self.failure or self.failures.get(serial)) is not None:
+            raise failure
         header = Header(OpCode.RESOLUTION, 1, site_serial=self.announced.get(serial, serial))
         match self.services[serial].get(question.handle, 100):
             case int(code):
@@ -76,3 +89,29 @@ class World:
                 return Response(Envelope(7), header, Values(b"", tuple(values)))
             case values:
                 return Response(Envelope(7), header, Values(question.handle, tuple(values)))
+
+
+class Bench:
+    """A directory over a world, with what it reports."""
+
+    def __init__(self, records: dict[int, dict[bytes, Content]], *, is_verified: bool = True, **limits: Any) -> None:
+        self.clock = Clock(1_000_000.0)
+        self.world = World(records)
+        self.reports = Reports()
+        self.directory = Directory(
+            Service((site(ROOT),), is_verified),
+            self.world,
+            limits=replace(LIMITS, **limits),
+            clock=self.clock,
+            observer=self.reports,
+        )
+
+    async def codes(self, *handles: bytes, **more: Any) -> list[int | None]:
+        """The response codes of the answers; None for a prefix that does not exist."""
+        answers = [await self.directory.resolve(Question(handle, **more)) for handle in handles]
+        return [answer.code if answer else None for answer in answers]
+
+    @property
+    def asked(self) -> list[tuple[int, bytes]]:
+        """The questions but for the refresh of the root."""
+        return [one for one in self.world.asked if one != ROOT_RECORD]

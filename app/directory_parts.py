@@ -1,0 +1,31 @@
+"""Builds the directory, which finds the handle servers of a name from the root."""
+
+from __future__ import annotations
+
+import time
+
+from app.settings import Settings
+from app.upstream.native.directory import Asker, Directory
+from app.upstream.native.directory_limits import DirectoryLimits
+from app.upstream.native.directory_log import DirectoryLog
+from app.upstream.native.referral import Service
+
+
+def open_directory(settings: Settings, root: Service, ask: Asker) -> Directory:
+    """The directory below a root."""
+    observer = DirectoryLog(time.monotonic)
+    return Directory(root, ask, limits=_read_limits(settings), clock=time.time, observer=observer)
+
+
+def _read_limits(settings: Settings) -> DirectoryLimits:
+    return DirectoryLimits(
+        queries=settings.native_max_lookups,
+        services=settings.native_max_services,
+        shortest_lifetime=settings.native_service_ttl_floor,
+        longest_lifetime=settings.native_service_ttl_ceiling,
+        grace=settings.native_service_grace,
+        patience=settings.native_service_patience,
+        # The breaker of the whole upstream opens later, because the servers of known prefixes may work.
+        root_failures=max(1, settings.upstream_breaker_failures // 2),
+        root_pause=settings.upstream_breaker_cooldown,
+    )
