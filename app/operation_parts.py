@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from app import __version__
 from app.assembly import Parts
 from app.batch_parts import build_batches
-from app.errors import RateExceeded
+from app.errors import ConfigurationError, RateExceeded
 from app.gauges import expose
 from app.library_file import LibraryFile
 from app.lifecycle import Lifecycle
@@ -29,7 +29,7 @@ from app.tracing.opening import Traces
 from app.web.access_log import AccessLog
 from app.web.admin import create_admin
 from app.web.admin_application import AdminApplication
-from app.web.admin_gate import WRONG_TOKENS, AdminGate
+from app.web.admin_gate import WRONG_TOKENS, AdminGate, AdminTokens
 from app.web.application import Face
 from app.web.batch import add_resolve
 from app.web.batch_answer import BatchService
@@ -48,6 +48,8 @@ from app.web.status_page import add_status
 from app.web_face import read_public_url
 
 _SECONDS_A_DAY: Final = 86_400
+#: The settings of the admin API that a reload changes.
+_TOKENS: Final = ("admin_token", "admin_follow_token")
 
 
 def read_parse_limits(settings: Settings) -> ParseLimits:
@@ -81,7 +83,8 @@ def build_admin(
 ) -> AdminGate | None:
     """The admin API, if there is a token. Behind the same gate is `/status`, if only operators may see it."""
     settings = parts.settings
-    if settings.admin_token is None:
+    if not settings.has_admin_api:
+        lifecycle.on_reload(_refuse_first_token, *_TOKENS)
         return None
     rate = Rate(settings.admin_wrong_rate, settings.admin_wrong_burst)
     admin = create_admin(__version__, build_actions(parts, lifecycle, denials, clock), face.link.base)
@@ -89,15 +92,27 @@ def build_admin(
     if settings.status_access == "admin":
         paths = frozenset({STATUS_PATH.encode()})
         add_status(admin, status.read, lambda address: True, face.pages, face.link)
-    return AdminGate(
+    gate = AdminGate(
         admin,
-        token=settings.admin_token,
+        tokens=_read_tokens(settings),
         attempts=ClientBuckets(WRONG_TOKENS, rate, RateExceeded, clock),
         client_of=limits.client_of,
         base=face.link.base,
         paths=paths,
         routes=admin.routes,
     )
+    lifecycle.on_reload(lambda new: gate.set_tokens(_read_tokens(new)), *_TOKENS)
+    return gate
+
+
+def _read_tokens(settings: Settings) -> AdminTokens:
+    return AdminTokens(settings.admin_token, settings.admin_follow_token)
+
+
+def _refuse_first_token(new: Settings) -> None:
+    """A process that began without the admin API does not open it later."""
+    if new.has_admin_api:
+        raise ConfigurationError("the admin API has its first token; restart the service to open the API")
 
 
 def build_admin_application(

@@ -102,7 +102,9 @@ def _add_import(command: argparse.ArgumentParser) -> None:
 
 def _add_pull(command: argparse.ArgumentParser) -> None:
     command.add_argument("url", metavar="URL", help="the parent: a URL, or unix: and the path of its admin socket")
-    command.add_argument("--token-file", required=True, metavar="FILE", help="file with the admin token of the parent")
+    command.add_argument(
+        "--token-file", required=True, metavar="FILE", help="file with the parent's admin_follow_token"
+    )
     command.add_argument(
         "--cursor", metavar="FILE", help="file that remembers where to continue (default: beside the SQLite store)"
     )

@@ -151,7 +151,7 @@ def _read_token(path: str) -> str:
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"--token-file {path}: cannot be read: {error}") from error
     if not token or not token.isprintable():
-        raise ConfigurationError(f"--token-file {path}: has no token; put the admin token of the parent into it")
+        raise ConfigurationError(f"--token-file {path}: has no token; put admin_follow_token of the parent into it")
     return token
 
 

@@ -69,7 +69,7 @@ class ParentClient:
         if status == ChangesGone.status:
             return ChangesGone(detail)
         if status == http.client.UNAUTHORIZED:
-            return DoiProxyError(f"{self._shown}: the token is wrong; --token-file is the admin token of the parent")
+            return DoiProxyError(f"{self._shown}: the token is wrong; put its admin_follow_token into --token-file")
         return (PullError if status in _BUSY else DoiProxyError)(f"{self._shown}: {detail}")
 
 

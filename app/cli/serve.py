@@ -51,7 +51,7 @@ def serve(load: Callable[[], Settings]) -> int:
 def _open_sockets(settings: Settings) -> Sequence[socket.socket]:
     """The socket of the service, then that of the admin API if it has one. Raises ConfigurationError."""
     main = listen(settings.host, settings.port)
-    if settings.admin_listen is None or settings.admin_token is None:
+    if settings.admin_listen is None or not settings.has_admin_api:
         return (main,)
     try:
         return main, listen_at(settings.admin_listen)
@@ -173,7 +173,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"{scheme}://{host}:{listening.getsockname()[1]}"
     log.info("starting on %s", address)
-    if settings.admin_listen is not None and settings.admin_token is not None:
+    if settings.admin_listen is not None and settings.has_admin_api:
         log.info("the admin API is on %s", settings.admin_listen)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(

@@ -13,6 +13,8 @@ from app.redaction import redact
 RELOADED: Final[dict[str, JsonValue]] = {"reloaded": True}
 #: Marks a setting whose value is never printed.
 SECRET: Final[dict[str, JsonValue]] = {"secret": True}
+#: Marks a setting with both properties.
+RELOADED_SECRET: Final[dict[str, JsonValue]] = {"reloaded": True, "secret": True}
 
 
 class SettingsGroup(BaseModel):

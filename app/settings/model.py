@@ -10,7 +10,7 @@ from app.settings.batch import BatchSettings
 from app.settings.branding import BrandingSettings
 from app.settings.cache import CacheSettings
 from app.settings.client import ClientSettings
-from app.settings.fields import RELOADED, SECRET
+from app.settings.fields import RELOADED, RELOADED_SECRET, SECRET
 from app.settings.mcp import McpSettings
 from app.settings.native import NativeSettings
 from app.settings.operator import OperatorSettings
@@ -66,18 +66,23 @@ class Settings(
     def _need_a_token(self) -> Settings:
         if self.status_access == "admin" and self.admin_token is None:
             raise ValueError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
+        if self.admin_follow_token is not None and self.admin_follow_token == self.admin_token:
+            raise ValueError(
+                "admin_follow_token is the same as admin_token, so followers could purge; choose another one"
+            )
         return self
 
 
 def reloadable() -> frozenset[str]:
     """The settings that a running process reloads at SIGHUP. All others need a restart."""
     fields = Settings.model_fields.items()
-    return frozenset(name for name, field in fields if field.json_schema_extra == RELOADED)
+    return frozenset(name for name, field in fields if field.json_schema_extra in (RELOADED, RELOADED_SECRET))
 
 
 def is_secret(name: str) -> bool:
     """Whether the value of a setting is never printed."""
-    return name in Settings.model_fields and Settings.model_fields[name].json_schema_extra == SECRET
+    field = Settings.model_fields.get(name)
+    return field is not None and field.json_schema_extra in (SECRET, RELOADED_SECRET)
 
 
 def table_and_key(name: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
-from app.settings.fields import SECRET, SettingsGroup
+from app.settings.fields import RELOADED_SECRET, SettingsGroup
 
 #: Characters of the shortest admin token.
 MIN_TOKEN: Final = 16
@@ -24,7 +24,13 @@ class OperatorSettings(SettingsGroup):
         None,
         description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
         "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
-        json_schema_extra=SECRET,
+        json_schema_extra=RELOADED_SECRET,
+    )
+    admin_follow_token: str | None = Field(
+        None,
+        description="Secret of at least 16 characters that proxies send to follow this one: it reads `/admin/changes` "
+        "and nothing else. Set it with DOI_PROXY_ADMIN_FOLLOW_TOKEN_FILE.",
+        json_schema_extra=RELOADED_SECRET,
     )
     admin_listen: str | None = Field(
         None,
@@ -47,7 +53,12 @@ class OperatorSettings(SettingsGroup):
         "send X-Forwarded-For, or all of its clients count as this machine.",
     )
 
-    @field_validator("admin_token")
+    @property
+    def has_admin_api(self) -> bool:
+        """Whether there is a token for the admin API."""
+        return self.admin_token is not None or self.admin_follow_token is not None
+
+    @field_validator("admin_token", "admin_follow_token")
     @classmethod
     def _check_token(cls, value: str | None) -> str | None:
         """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""

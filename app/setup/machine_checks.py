@@ -75,7 +75,7 @@ def find_port_in_use(configuration: Configuration) -> Iterator[Finding]:
 def find_admin_listener_problems(configuration: Configuration) -> Iterator[Finding]:
     """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
     settings = configuration.settings
-    if settings.admin_listen is None or settings.admin_token is None or _is_doi_proxy(settings.host, settings.port):
+    if settings.admin_listen is None or not settings.has_admin_api or _is_doi_proxy(settings.host, settings.port):
         return
     try:
         listening = listen_at(settings.admin_listen)

@@ -30,7 +30,10 @@ def _store_kind(settings: Settings) -> str:
 
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
-    _Dependency("admin_listen", lambda one: one.admin_token is not None, "admin_token is set"),
+    _Dependency("admin_listen", lambda one: one.has_admin_api, "admin_token or admin_follow_token is set"),
+    _Dependency(
+        "admin_follow_token", lambda one: _store_kind(one) == "sqlite", "store_url names a SQLite file, which has a log"
+    ),
     _Dependency("client_burst", lambda one: one.client_rate > 0, "client_rate is set"),
     _Dependency("express_memory_bytes", lambda one: one.express_lane, "express_lane is true"),
     _Dependency("privacy_level", lambda one: one.access_log != "off", "access_log is json or text"),

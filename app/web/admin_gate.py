@@ -1,9 +1,14 @@
-"""Who may use the admin API: a Bearer token, checked before anything of the request is read but its head."""
+"""Who may use the admin API: a Bearer token, checked before anything of the request is read but its head.
+
+There are two tokens. The one of operators allows everything, the one of followers only the path of changes.
+"""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -22,6 +27,8 @@ from app.web.responses import Message, Receive, Reply, Scope, Send
 
 #: The paths of the admin API.
 ADMIN_PATH: Final = b"/admin/"
+#: The path that the token of followers allows.
+CHANGES_PATH: Final = b"/admin/changes"
 #: The name of the limit of wrong tokens.
 WRONG_TOKENS: Final = "admin"
 #: The member of the ASGI scope with the client's network, for the audit log.
@@ -30,6 +37,37 @@ _NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
 #: RFC 6750, section 3.
 _CHALLENGE: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin"')
 _WRONG: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="invalid_token"')
+_NOT_ENOUGH: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin", error="insufficient_scope"')
+
+
+class Access(Enum):
+    """What a token allows."""
+
+    NOTHING = 0
+    CHANGES = 1
+    EVERYTHING = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AdminTokens:
+    """The token of operators and the token of followers. One of them can be None."""
+
+    operator: str | None
+    follower: str | None
+
+    def find_access(self, authorization: str | None) -> Access:
+        """What the value of the header Authorization allows (RFC 6750, section 2.1)."""
+        scheme, _, token = (authorization or "").partition(" ")
+        sent = token.strip(" ").encode("latin-1")
+        # Both are compared, in a time that does not depend on the first wrong byte.
+        is_operator, is_follower = _is_equal(sent, self.operator), _is_equal(sent, self.follower)
+        if scheme.lower() != "bearer":
+            return Access.NOTHING
+        return Access.EVERYTHING if is_operator else Access.CHANGES if is_follower else Access.NOTHING
+
+
+def _is_equal(sent: bytes, secret: str | None) -> bool:
+    return secret is not None and hmac.compare_digest(sent, secret.encode())
 
 
 class AdminGate:
@@ -39,7 +77,7 @@ class AdminGate:
         self,
         admin: ASGIApp,
         *,
-        token: str,
+        tokens: AdminTokens,
         attempts: ClientBuckets,
         client_of: Callable[[Request], str],
         base: str,
@@ -54,10 +92,14 @@ class AdminGate:
         self._admin = admin
         #: The routes behind this gate.
         self.routes = routes
-        self._token = token.encode()
+        self._tokens = tokens
         self._attempts = attempts
         self._client_of = client_of
         self._paths = paths
+
+    def set_tokens(self, tokens: AdminTokens) -> None:
+        """Use other tokens from now on."""
+        self._tokens = tokens
 
     def answers(self, path: bytes) -> bool:
         """Whether a path is behind this gate."""
@@ -95,19 +137,16 @@ class AdminGate:
             # Before the comparison: a client over its limit learns nothing about a token.
             self._attempts.check(client)
             authorization = request.header(b"authorization")
-            if not self._is_right(authorization):
+            access = self._tokens.find_access(authorization)
+            if access is Access.NOTHING:
                 self._attempts.take(client)
                 challenge = _CHALLENGE if authorization is None else _WRONG
                 return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
         except TooManyRequests as error:
             return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
+        if access is Access.CHANGES and request.path != CHANGES_PATH:
+            return self._problem(403, "This token reads /admin/changes and nothing else.", (_NOT_ENOUGH,))
         return self._refuse_form(request)
-
-    def _is_right(self, authorization: str | None) -> bool:
-        scheme, _, token = (authorization or "").partition(" ")
-        # In a time that does not depend on the first wrong byte.
-        right = hmac.compare_digest(token.strip(" ").encode("latin-1"), self._token)
-        return right and scheme.lower() == "bearer"
 
     def _refuse_form(self, request: Request) -> Reply | None:
         """Refuse what a browser sends for a page: an Origin (RFC 6454, section 7), or a body that a form can have."""

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 import app.web.admin_gate
+from app.lifecycle import Lifecycle
 from app.settings import Settings
 from tests.cluster.processes import until
-from tests.web.proxy import Got, Proxy, running
+from tests.web.proxy import Got, Proxy, running, running_with
 
 pytestmark = pytest.mark.anyio
 
@@ -288,6 +289,64 @@ async def test_wrong_tokens_of_one_client_stop_that_client_alone() -> None:
         assert other.status == 200
         proxy.clock.advance(60)
         assert (await look(proxy, "/admin/settings")).status == 200
+
+
+FOLLOWER = "Bearer follow-follow-follow"
+BOTH = {"admin_token": TOKEN, "admin_follow_token": FOLLOWER.removeprefix("Bearer ")}
+
+
+@pytest.mark.parametrize("settings", [BOTH, {**BOTH, "admin_token": None}])
+async def test_the_token_of_followers_reads_changes_and_nothing_else(settings: dict[str, Any], tmp_path: Path) -> None:
+    async with running(**settings, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
+        assert (await proxy.get("/admin/changes", authorization=FOLLOWER)).status == 200
+        for path in ("/admin/settings", "/admin/openapi.json", "/admin/entries/10.1000/182", "/admin/", "/admin/x"):
+            reply = await proxy.get(path, authorization=FOLLOWER)
+            assert reply.status == 403
+            assert "insufficient_scope" in str(reply["www-authenticate"])
+        purge = await proxy.post(
+            "/admin/purge", '{"all": true}', authorization=FOLLOWER, content_type="application/json"
+        )
+        assert purge.status == 403
+        other = 200 if settings["admin_token"] else 401
+        assert (await look(proxy, "/admin/settings")).status == other
+
+
+@pytest.mark.parametrize(
+    "path", ["/admin/changes/", "/admin//changes", "/admin/%63hanges", "/admin/changes/../settings", "/admin/Changes"]
+)
+async def test_a_trick_with_the_path_does_not_help_a_follower(path: str) -> None:
+    async with running(**BOTH) as proxy:
+        assert (await proxy.get(path, authorization=FOLLOWER)).status == 403
+
+
+async def test_the_token_of_followers_does_not_show_the_status() -> None:
+    async with running(**BOTH, status_access="admin") as proxy:
+        assert (await proxy.get("/status", authorization=FOLLOWER)).status == 403
+
+
+async def test_a_reload_replaces_the_tokens() -> None:
+    lifecycle = Lifecycle(Settings(**BOTH))
+    async with running_with(lifecycle, **BOTH) as proxy:
+        lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16, "admin_follow_token": None}))
+        assert (await look(proxy, "/admin/settings")).status == 401
+        assert (await proxy.get("/admin/changes", authorization=FOLLOWER)).status == 401
+        assert (await proxy.get("/admin/settings", authorization=f"Bearer {'n' * 16}")).status == 200
+
+
+async def test_the_first_token_needs_a_restart(caplog: pytest.LogCaptureFixture) -> None:
+    lifecycle = Lifecycle(Settings())
+    async with running_with(lifecycle):
+        lifecycle.reload(lifecycle.settings.model_copy(update=BOTH))
+    assert lifecycle.settings.admin_token is None
+    assert "restart the service to open the API" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def test_the_tokens_must_differ_and_both_are_long() -> None:
+    with pytest.raises(ValueError, match="same as admin_token"):
+        Settings(admin_token=TOKEN, admin_follow_token=TOKEN)
+    with pytest.raises(ValueError, match="at least 16"):
+        Settings(admin_follow_token="short")
 
 
 def test_the_token_is_compared_in_constant_time() -> None:
