@@ -24,6 +24,7 @@ from app.metrics.instruments import (
     AnswerMetrics,
     BatchMetrics,
     ClientMetrics,
+    FollowerMetrics,
     LibraryMetrics,
     StoreMetrics,
     UpstreamMetrics,
@@ -106,7 +107,8 @@ def create(
     state, exposition = instruments.state, instruments.exposition
     history = SharedHistory(_shared_file(settings, "history.json"))
     status = StatusReader(assembled, lifecycle, library_file, state, exposition, history, clients, clock)
-    admin = build_admin(assembled, face, lifecycle, limits, denials, status, clock)
+    record_page = instruments.followers.record
+    admin = build_admin(assembled, face, lifecycle, limits, denials, status, clock, record_page)
     admin_application = build_admin_application(settings, admin, instruments.http, log, connections)
     operations = build_operations(
         assembled,
@@ -160,6 +162,7 @@ class _Instruments:
     clients: ClientMetrics
     library: LibraryMetrics
     batches: BatchMetrics
+    followers: FollowerMetrics
     observers: Observers
 
 
@@ -188,7 +191,7 @@ def _open_instruments(settings: Settings, traces: Traces | None) -> _Instruments
     queries = _observe_upstreams(upstream, traces)
     observers = Observers(answers, queries, StoreMetrics(registry), upstream.exchange_observer)
     state, library, batches = StateMetrics(registry, __version__), LibraryMetrics(registry), BatchMetrics(registry)
-    return _Instruments(exposition, http, state, clients, library, batches, observers)
+    return _Instruments(exposition, http, state, clients, library, batches, FollowerMetrics(registry), observers)
 
 
 def _folder_of_counts(settings: Settings) -> Path | None:

@@ -80,6 +80,7 @@ def build_admin(
     denials: Denials,
     status: StatusReader,
     clock: Callable[[], float],
+    record_page: Callable[[str, int], None],
 ) -> AdminGate | None:
     """The admin API, if there is a token. Behind the same gate is `/status`, if only operators may see it."""
     settings = parts.settings
@@ -87,7 +88,7 @@ def build_admin(
         lifecycle.on_reload(_refuse_first_token, *_TOKENS)
         return None
     rate = Rate(settings.admin_wrong_rate, settings.admin_wrong_burst)
-    admin = create_admin(__version__, build_actions(parts, lifecycle, denials, clock), face.link.base)
+    admin = create_admin(__version__, build_actions(parts, lifecycle, denials, clock, record_page), face.link.base)
     paths = frozenset[bytes]()
     if settings.status_access == "admin":
         paths = frozenset({STATUS_PATH.encode()})

@@ -34,9 +34,17 @@ from app.web.admin_models import (
 from app.web.denials import Denials
 
 
-def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: Callable[[], float]) -> AdminActions:
+def build_actions(
+    parts: Parts,
+    lifecycle: Lifecycle,
+    denials: Denials,
+    clock: Callable[[], float],
+    record_page: Callable[[str, int], None],
+) -> AdminActions:
     """The actions on one process. A purge reaches the other processes by the store, a denial by a file."""
-    feed = ChangeFeed(read_store_path(parts.settings.store_url), clock)
+    settings = parts.settings
+    path, max_open = read_store_path(settings.store_url), settings.admin_max_change_pages
+    feed = ChangeFeed(path, clock, max_open=max_open, record=record_page)
 
     async def show(name: HandleName) -> EntryReport | None:
         return await _report_entry(parts, name, clock())
@@ -47,7 +55,7 @@ def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: C
     async def purge_entries(request: PurgeRequest, name: HandleName | None) -> PurgeReport:
         selection = _selection(request, name)
         result = await (
-            count_selected(parts.cache, selection)
+            count_selected(parts.cache, selection, soft=request.soft)
             if request.dry_run
             else purge(parts.cache, selection, soft=request.soft)
         )
@@ -76,11 +84,12 @@ def build_actions(parts: Parts, lifecycle: Lifecycle, denials: Denials, clock: C
     def deny(request: DenyRequest) -> DenyReport:
         return DenyReport(network=request.network, until=show_time(denials.deny(request.network, request.seconds)))
 
-    def settings() -> dict[str, Any]:
+    def show_settings() -> dict[str, Any]:
         secrets = names_from_files(os.environ, Settings.model_fields)
         return dict(mask_settings(lifecycle.settings, secrets))
 
-    return AdminActions(show, find_hiding, purge_entries, refresh, refresh_names, reload, deny, settings, feed.read)
+    actions = show, find_hiding, purge_entries, refresh, refresh_names, reload, deny, show_settings
+    return AdminActions(*actions, feed.read)
 
 
 def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:

@@ -36,6 +36,8 @@ HEADINGS: Final = {
     "branding": "The institution's own face",
     "admin": "The admin API",
     "status": "The status page",
+    "import": "The files of registration agencies",
+    "pull": "A child that follows a parent",
     "mcp": "Tools for assistants",
     "otel": "Traces",
 }

@@ -12,10 +12,8 @@ from typing import Final
 
 from app.cache.bundle import BundleWriter
 from app.cache.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
-from app.errors import InvalidParameter
+from app.errors import DoiProxyError, InvalidParameter
 
-#: Pages that one process makes at the same time. Further requests wait a moment and come again.
-MAX_OPEN: Final = 2
 #: Level of gzip: a page of 2,000 records takes 15 ms, outside the event loop.
 _COMPRESSION: Final = 4
 
@@ -32,9 +30,17 @@ class FeedPage:
 class ChangeFeed:
     """Makes the pages. A store that is not SQLite has no log of changes."""
 
-    def __init__(self, path: Path | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, path: Path | None, clock: Callable[[], float], *, max_open: int, record: Callable[[str, int], None]
+    ) -> None:
+        """At most `max_open` pages are made at a time.
+
+        `record` counts the result of a request ("sent", "busy" or "refused") and the bytes of its page.
+        """
         self._path = path
         self._clock = clock
+        self._max_open = max_open
+        self._record = record
         self._open = 0
 
     async def read(self, cursor: str) -> FeedPage | None:
@@ -42,13 +48,25 @@ class ChangeFeed:
 
         Raises InvalidParameter, ChangesGone and StoreError.
         """
+        try:
+            page = await self._read(cursor)
+        except DoiProxyError:
+            self._record("refused", 0)
+            raise
+        if page is None:
+            self._record("busy", 0)
+        else:
+            self._record("sent", len(page.body))
+        return page
+
+    async def _read(self, cursor: str) -> FeedPage | None:
         if self._path is None:
             raise InvalidParameter(
                 "This proxy's store keeps no log of changes: only sqlite:///path does. Let both proxies use one Valkey"
                 " server, or move records by cache export and cache import."
             )
         place = parse_cursor(cursor) if cursor else None
-        if self._open >= MAX_OPEN:
+        if self._open >= self._max_open:
             return None
         self._open += 1
         try:

@@ -13,6 +13,7 @@ from app.cache.buckets import Buckets
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
+from app.cache.parents import MAX_PARENTS, ParentState
 from app.cache.purges import Purges
 from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
@@ -52,6 +53,7 @@ class MemoryStore:
         self._announced: deque[str] = deque(maxlen=MAX_ANNOUNCEMENTS)
         self._announcements = 0
         self._purges = Purges()
+        self._parents: dict[str, ParentState] = {}
 
     @property
     def entries(self) -> int:
@@ -154,6 +156,18 @@ class MemoryStore:
     async def forget_registry(self, prefix: str) -> int:
         """See Store. Memory has no registry records."""
         return 0
+
+    async def count_registry(self, prefix: str) -> int:
+        """See Store. Memory has no registry records."""
+        return 0
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        """See Store."""
+        return tuple(self._parents.values())[:MAX_PARENTS]
+
+    async def save_parent(self, state: ParentState) -> None:
+        """See Store."""
+        self._parents[state.url] = state
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store."""

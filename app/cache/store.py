@@ -8,6 +8,7 @@ from typing import Protocol
 
 from app.cache.coordination import Coordination
 from app.cache.entry import Entry
+from app.cache.parents import ParentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,15 @@ class Store(Protocol):
 
         Entries that are put or deleted meanwhile may be missing. Valkey may return an entry twice.
         """
+
+    async def count_registry(self, prefix: str) -> int:
+        """The number of names whose key begins with `prefix` and that have a registry record and no usable entry."""
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        """The state of the parents that the store follows, at most MAX_PARENTS."""
+
+    async def save_parent(self, state: ParentState) -> None:
+        """Save the state of a parent. Earlier changes are durable before it."""
 
     async def stats(self) -> StoreStats:
         """The state of the store. This does not visit every entry."""

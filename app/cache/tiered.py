@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified
 from app.cache.memory import MemoryStore
 from app.cache.outage import Outage
+from app.cache.parents import ParentState
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import SharedStore, StoreStats
 from app.doi.name import fold
@@ -231,6 +232,19 @@ class TieredStore:
                 yield entry
         except StoreError as error:
             self._record_failure("scan", error)
+
+    async def count_registry(self, prefix: str = "") -> int:
+        """The number of names under `prefix` with a registry record and no entry; see Store."""
+        return 0 if self._store is None else await self._try("count_registry", self._store.count_registry(prefix), 0)
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        """The state of the parents that the store follows; see Store. Empty if the store fails."""
+        return () if self._store is None else await self._try("parents", self._store.parents(), ())
+
+    async def save_parent(self, state: ParentState) -> None:
+        """Save the state of a parent; see Store."""
+        if self._store is not None:
+            await self._try("save_parent", self._store.save_parent(state), None)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """Take the lease of a name; see Store. If the store fails, the lease holds in this process only."""

@@ -24,31 +24,32 @@ UNIX: Final = "unix:"
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT)
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
         """Connect to the socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
-def open_connection(server: str, option: str) -> tuple[http.client.HTTPConnection, str, str]:
+def open_connection(server: str, option: str, timeout: float = TIMEOUT) -> tuple[http.client.HTTPConnection, str, str]:
     """A connection, the path before every target, and the URL without secrets. Nothing is sent.
 
-    `server` is a URL or `unix:` and the path of a socket. Raises ConfigurationError for another value of `option`.
+    `server` is a URL or `unix:` and the path of a socket. `timeout` limits each step, in seconds. Raises
+    ConfigurationError for another value of `option`.
     """
     if server.startswith(UNIX):
-        return _UnixConnection(server.removeprefix(UNIX)), "", server
+        return _UnixConnection(server.removeprefix(UNIX), timeout), "", server
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
             f"{option} {redact(server)}: not a URL such as http://127.0.0.1:8000, or unix:/run/doi-proxy/admin.sock"
         )
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    return kind(parts.hostname, parts.port, timeout=TIMEOUT), parts.path.rstrip("/"), redact(server)
+    return kind(parts.hostname, parts.port, timeout=timeout), parts.path.rstrip("/"), redact(server)
 
 
 class AdminClient:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 USAGE: Final = {
     "export": "[--output FILE] [--from LIST [--ask] [--column NAME] | --prefix PREFIX | --since CURSOR]",
     "import": "[--format FORMAT] [--since DATE | --missing count|forget] [--restart] [--no-checksum] FILE|FOLDER|-",
-    "pull": "--token-file FILE [--cursor FILE] [--restart] [--max-bytes N] URL",
+    "pull": "--token-file FILE [--restart] URL",
     "warm": "[--column NAME] [--limit N] LIST [LIST ...]",
     "stats": "[--json] [--every-entry]",
     "show": "[--server URL] NAME [NAME ...]",
@@ -105,11 +105,7 @@ def _add_pull(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--token-file", required=True, metavar="FILE", help="file with the parent's admin_follow_token"
     )
-    command.add_argument(
-        "--cursor", metavar="FILE", help="file that remembers where to continue (default: beside the SQLite store)"
-    )
     command.add_argument("--restart", action="store_true", help="pull everything again")
-    command.add_argument("--max-bytes", type=_whole_number, metavar="N", help="end after N bytes (default: 16 GiB)")
 
 
 def _add_warm(command: argparse.ArgumentParser) -> None:
@@ -194,17 +190,9 @@ def _export_changes(namespace: argparse.Namespace, settings: Settings) -> int:
 
 
 def _pull(namespace: argparse.Namespace, settings: Settings) -> int:
-    from app.cli.cache_pull import MAX_BYTES, pull
+    from app.cli.cache_pull import pull
 
-    job = pull(
-        settings,
-        namespace.url,
-        namespace.token_file,
-        cursor_file=namespace.cursor,
-        restart=namespace.restart,
-        max_bytes=MAX_BYTES if namespace.max_bytes is None else namespace.max_bytes,
-    )
-    return asyncio.run(job)
+    return asyncio.run(pull(settings, namespace.url, namespace.token_file, restart=namespace.restart))
 
 
 def _warm(namespace: argparse.Namespace, settings: Settings) -> int:

@@ -16,9 +16,11 @@ from app.bulk.lists import UniqueNames, read_lists, read_name
 from app.bulk.progress import progress, shows_progress
 from app.bulk.purge import Selection, count_selected
 from app.bulk.purge import purge as purge_entries
+from app.bulk.show import show_time
 from app.bulk.stats import count_entries
 from app.bulk.visit import Visit, VisitOutcome
 from app.cache.bundle import BundleWriter
+from app.cache.parents import ParentState
 from app.cache.store import StoreStats
 from app.cli.cache_store import open_online, open_sealed, open_store, require_store
 from app.cli.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
@@ -172,14 +174,22 @@ async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) ->
             with progress("counting", store.entries) as bar:
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
+        facts["parents"] = [_describe_parent(one) for one in await cache.parents()]
     _print_facts(facts, as_json)
     return 0 if store.healthy else 1
+
+
+def _describe_parent(state: ParentState) -> dict[str, str | None]:
+    completed = show_time(state.completed_at) if state.completed_at else None
+    return {"url": state.url, "cursor": state.cursor, "completed": completed}
 
 
 def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(facts))
         return
+    for parent in facts.pop("parents"):
+        print(f"follows:  {parent['url']}, complete {parent['completed'] or 'never'}, cursor {parent['cursor']}")
     for name, value in facts.items():
         shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
         print(f"{name + ':':10}{shown}")
@@ -192,7 +202,7 @@ async def purge(settings: Settings, selection: Selection, *, soft: bool, dry_run
     """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
     require_store(settings)
     async with open_store(settings) as cache:
-        result = await (count_selected(cache, selection) if dry_run else purge_entries(cache, selection, soft=soft))
+        result = await (count_selected if dry_run else purge_entries)(cache, selection, soft=soft)
         await cache.check()
     for name in result.absent:
         print(f"{name.text}: not in the store", file=sys.stderr)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import random
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from app.bulk.export import STANDARD_OUTPUT, Output
 from app.bulk.import_bundle import BundleImport, ImportReport
-from app.bulk.pull import Body, Pull, PullReport
+from app.bulk.pull import Body, Pull, PullLimits, PullReport
 from app.cache.address import read_store_path
 from app.cache.bundle import BundleWriter
 from app.cache.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
-from app.cache.sqlite.change_pages import find_cursor, read_changes, read_origin
+from app.cache.parents import ParentState
+from app.cache.sqlite.change_pages import find_cursor, read_changes
+from app.cache.tiered import TieredStore
 from app.cli.cache_import import open_registry, read_bounds
 from app.cli.cache_store import open_store, require_store
 from app.cli.parent_client import ParentClient
@@ -29,9 +28,6 @@ from app.settings import Settings
 
 #: --since for everything, with a cursor at its end.
 START: Final = "start"
-#: Limit of a pull without --max-bytes, in bytes on the wire.
-MAX_BYTES: Final = 16 * 1024**3
-_MAX_STATE: Final = 16_384
 _MAX_TOKEN: Final = 4_096
 
 
@@ -94,38 +90,35 @@ def _write_changes(path: Path, cursor: Cursor | None, writer: BundleWriter) -> t
 # --- pull ---------------------------------------------------------------------------------------------------------
 
 
-class _State(msgspec.Struct, frozen=True):
-    """Where a pull continues. `store` identifies the child's own store: a new one has nothing, and begins again."""
-
-    parent: str
-    cursor: str
-    store: str = ""
-
-
-async def pull(
-    settings: Settings, url: str, token_file: str, *, cursor_file: str | None, restart: bool, max_bytes: int
-) -> int:
+async def pull(settings: Settings, url: str, token_file: str, *, restart: bool) -> int:
     """Pull the changes of a parent. Exit status 1 if the pull is not complete, or a line was refused."""
-    client = ParentClient(url, _read_token(token_file), time.monotonic)
-    path = read_store_path(settings.store_url)
-    file = _state_path(path, cursor_file)
-    began = time.monotonic()
+    client = ParentClient(url, _read_token(token_file), time.time, timeout=settings.pull_page_timeout)
+    began, parent = time.monotonic(), redact(url)
     async with open_store(settings) as cache:
         with open_registry(settings) as registry:
-            store = "" if path is None else read_origin(path)
-            state = None if restart else _read_state(file, redact(url), store)
+            before = ParentState(parent, "") if restart else await _find_state(cache, parent)
             work = BundleImport(cache, read_bounds(settings), time.time, registry)
 
             async def fetch(cursor: str) -> Body:
                 return await asyncio.to_thread(client.fetch, cursor)
 
-            def save(cursor: str) -> None:
-                _write_state(file, _State(redact(url), cursor, store))
+            async def save(end: DeltaEnd) -> None:
+                completed_at = before.completed_at if end.more else time.time()
+                await cache.save_parent(ParentState(parent, end.next, completed_at))
+                await cache.check()
 
-            job = Pull(fetch, work, save, sleep=asyncio.sleep, max_bytes=max_bytes)
-            report = await job.run("" if state is None else state.cursor)
+            limits = PullLimits(settings.pull_max_bytes, settings.pull_busy_timeout)
+            job = Pull(fetch, work, save, sleep=asyncio.sleep, chance=random.random, limits=limits)
+            report = await job.run(before.cursor)
     _print_report(report, work.report, time.monotonic() - began)
     return 0 if report.is_complete and not work.report.counts["refused"] else 1
+
+
+async def _find_state(cache: TieredStore, parent: str) -> ParentState:
+    """Where the store continues. A store that is new, or that follows another parent, begins. Raises StoreError."""
+    states = await cache.parents()
+    await cache.check()
+    return next((state for state in states if state.url == parent), ParentState(parent, ""))
 
 
 def _print_report(report: PullReport, imported: ImportReport, seconds: float) -> None:
@@ -141,6 +134,11 @@ def _print_report(report: PullReport, imported: ImportReport, seconds: float) ->
         print(f"{report.repeats} pages were fetched again", file=sys.stderr)
     if report.failure is not None:
         print(f"not complete: {report.failure}", file=sys.stderr)
+    if left_out := imported.counts["left out"]:
+        print(
+            f"{left_out} records of registration agencies were left out: only a store sqlite:///path has them",
+            file=sys.stderr,
+        )
     print(f"{imported.describe_counts()}; {report.pages} pages, {report.bytes} bytes, {seconds:.1f} s")
 
 
@@ -153,35 +151,3 @@ def _read_token(path: str) -> str:
     if not token or not token.isprintable():
         raise ConfigurationError(f"--token-file {path}: has no token; put admin_follow_token of the parent into it")
     return token
-
-
-def _state_path(store: Path | None, cursor_file: str | None) -> Path:
-    if cursor_file is not None:
-        return Path(cursor_file)
-    if store is None:
-        raise ConfigurationError("--cursor FILE is needed with this store: the file remembers where a pull continues")
-    return Path(f"{store}.pull")
-
-
-def _read_state(file: Path, parent: str, store: str) -> _State | None:
-    """Where to continue. None for another parent, for another store of this proxy, and for a file of another form."""
-    state = None
-    try:
-        with suppress(FileNotFoundError, msgspec.DecodeError), file.open("rb") as opened:
-            state = msgspec.json.decode(opened.read(_MAX_STATE), type=_State)
-    except OSError as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error.strerror or error}") from error
-    return state if state is not None and (state.parent, state.store) == (parent, store) else None
-
-
-def _write_state(file: Path, state: _State) -> None:
-    partial = file.with_name(file.name + ".partial")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(partial, flags, 0o600), "wb") as opened:
-            opened.write(msgspec.json.encode(state))
-            opened.flush()
-            os.fsync(opened.fileno())
-        partial.replace(file)
-    except OSError as error:
-        raise DoiProxyError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -41,9 +41,11 @@ SHARE_REFUSED: Final = "share"
 REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass", "batches")
 #: The transports of the native Handle protocol.
 TRANSPORTS: Final = ("udp", "tcp", "http", "https")
+#: The results of a request for a page of changes: a page, too many pages under way, and a cursor that cannot be used.
+PAGE_RESULTS: Final = ("sent", "busy", "refused")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
-    "get", "put", "delete", "forget_registry", "scan", "changes",
+    "get", "put", "delete", "forget_registry", "count_registry", "scan", "changes", "parents", "save_parent",
     "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
 )  # fmt: skip
 
@@ -88,6 +90,21 @@ class BatchMetrics:
     def count(self, verdict: Verdict) -> None:
         """Count a row."""
         self._counted[verdict]()
+
+
+class FollowerMetrics:
+    """The pages of changes for children of this proxy."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        about = "Requests of followers for a page of changes, by result."
+        pages = _counter(registry, "change_pages", about, "result")
+        self._counted = {result: pages.labels(result).inc for result in PAGE_RESULTS}
+        self._bytes = _counter(registry, "change_page_bytes", "Bytes of the pages of changes, compressed.").inc
+
+    def record(self, result: str, length: int) -> None:
+        """Count a request; `result` is one of PAGE_RESULTS."""
+        self._counted[result]()
+        self._bytes(length)
 
 
 class AnswerMetrics:

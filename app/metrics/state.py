@@ -46,6 +46,8 @@ class SharedState:
     store_entries: int
     store_bytes: int
     store_up: bool
+    #: When the store last had all changes of its parent, in seconds since the epoch. 0.0 if it follows none.
+    followed_at: float
 
 
 class StateMetrics:
@@ -152,12 +154,15 @@ class _SharedMetrics:
         self._entries = newest("store_entries", "Entries in the store.")
         self._bytes = newest("store_bytes", "Bytes of the store.")
         self._up = newest("store_up", "1 while the store works, 0 while it fails.")
+        about = "Time of the last complete pull from the parent, in seconds since the epoch; 0 without a parent."
+        self._followed = newest("parent_pull_timestamp_seconds", about)
 
     def set(self, state: SharedState) -> None:
         self._tokens.set(state.tokens)
         self._entries.set(state.store_entries)
         self._bytes.set(state.store_bytes)
         self._up.set(state.store_up)
+        self._followed.set(state.followed_at)
 
 
 class _ExternalCounter:

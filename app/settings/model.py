@@ -11,9 +11,11 @@ from app.settings.branding import BrandingSettings
 from app.settings.cache import CacheSettings
 from app.settings.client import ClientSettings
 from app.settings.fields import RELOADED, RELOADED_SECRET, SECRET
+from app.settings.importing import ImportSettings
 from app.settings.mcp import McpSettings
 from app.settings.native import NativeSettings
 from app.settings.operator import OperatorSettings
+from app.settings.pull import PullSettings
 from app.settings.server import ServerSettings
 from app.settings.tracing import TracingSettings
 from app.settings.upstream import UpstreamSettings
@@ -33,6 +35,8 @@ TABLES: Final = (
     "branding",
     "admin",
     "status",
+    "import",
+    "pull",
     "mcp",
     "otel",
 )
@@ -42,6 +46,8 @@ TABLES: Final = (
 class Settings(
     TracingSettings,
     McpSettings,
+    PullSettings,
+    ImportSettings,
     OperatorSettings,
     BrandingSettings,
     WebSettings,

@@ -43,6 +43,13 @@ class OperatorSettings(SettingsGroup):
     admin_wrong_burst: float = Field(
         10.0, ge=1, description="Requests with a wrong token that one client can send to the admin API at once."
     )
+    admin_max_change_pages: int = Field(
+        2,
+        ge=1,
+        le=64,
+        description="Limit of pages of `/admin/changes` that one worker process makes at a time. Beyond it, followers "
+        "get 429 and come again.",
+    )
     status_access: Literal["public", "networks", "admin"] = Field(
         "networks",
         description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",

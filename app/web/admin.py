@@ -180,7 +180,7 @@ def _add_changes(app: FastAPI, actions: AdminActions, base: str) -> None:
         responses={
             200: {"content": {NDJSON: {"schema": {"type": "string"}}}},
             410: {"description": "The log does not go back to the cursor.", "content": {PROBLEM: {}}},
-            503: {"description": "Other pages are under way; try again after Retry-After.", "content": {PROBLEM: {}}},
+            429: {"description": "Other pages are under way; try again after Retry-After.", "content": {PROBLEM: {}}},
         },
     )
     async def read_changes(
@@ -192,7 +192,8 @@ def _add_changes(app: FastAPI, actions: AdminActions, base: str) -> None:
         page = await actions.read_changes(cursor)
         if page is None:
             detail = "Other pages of changes are under way; try again in a moment."
-            return respond(problem(503, detail, ((b"retry-after", b"1"),), base=base))
+            # RFC 6585, section 4: a limit may count the requests of all clients for a resource.
+            return respond(problem(429, detail, ((b"retry-after", b"1"),), base=base))
         # One line for the first page of everything, and one for the end. There can be many thousands between them.
         if not cursor or not page.more:
             _audit(request, "changes", {"cursor": cursor}, f"{page.lines} changes")

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
+from app.cache.parents import ParentState
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.valkey.store import ValkeyStore
@@ -385,3 +386,16 @@ async def test_an_import_after_a_purge_is_stored(store: SharedStore, clock: Cloc
     await store.put(entry(), unless_newer=True)
     await store.flush()
     assert await store.get("10.1000/182") == entry()
+
+
+async def test_the_state_of_each_parent_is_saved_for_all_processes(open_one: Opener) -> None:
+    here, there = await open_one(), await open_one()
+    assert await here.parents() == ()
+    first, other = ParentState("https://one.example", "c1", 5.0), ParentState("https://two.example", "c2")
+    for state in (ParentState(first.url, "c0"), other, first):
+        await here.save_parent(state)
+    assert sorted(await there.parents(), key=lambda one: one.url) == [first, other]
+
+
+async def test_a_store_without_registry_records_counts_none(store: SharedStore) -> None:
+    assert await store.count_registry("10.1000/") == 0

@@ -11,6 +11,7 @@ import pytest
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
+from app.cache.parents import ParentState
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore, StoreStats
 from app.cache.tiered import TieredStore
@@ -223,6 +224,15 @@ class BrokenStore:
     async def forget_registry(self, prefix: str) -> int:
         raise StoreError
 
+    async def count_registry(self, prefix: str) -> int:
+        raise StoreError
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        raise StoreError
+
+    async def save_parent(self, state: ParentState) -> None:
+        raise StoreError
+
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         raise StoreError
         yield
@@ -297,6 +307,9 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert [e async for e in cache.scan()] == []
     assert await cache.clear_prefix("10.1000") == 1
     assert await cache.delete("10.1000/182") is False
+    assert await cache.count_registry() == 0
+    assert await cache.parents() == ()
+    await cache.save_parent(ParentState("https://parent.example", "c1"))
     await cache.forget_announced()
     assert (await cache.stats()).healthy is False
     await cache.close()
@@ -304,7 +317,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert cache.counters.store_errors == len(observer.operations)
     assert set(observer.operations) == {
         "put", "get", "lease", "release", "take", "back_off", "scan", "delete", "flush", "changes", "stats", "close",
-        "forget_registry",
+        "forget_registry", "count_registry", "parents", "save_parent",
     }  # fmt: skip
     assert [record.message for record in caplog.records] == [
         "The store is down: put failed; this process continues with its memory. The store could not be read or written."

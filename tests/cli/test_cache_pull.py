@@ -18,13 +18,16 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from msgspec.structs import replace
 
-import app.bulk.change_feed
 import app.bulk.pull
 import app.cache.sqlite.change_pages
+from app.bulk.change_feed import ChangeFeed
 from app.cache.bundle import BundleWriter
 from app.cache.delta import DeltaEnd, Tombstone, change_line, end_line, start_line
+from app.cache.parents import ParentState
 from app.cache.registry_wire import pack_record
+from app.cache.sqlite.parents import save_parent
 from app.cache.sqlite.registry import RegistryTable
 from app.cache.sqlite.store import SqliteStore
 from app.cache.wire import to_line
@@ -79,6 +82,12 @@ class Place:
         await store.close()
         return None if found is None else str(json.loads(found.answer.values)[0]["data"]["value"])
 
+    async def parents(self) -> tuple[ParentState, ...]:
+        store = open_store(self.child)
+        found = await store.parents()
+        await store.close()
+        return found
+
     async def pull(self, url: str, *options: str) -> int:
         arguments = ("cache", "pull", "--mode", "sealed", "--store-url", f"sqlite:///{self.child}")
         token = ("--token-file", str(self.folder / "token"))
@@ -109,6 +118,10 @@ async def parent_of(place: Place) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         await task
+
+
+async def nothing(_: ChangeFeed, __: str) -> None:
+    """What a parent with too many pages under way has."""
 
 
 # --- A real parent ------------------------------------------------------------------------------------------------
@@ -165,7 +178,7 @@ async def test_many_pages_arrive_and_a_pull_with_a_limit_is_continued(
     names = [f"10.1000/{number:03}" for number in range(95)]
     await place.put(place.parent, *names)
     async with parent_of(place) as url:
-        assert await place.pull(url, "--max-bytes", "1") == 1
+        assert await place.pull(url, "--pull-max-bytes", "1") == 1
         assert "run the command again" in capsys.readouterr().err
         assert len(await place.names(place.child)) == 10
         assert await place.pull(url) == 0
@@ -180,17 +193,16 @@ async def test_a_child_with_a_new_store_and_a_parent_with_a_new_store_begin_agai
     async with parent_of(place) as url:
         await place.pull(url)
         for file in place.folder.glob("child.db*"):
-            if file.name != "child.db.pull":
-                file.unlink()
+            file.unlink()
         assert await place.pull(url) == 0
         assert await place.names(place.child) == list(NAMES)
     for file in place.folder.glob("parent.db*"):
         file.unlink()
     await place.put(place.parent, "10.1000/NEW")
     capsys.readouterr()
-    state = json.loads((place.folder / "child.db.pull").read_text())
+    (state,) = await place.parents()
     async with parent_of(place) as url:
-        (place.folder / "child.db.pull").write_text(json.dumps({**state, "parent": url}))
+        save_parent(place.child, replace(state, url=url))
         assert await place.pull(url) == 0
     assert "everything was pulled" in capsys.readouterr().err
     assert "10.1000/NEW" in await place.names(place.child)
@@ -200,9 +212,9 @@ async def test_a_parent_that_is_busy_is_asked_again_and_a_wrong_token_or_store_i
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await place.put(place.parent, *NAMES)
-    monkeypatch.setattr(app.bulk.change_feed, "MAX_OPEN", 0)
+    monkeypatch.setattr(ChangeFeed, "_read", nothing)
     async with parent_of(place) as url:
-        assert await place.pull(url) == 1
+        assert await place.pull(url, "--pull-busy-timeout", "0") == 1
         assert "Other pages of changes are under way" in capsys.readouterr().err
         (place.folder / "token").write_text("another")
         assert await place.pull(url) == 1
@@ -270,6 +282,7 @@ def hostile(answer: Callable[[str], bytes]) -> Iterator[str]:
         def do_GET(self) -> None:
             body = gzip.compress(answer(self.path))
             self.send_response(200)
+            self.send_header("Content-Type", "application/x-ndjson")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -311,7 +324,7 @@ async def test_nothing_of_a_page_that_is_not_right_is_applied(
         assert await place.pull(url) == 1
     assert message in capsys.readouterr().err
     assert await place.names(place.child) == ["10.1000/OWN"]
-    assert not (place.folder / "child.db.pull").exists()
+    assert await place.parents() == ()
 
 
 async def test_a_parent_without_an_end_is_left_at_the_limit(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,7 +333,7 @@ async def test_a_parent_without_an_end_is_left_at_the_limit(place: Place, capsys
         return page(since=since, following=f"c{len(since)}{since[-40:]}x", more=True)
 
     with hostile(endless) as url:
-        assert await place.pull(url, "--max-bytes", "5000") == 1
+        assert await place.pull(url, "--pull-max-bytes", "5000") == 1
     assert "the limit of 5000 bytes is reached" in capsys.readouterr().err
 
 

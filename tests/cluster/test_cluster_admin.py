@@ -39,7 +39,7 @@ def ask_apart(address: str, method: str, path: str, body: Any = None, *, token: 
     """Send a request to the listener of the admin API. Returns the status and the JSON."""
     connection: http.client.HTTPConnection
     if address.startswith(UNIX):
-        connection = _UnixConnection(address.removeprefix(UNIX))
+        connection = _UnixConnection(address.removeprefix(UNIX), PATIENCE)
     else:
         connection = http.client.HTTPConnection(address, timeout=PATIENCE)
     headers = {**BEARER, "Authorization": f"Bearer {token}"}

@@ -292,7 +292,7 @@ async def test_wrong_tokens_of_one_client_stop_that_client_alone() -> None:
 
 
 FOLLOWER = "Bearer follow-follow-follow"
-BOTH = {"admin_token": TOKEN, "admin_follow_token": FOLLOWER.removeprefix("Bearer ")}
+BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_follow_token": FOLLOWER.removeprefix("Bearer ")}
 
 
 @pytest.mark.parametrize("settings", [BOTH, {**BOTH, "admin_token": None}])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import threading
 from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +27,8 @@ NAME = "10.1000/182"
 
 @pytest.fixture
 async def proxy(tmp_path: Path) -> AsyncIterator[Proxy]:
-    async with running(admin_token=TOKEN, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
+    store = f"sqlite:///{tmp_path}/store.db"
+    async with running(admin_token=TOKEN, store_url=store, admin_max_change_pages=1) as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         yield proxy
 
@@ -63,9 +67,31 @@ async def test_without_the_token_there_is_no_page(proxy: Proxy) -> None:
 async def test_a_process_makes_a_limited_number_of_pages_at_a_time(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.bulk.change_feed, "MAX_OPEN", 0)
-    reply = await look(proxy, "/admin/changes")
-    assert (reply.status, reply["retry-after"]) == (503, "1")
+    # The first page waits for the lock that this test holds, so the second and the third one find no place.
+    lock, make_page = threading.Lock(), app.bulk.change_feed._make_page
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def make_page_later(*arguments: Any) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        with lock:
+            return make_page(*arguments)
+
+    monkeypatch.setattr(app.bulk.change_feed, "_make_page", make_page_later)
+    with lock:
+        first = asyncio.create_task(look(proxy, "/admin/changes"))
+        await begun.wait()
+        replies = [await look(proxy, "/admin/changes") for _ in range(2)]
+        # The page is made outside the event loop, which goes on answering.
+        assert (await proxy.get("/healthz")).status == 200
+    assert [(one.status, one["retry-after"]) for one in replies] == [(429, "1")] * 2
+    page = await first
+    assert page.status == 200
+    assert (await look(proxy, "/admin/changes?cursor=x")).status == 400
+    lines = (await proxy.get("/metrics")).text.splitlines()
+    results = [f'doi_proxy_change_pages_total{{result="{one}"}}' for one in ("sent", "busy", "refused")]
+    assert {*lines} > {f"{name} {count}" for name, count in zip(results, ("1.0", "2.0", "1.0"), strict=True)}
+    assert f"doi_proxy_change_page_bytes_total {len(page.body):.1f}" in lines
 
 
 async def test_a_store_without_a_log_says_so() -> None:

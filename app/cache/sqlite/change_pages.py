@@ -68,12 +68,6 @@ def find_cursor(path: Path, since: float) -> Cursor:
         return Cursor(log.origin, log.newest if number is None else number - 1)
 
 
-def read_origin(path: Path) -> str:
-    """What identifies the log of a store. Raises ChangesGone without a log, and StoreError."""
-    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
-        return _read_log(connection).origin
-
-
 @dataclass(frozen=True, slots=True)
 class _Log:
     origin: str

@@ -63,6 +63,7 @@ CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
 #: Added to a store of an earlier release when it is opened for writing. An earlier release ignores them.
 #: `registry` has its records in the order of their keys, without a second tree for the key. `registry_total` is their
 #: number, because to count 300 million takes minutes. `imports` has the finished parts of each import.
+#: `parents` has the parents that the store follows.
 _LATER_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS purges (scope TEXT PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS hand (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL);
@@ -71,6 +72,9 @@ CREATE TABLE IF NOT EXISTS registry_total (id INTEGER PRIMARY KEY CHECK (id = 1)
 INSERT OR IGNORE INTO registry_total VALUES (1, 0);
 CREATE TABLE IF NOT EXISTS imports (
     import TEXT NOT NULL, part TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (import, part)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parents (
+    url TEXT PRIMARY KEY, cursor TEXT NOT NULL, completed_at REAL NOT NULL
 ) WITHOUT ROWID;
 """
 

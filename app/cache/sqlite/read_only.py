@@ -8,7 +8,10 @@ from pathlib import Path
 
 from app.cache.coordination import Changes
 from app.cache.entry import Entry
+from app.cache.parents import ParentState
 from app.cache.sqlite.file import has_log, open_to_read
+from app.cache.sqlite.parents import read_parents
+from app.cache.sqlite.registry_counts import count_registry
 from app.cache.sqlite.rows import Rows
 from app.cache.store import StoreStats
 from app.errors import StoreError
@@ -20,6 +23,7 @@ class ReadOnlySqliteStore:
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         """`clock` gives seconds since the epoch. Raises StoreError, also for a damaged file."""
         self._path = path
+        self._clock = clock
         self._follows_log = has_log(path)
         self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda: None)
 
@@ -70,6 +74,19 @@ class ReadOnlySqliteStore:
         raise self._refusal()
 
     async def back_off(self, bucket: str, seconds: float) -> None:
+        """Raises StoreError."""
+        raise self._refusal()
+
+    async def count_registry(self, prefix: str) -> int:
+        """See Store."""
+        return await asyncio.to_thread(count_registry, self._path, prefix, self._clock())
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        """See Store."""
+        self._follow_log()
+        return read_parents(self._rows)
+
+    async def save_parent(self, state: ParentState) -> None:
         """Raises StoreError."""
         raise self._refusal()
 

@@ -67,7 +67,8 @@ class RegistryTable:
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         """Open the store at `path`, and create it if it is missing. `clock` gives seconds since the epoch."""
         prepare(path, clock())
-        self._path = path
+        #: The file of the store.
+        self.path = path
         self._clock = clock
         with self._translate_errors():
             self._connection = connect(path, timeout=WRITE_TIMEOUT)
@@ -165,6 +166,11 @@ class RegistryTable:
         with self._transaction():
             self._connection.execute("DELETE FROM imports WHERE import = ?", (run,))
 
+    def forget_imports(self, *, besides: str) -> None:
+        """Forget the finished parts of all imports but one. A store has one import at a time."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM imports WHERE import != ?", (besides,))
+
     def close(self) -> None:
         """Close the file."""
         with self._translate_errors():
@@ -205,8 +211,8 @@ class RegistryTable:
             yield
         except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
             if is_damage(error):
-                mark_damaged(self._path)
-            raise StoreError(f"The registry records of {self._path} failed: {error}.") from error
+                mark_damaged(self.path)
+            raise StoreError(f"The registry records of {self.path} failed: {error}.") from error
 
 
 def delete_records(connection: sqlite3.Connection, keys: Iterable[str]) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
+from app.cache.parents import ParentState
 from app.cache.sqlite.batch import write_batch
 from app.cache.sqlite.coordination import CoordinationFile
 from app.cache.sqlite.file import (
@@ -25,7 +26,9 @@ from app.cache.sqlite.file import (
     prepare,
     translate_open_errors,
 )
+from app.cache.sqlite.parents import read_parents, save_parent
 from app.cache.sqlite.registry import RegistryTable
+from app.cache.sqlite.registry_counts import count_registry
 from app.cache.sqlite.rows import Rows
 from app.cache.sqlite.writer import GATHER, BatchWriter, Change
 from app.cache.store import StoreStats
@@ -154,6 +157,20 @@ class SqliteStore:
         """See Store."""
         with self._use_coordination():
             self._coordination.back_off(bucket, self._clock, seconds)
+
+    async def count_registry(self, prefix: str) -> int:
+        """See Store."""
+        await self.flush()
+        return await asyncio.to_thread(count_registry, self._path, prefix, self._clock())
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        """See Store."""
+        return read_parents(self._rows)
+
+    async def save_parent(self, state: ParentState) -> None:
+        """See Store."""
+        await self.flush()
+        await asyncio.to_thread(save_parent, self._path, state)
 
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is the number that `max_bytes` limits."""

@@ -48,6 +48,11 @@ class Partition:
         return f"{self.prefix}announcements"
 
     @property
+    def parents(self) -> str:
+        """The key of the parents that the store follows. One partition of a store has it."""
+        return f"{self.prefix}parents"
+
+    @property
     def purges(self) -> str:
         """The key of the purges."""
         return f"{self.prefix}purges"

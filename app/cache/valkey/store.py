@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from math import inf
 from typing import Any, Final
 
+import msgspec
+
 from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
+from app.cache.parents import MAX_PARENTS, ParentState
 from app.cache.purges import scopes_of
 from app.cache.store import StoreStats
 from app.cache.valkey.announcements import read_changes
@@ -20,6 +23,8 @@ from app.cache.valkey.url import parse_store_url
 from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
 
+#: The name whose partition has the parents.
+_PARENTS: Final = "parents"
 #: Keys that one step of `scan` visits.
 _PAGE: Final = 500
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
@@ -130,6 +135,27 @@ class ValkeyStore:
     async def changes(self, cursor: str | None) -> Changes:
         """See Store, and read_changes."""
         return await read_changes(self._servers, self._layout, cursor)
+
+    async def count_registry(self, prefix: str) -> int:
+        """See Store. A server has no registry records."""
+        return 0
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        """See Store."""
+        partition = self._layout.find(_PARENTS)
+        reply = await self._servers.call(partition.slot, command("HGETALL", partition.parents), repeat=True)
+        values = list(reply.values())[:MAX_PARENTS]
+        try:
+            return tuple(msgspec.json.decode(value, type=ParentState) for value in values)
+        except msgspec.DecodeError as error:
+            raise DamagedEntry(f"The key {partition.parents} is not a list of parents: {error}.") from error
+
+    async def save_parent(self, state: ParentState) -> None:
+        """See Store."""
+        partition = self._layout.find(_PARENTS)
+        # Written twice, the state is the same.
+        write = command("HSET", partition.parents, state.url, msgspec.json.encode(state))
+        await self._servers.call(partition.slot, write, repeat=True)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""
