@@ -25,6 +25,7 @@ from app.bulk.import_worker import WorkerOptions
 from app.bulk.progress import Bar
 from app.cache.registry_wire import pack_record
 from app.cache.sqlite.registry import ImportPart, RegistryTable, WriteCounts
+from app.cache.sqlite.registry_counts import EntryCount
 from app.errors import DoiProxyError
 from app.registry.reading import RegistryFormat
 from app.registry.record import RegistryRecord
@@ -33,8 +34,6 @@ from app.registry.record import RegistryRecord
 MAX_NAMED: Final = 20
 #: Rows that are written in one transaction. Other writers of the store wait for about 15 ms.
 _BATCH: Final = 5_000
-#: Rows of a sorted run. They take about 80 MB in the memory of the process that sorts them.
-_RUN_ROWS: Final = 250_000
 #: The part of an import in the store: how far the rows are written.
 _STORED: Final = "stored"
 
@@ -59,8 +58,9 @@ class ImportRequest:
     missing: Missing | None
     #: Whether an import that is not finished is dropped.
     restart: bool
-    #: Processes that read.
+    #: Processes that read, and the rows of a sorted run.
     workers: int
+    run_rows: int
 
     @property
     def options(self) -> str:
@@ -104,6 +104,8 @@ def import_registry(
     """
     with JobFolder(store.with_name(store.name + ".import")) as folder, RegistryTable(store, clock=clock) as table:
         job, is_continued = folder.begin(request.source, request.options, restart=request.restart)
+        # An earlier import that was dropped by --restart, or whose folder was removed.
+        table.forget_imports(besides=job.token)
         try:
             if not job.is_read:
                 job = _read(request, folder, job, show_bar, clock)
@@ -127,7 +129,7 @@ def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar
     done = {part.name for run in open_runs(folder.path) for part in run.header.parts}
     session, now = next_session(folder.path), int(clock())
     options = [
-        WorkerOptions(folder.path, session, worker, request.form, request.since, now, pack_record, _RUN_ROWS)
+        WorkerOptions(folder.path, session, worker, request.form, request.since, now, pack_record, request.run_rows)
         for worker in range(request.workers)
     ]
     with ImportPool(options) as pool, show_bar("reading", size_of_source(request.source), True) as bar:
@@ -184,12 +186,13 @@ def _store(
     if request.missing is not None and not report.counts["failures"]:
         agencies = {agency for part in parts for agency in part.agencies}
         absent = AbsentNames(table, agencies, state.last)
-    with show_bar("storing", sum(run.header.rows for run in runs), False) as bar:
+    bar_of_rows = show_bar("storing", sum(run.header.rows for run in runs), False)
+    with EntryCount(table.path) as entries, bar_of_rows as bar:
         for rows, repeated in _batches(merge_rows([run.blocks() for run in runs]), state.last, bar):
             # Before the rows: the state that is written with them says that these names are looked at.
             if absent is not None:
                 _forget(table, state, absent.up_to(rows), request.missing)
-            _write(table, job.token, state, rows, repeated)
+            _write(table, job.token, state, rows, repeated, entries.count([key for key, _, _ in rows]))
             bar.advance(len(rows) + repeated)
         if absent is not None:
             _forget(table, state, absent.rest(), request.missing)
@@ -197,12 +200,15 @@ def _store(
     return report
 
 
-def _write(table: RegistryTable, token: str, state: _Progress, rows: Sequence[Row], repeated: int) -> None:
-    """Write rows, and in the same transaction how far this import is."""
+def _write(
+    table: RegistryTable, token: str, state: _Progress, rows: Sequence[Row], repeated: int, answered: int
+) -> None:
+    """Write rows, and in the same transaction how far this import is. `answered` rows have an entry too."""
 
     def advance(counts: WriteCounts) -> str:
         total = Counter(state.counts)
-        total.update(new=counts.new, changed=counts.changed, same=counts.same, older=counts.older, repeated=repeated)
+        total.update(new=counts.new, changed=counts.changed, same=counts.same, older=counts.older)
+        total.update(repeated=repeated, answered=answered)
         state.counts, state.last = dict(total), rows[-1][0]
         return msgspec.json.encode(state).decode()
 

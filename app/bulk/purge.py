@@ -77,13 +77,17 @@ async def _expire_names(cache: TieredStore, names: Sequence[HandleName]) -> Purg
     return PurgeResult(len(names) - len(absent), tuple(absent))
 
 
-async def count_selected(cache: TieredStore, selection: Selection) -> PurgeResult:
-    """Count the entries that a purge would change."""
+async def count_selected(cache: TieredStore, selection: Selection, *, soft: bool = False) -> PurgeResult:
+    """Count what `purge` would change. A soft purge leaves registry records as they are."""
 
     async def leave(_: Entry) -> None:
         return
 
-    return await _change(cache, selection, leave)
+    result = await _change(cache, selection, leave)
+    if soft or selection.negative or selection.names:
+        return result
+    registry = await cache.count_registry("" if selection.everything else selection.scopes()[0])
+    return PurgeResult(result.count + registry)
 
 
 async def _change(

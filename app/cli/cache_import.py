@@ -34,8 +34,6 @@ from app.settings import Settings
 AUTO: Final = "auto"
 BUNDLE: Final = "bundle"
 _SQLITE: Final = "sqlite:///"
-#: Limit of the processes that read. More do not help: one process writes.
-_MAX_WORKERS: Final = 8
 
 
 def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
@@ -59,7 +57,8 @@ def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
         _read_since(namespace.since),
         None if namespace.missing is None else Missing(namespace.missing),
         namespace.restart,
-        min(len(os.sched_getaffinity(0)), _MAX_WORKERS),
+        min(len(os.sched_getaffinity(0)), settings.import_max_workers),
+        settings.import_run_rows,
     )
     try:
         report = import_registry(request, _store_path(settings), _show_bar, clock=time.time)
@@ -178,6 +177,8 @@ def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
     if counts["refused"] > len(report.reasons):
         print(f"{counts['refused'] - len(report.reasons)} more records were refused", file=sys.stderr)
     print(f"{counts['read']} records: {', '.join(f'{outcome} {counts[outcome]}' for outcome in COUNTS)}")
+    if counts["answered"]:
+        print(f"{counts['answered']} of these names have an answer of an upstream, which stays and is served")
     if request.missing is not None:
         _report_absent(counts["absent"], counts["failures"], request.missing)
     return 1 if counts["failures"] or not counts["read"] else 0

@@ -43,8 +43,8 @@ def run(store: Path, source: str, steps: int = -1) -> tested.RegistryReport:
     def show(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]:
         yield bar
 
-    tested._RUN_ROWS, tested._BATCH = RUN_ROWS, BATCH  # type: ignore[misc]
-    request = ImportRequest(source, None, 0, None, False, 2)
+    tested._BATCH = BATCH  # type: ignore[misc]
+    request = ImportRequest(source, None, 0, None, False, 2, RUN_ROWS)
     return import_registry(request, store, show, clock=lambda: NOW)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,12 @@ from app.bulk.import_job import JobFolder
 from app.bulk.import_registry import ImportRequest, Missing, RegistryReport, import_registry
 from app.bulk.progress import Bar, NoBar
 from app.cache.sqlite.registry import RegistryTable
+from app.cache.sqlite.registry_counts import count_registry
+from app.cache.sqlite.store import SqliteStore
 from app.errors import ConfigurationError
 from app.registry.reading import RegistryFormat
 from tests.bulk import interrupted_import
+from tests.cache.entries import entry
 from tests.registry.samples import crossref_work, datacite_record, json_lines, tar
 
 NOW = 1_800_000_000.0
@@ -41,7 +46,7 @@ def imports(
     restart: bool = False,
 ) -> RegistryReport:
     """Import a file or a folder."""
-    request = ImportRequest(str(source), form, since, missing, restart, 2)
+    request = ImportRequest(str(source), form, since, missing, restart, 2, 250_000)
     return import_registry(request, store, no_bar, clock=lambda: NOW)
 
 
@@ -197,3 +202,39 @@ def test_an_import_that_is_not_finished_is_continued_or_dropped_and_not_mixed(st
         imports(store, source)
     assert not imports(store, other, restart=True).is_continued
     assert set(content(store)) == {"10.5555/A"}
+
+
+def test_an_import_that_is_dropped_leaves_nothing_in_the_store(store: Path, tmp_path: Path) -> None:
+    source, _ = many_files(tmp_path / "files")
+    command = [sys.executable, "-m", "tests.bulk.interrupted_import", str(store), str(source), str(PARTS + 5)]
+    subprocess.run(command, cwd=ROOT, check=False)
+
+    def rows() -> int:
+        with closing(sqlite3.connect(store)) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM imports").fetchone()
+        return int(count)
+
+    assert rows() == 1
+    imports(store, write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", ""))), restart=True)
+    assert rows() == 0
+
+
+@pytest.mark.parametrize("entries", [2, 40])
+def test_names_that_an_upstream_has_answered_are_counted_and_their_records_stay(
+    store: Path, tmp_path: Path, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tested, "_BATCH", 5)
+
+    async def put() -> None:
+        cache = SqliteStore(store, clock=lambda: NOW, max_bytes=10_000_000)
+        for number in range(entries):
+            await cache.put(entry(f"10.5555/{number:02}", fetched_at=NOW - 1))
+        await cache.close()
+
+    asyncio.run(put())
+    rows = [(f"10.5555/{number:02}", "https://example.org/", "X", "") for number in range(0, 40, 2)]
+    report = imports(store, write(tmp_path / "a.csv", table_of(*rows)))
+    assert report.counts["answered"] == entries // 2
+    # Of all 40 names, those without an entry.
+    assert count_registry(store, "10.5555/", NOW) == 20 - entries // 2
+    assert count_registry(store, "", NOW) == 20 - entries // 2

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from app.bulk.purge import PurgeResult, Selection, count_selected, purge
 from app.cache.memory import MemoryStore
+from app.cache.sqlite.store import SqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
+from tests.registry_records import write_registry
 
 pytestmark = pytest.mark.anyio
 
@@ -58,3 +62,30 @@ async def test_a_soft_purge_keeps_the_record_for_an_outage(selection: Selection)
     assert found is not None
     assert not found.is_fresh(NOW)
     assert found.is_usable(NOW)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(names=[HandleName("10.1000/R"), HandleName("10.1000/A")]),
+        Selection(prefix=HandleName("10.1000")),
+        Selection(everything=True),
+        Selection(negative=True),
+    ],
+)
+async def test_a_dry_run_counts_what_the_purge_then_changes_also_of_registry_records(
+    selection: Selection, soft: bool, tmp_path: Path
+) -> None:
+    clock, path = Clock(NOW), tmp_path / "store.db"
+    both, alone = "10.1000/BOTH", "10.1000/R"
+    write_registry(path, clock, dict.fromkeys((both, alone, "10.2000/R", "10.10001/R"), "http://r.example/"))
+    store = SqliteStore(path, clock=clock, max_bytes=10_000_000, gather=0.0)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
+    for name in (both, "10.1000/A", "10.2000/A"):
+        await cache.put(entry(name))
+    await cache.put(missing("10.1000/MISSING"))
+    await cache.flush()
+    counted = (await count_selected(cache, selection, soft=soft)).count
+    assert counted == (await purge(cache, selection, soft=soft)).count
+    await cache.close()
