@@ -14,6 +14,7 @@ from app.cache.address import open_store
 from app.cache.tiered import TieredStore, TierObserver
 from app.errors import ConfigurationError, StoreError
 from app.local_files import FileBounds, LocalFiles
+from app.native_parts import is_native
 from app.resolver import observer as resolving
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.local_records import LocalRecords
@@ -24,7 +25,7 @@ from app.shared_budget import SharedBucket
 from app.upstream.buckets import AllottedBucket, TokenBucket
 from app.upstream.guarded import UpstreamObserver
 from app.upstream.native.exchange import ExchangeObserver
-from app.upstream.source import Source
+from app.upstream.source import Source, Verification
 from app.upstream_parts import Upstream, count_processes, open_upstream
 
 #: Seconds between two reads of the store while another process queries the upstream for the same name.
@@ -98,6 +99,7 @@ def assemble(
         patience=read_patience(settings),
         owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
         observer=observers.resolver,
+        verification=read_verification(settings),
     )
     # A command that only reads the store has its records, not those of the operator.
     local_files = None if read_only else load_local_files(settings, clock, upstream, resolver)
@@ -131,6 +133,12 @@ def read_ttl_policy(settings: Settings) -> TtlPolicy:
     )
 
 
+def read_verification(settings: Settings) -> Verification:
+    """Which answers are verified: none without handle servers."""
+    urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
+    return settings.upstream_verify if any(map(is_native, urls)) else "never"
+
+
 def read_patience(settings: Settings) -> Patience:
     """How long the resolver waits."""
     return Patience(
@@ -160,6 +168,7 @@ def open_cache(
             ceiling=settings.cache_ttl_ceiling,
             observer=observer,
             read_only=read_only,
+            only_verified=settings.upstream_verify == "always",
         )
     except StoreError as error:
         raise ConfigurationError(f"the store cannot be opened: {error.message}") from error

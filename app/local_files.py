@@ -114,15 +114,14 @@ class LocalFiles:
         reading = await asyncio.to_thread(read_files, self._path, self._bounds, self._clock())
         if reading.errors:
             self._report_errors(reading.problems)
-        else:
-            self._put_in_force(reading)
-
-    def _put_in_force(self, reading: Reading) -> None:
+            return
         try:
-            self._use(reading.records)
+            self._put_in_force(reading)
         except ConfigurationError as error:
             self._report_errors((Problem(str(self._path), 0, 0, error.message),))
-            return
+
+    def _put_in_force(self, reading: Reading) -> None:
+        self._use(reading.records)
         self.problems, self.records = reading.problems, len(reading.records)
         _log_problems(logging.WARNING, reading.problems)
         log.info("local records: %s records from %s are in force", self.records, self._path)

@@ -116,6 +116,12 @@ def _open_api(
 ) -> HandleClient | NativeSource:
     if is_native(url):
         return open_native(settings, url, may_ask_again=budget.admit_retry, observer=exchanges)
+    if settings.upstream_verify == "always":
+        # Settings refuse it too. This one is a route of the local records.
+        raise ConfigurationError(
+            f"upstream_verify = 'always' needs handle servers, but {urlsplit(url).hostname} is an HTTP API; name "
+            "hdl://host:port instead, or set upstream_verify to when-asked"
+        )
     return HandleClient(
         url,
         user_agent=f"doi-proxy/{__version__}",

@@ -118,6 +118,13 @@ async def test_a_file_that_is_gone_or_cannot_be_put_in_force_counts_as_broken(tm
     assert [one.message for one in watched.files.problems] == ["99 is too many"]
 
 
+def test_at_the_start_records_that_cannot_be_put_in_force_are_an_error_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("".join(alias(n) for n in range(99)))
+    with pytest.raises(ConfigurationError, match="99 is too many"):
+        Watched(path).files.load()
+
+
 def test_at_the_start_a_broken_file_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text("[[record]]\ntargt = 1\n")

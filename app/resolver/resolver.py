@@ -13,10 +13,11 @@ from typing import Final
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, NotCached, PrefixDenied, ShareSpent, UpstreamTimeout
+from app.errors import CouldNotVerify, NotCached, PrefixDenied, ShareSpent, SignatureInvalid, UpstreamTimeout
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.local_records import LocalRecords
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
+from app.resolver.proof import loses_proof, needs_proof, proves
 from app.resolver.resolution import (
     Origin,
     Resolution,
@@ -30,7 +31,7 @@ from app.resolver.resolution import (
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.resolver.ttl_policy import TtlPolicy
-from app.upstream.source import ClientNetwork, Priority, Source, UpstreamQuery, Waiters
+from app.upstream.source import ClientNetwork, Priority, Source, UpstreamQuery, Verification, Waiters
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ _MAX_REMEMBERED: Final = 10_000
 _POPULAR_HITS: Final = 3
 #: Renewals in the time of one lease: two of three may fail.
 _RENEWALS: Final = 3
+#: An answer that cannot replace a verified record.
+_UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class Demand:
     max_age: float | None = None
     #: Called before a fresh record is fetched again because of `max_age`. If it returns False, the record is used.
     may_renew: Callable[[], bool] = lambda: True
+    #: Called before a query that bypasses the cache. It may raise TooManyBypasses.
+    admit_bypass: Callable[[], None] = lambda: None
     #: The longest time past its TTL, in seconds, of a record that is used without a query. None: it never is.
     max_stale: float | None = None
     #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
@@ -86,7 +91,7 @@ class Demand:
 
     @property
     def bypasses_cache(self) -> bool:
-        """Whether cached answers must not be used. The fresh answer replaces them."""
+        """Whether ordinary cached answers must not be used. For `certified`, one that a signature proves can be."""
         return self.authoritative or self.certified
 
 
@@ -107,8 +112,12 @@ class Resolver:
         patience: Patience,
         owner: str | None = None,
         observer: ResolutionObserver | None = None,
+        verification: Verification = "never",
     ) -> None:
-        """`owner` names this process in leases. It is None if no other process shares the store."""
+        """`owner` names this process in leases. It is None if no other process shares the store.
+
+        `verification` says which answers of the source are verified. It is "never" for a source of HTTP APIs.
+        """
         self._cache = cache
         self._peek = cache.peek
         self._source = source
@@ -117,6 +126,7 @@ class Resolver:
         self._patience = patience
         self._owner = owner
         self._observer = observer or NoResolutionObserver()
+        self._verification = verification
         self._flights: SingleFlight[Entry] = SingleFlight()
         self._failures = failures
         self._hits: OrderedDict[str, int] = OrderedDict()
@@ -236,6 +246,11 @@ class Resolver:
         return Resolution(name, fresh, origin)
 
     async def _resolve_past_cache(self, name: HandleName, demand: Demand) -> Resolution:
+        if demand.certified and not demand.authoritative and self._verification != "never":
+            proven = await self._find_proof(name.key, demand)
+            if proven is not None:
+                return Resolution(name, proven, Origin.HIT)
+        demand.admit_bypass()
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
         task, _ = self._flights.join(kind, lambda waiters: self._refetch(name, demand, waiters), client=demand.client)
         try:
@@ -245,6 +260,13 @@ class Resolver:
             if known is None or not known.is_usable(self._clock()):
                 raise
             return Resolution(name, known, stale_origin(known), failure)
+
+    async def _find_proof(self, key: str, demand: Demand) -> Entry | None:
+        """A fresh entry that a signature proves: of memory, or of another process."""
+        entry = self._peek(key)
+        if not proves(entry, self._clock(), demand.max_age):
+            entry = await self._cache.reread(key)
+        return entry if proves(entry, self._clock(), demand.max_age) else None
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
         background = Demand(priority=Priority.BACKGROUND)
@@ -264,7 +286,7 @@ class Resolver:
         deadline = self._clock() + self._patience.query
         while not await self._cache.lease(name.key, self._owner, self._patience.lease):
             entry = await self._cache.reread(name.key)
-            if entry is not None and _is_other_answer(entry, previous):
+            if entry is not None and self._is_answer(entry, previous, demand):
                 return entry
             if self._clock() > deadline:
                 break
@@ -273,12 +295,18 @@ class Resolver:
         try:
             # Another process may have stored an answer between the last read of the store and the lease.
             entry = await self._cache.reread(name.key)
-            if entry is not None and _is_other_answer(entry, previous) and entry.is_fresh(self._clock()):
+            if entry is not None and self._is_answer(entry, previous, demand) and entry.is_fresh(self._clock()):
                 return entry
             return await self._fetch_and_store(name, demand, entry, waiters)
         finally:
             renewal.cancel()
             await self._cache.release(name.key, self._owner)
+
+    def _is_answer(self, entry: Entry, previous: Entry | None, demand: Demand) -> bool:
+        """Whether another process has stored an answer, in place of `previous`, that meets the demand."""
+        # The clocks of hosts differ, so times are compared for equality only.
+        is_other = previous is None or entry.fetched_at != previous.fetched_at
+        return is_other and (entry.answer.is_verified or not needs_proof(demand.certified, self._verification))
 
     async def _renew_lease(self, key: str, owner: str) -> None:
         """Renew a lease until the task is cancelled."""
@@ -287,26 +315,49 @@ class Resolver:
             await self._cache.renew(key, owner, self._patience.lease)
 
     async def _refetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
-        return await self._fetch_and_store(name, demand, await self._cache.get(name.key), waiters)
+        # Another process may have a verified entry, which the answer must not replace without proof.
+        known = await self._cache.reread(name.key)
+        if demand.authoritative or self._verification == "never":
+            return await self._fetch_and_store(name, demand, known, waiters)
+        return await self._fetch_under_lease(name, demand, known, waiters)
 
     async def _fetch_and_store(self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters) -> Entry:
         """Query the upstream and store its answer in place of `known`."""
         try:
-            entry, sent_at = await self._fetch(name, demand, waiters)
-            if must_confirm(known, entry, self._clock()) and not demand.authoritative:
-                entry, sent_at = await self._fetch(name, replace(demand, authoritative=True, certified=False), waiters)
-                self._observer.record_confirmation(entry.answer.code == 100)
+            entry, sent_at = await self._fetch_and_confirm(name, demand, known, waiters)
+            newest = self._peek(name.key) or known
+            if self._verification != "never" and loses_proof(newest, entry, self._clock()):
+                if newest is known or demand.authoritative:
+                    raise SignatureInvalid(_UNPROVEN)
+                # It arrived meanwhile, and is as new.
+                return newest
         except ShareSpent:
             # It concerns the client, not the name: another client may query it.
             raise
         except CouldNotVerify as failure:
-            self._remember_failure(name.key, failure)
+            # Another request may need no signature.
+            if not (demand.certified and isinstance(failure, SignatureInvalid)):
+                self._remember_failure(name.key, failure)
             raise
         self._failures.forget(name.key)
         # No process has a registry record in memory, so its confirmation is not announced.
         agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(entry.answer)
         await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
         return entry
+
+    async def _fetch_and_confirm(
+        self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters
+    ) -> tuple[Entry, float]:
+        """Query the upstream, and again if its answer contradicts `known`. For the result see `_fetch`."""
+        is_verifying = self._verification != "never"
+        # An answer without proof could not replace this one.
+        certified = demand.certified or (is_verifying and proves(known, self._clock()))
+        entry, sent_at = await self._fetch(name, replace(demand, certified=certified), waiters)
+        if must_confirm(known, entry, self._clock()) and not demand.authoritative:
+            confirming = replace(demand, authoritative=True, certified=certified and is_verifying)
+            entry, sent_at = await self._fetch(name, confirming, waiters)
+            self._observer.record_confirmation(entry.answer.code == 100)
+        return entry, sent_at
 
     async def _fetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> tuple[Entry, float]:
         """Query the upstream. Returns the entry, and the time at which the query was sent."""
@@ -349,8 +400,3 @@ def _refuse_too_stale(found: Resolution, demand: Demand, now: float) -> None:
     past = now - found.entry.fresh_until
     if found.failure is not None and past > max(demand.stale_if_error, demand.max_stale or 0.0):
         raise found.failure
-
-
-def _is_other_answer(entry: Entry, previous: Entry | None) -> bool:
-    # The clocks of hosts differ, so times are compared for equality only.
-    return previous is None or entry.fetched_at != previous.fetched_at

@@ -137,6 +137,19 @@ class UpstreamSettings(SettingsGroup):
             raise ValueError("upstream_url = 'hdl:' needs upstream_bootstrap, a file with the root's sites")
         return self
 
+    @model_validator(mode="after")
+    def _need_signatures(self) -> Self:
+        named = {"upstream_url": self.upstream_urls, "upstream_routes": self.upstream_route_urls.values()}
+        if self.upstream_verify == "always":
+            for setting, urls in named.items():
+                if any(not url.startswith("hdl:") for url in urls):
+                    # A URL can have a password, so it is not named.
+                    raise ValueError(
+                        f"upstream_verify = 'always' needs handle servers, and {setting} names an HTTP API, whose "
+                        "answers are not signed; name hdl: or hdl://host:port, or set upstream_verify to when-asked"
+                    )
+        return self
+
     @property
     def upstream_urls(self) -> tuple[str, ...]:
         """The upstreams, in the order in which they are tried."""

@@ -89,18 +89,20 @@ class ClientLimits:
             self._take(self._requests, address)
 
     def demand(self, request: Request, options: ResolveOptions) -> Demand:
-        """The demand of a request: its options, and the client that is charged. Raises TooManyBypasses."""
-        address = request.client_address
-        if options.bypasses_cache:
-            self._take(self._bypasses, address)
+        """The demand of a request: its options, and the client that is charged."""
+        address, client = request.client_address, self.client_of(request)
         directives = read_directives(request.header(CACHE_CONTROL))
+        if directives is NO_DIRECTIVES and not options.bypasses_cache:
+            return Demand(client=client)
+        admit_bypass = self._charge_once(address)
         if directives is NO_DIRECTIVES:
-            return Demand(options.authoritative, options.certified, client=self.client_of(request))
+            return Demand(options.authoritative, options.certified, client=client, admit_bypass=admit_bypass)
         youngest = directives.max_age
         return Demand(
             options.authoritative,
             options.certified,
-            client=self.client_of(request),
+            client=client,
+            admit_bypass=admit_bypass,
             only_cached=directives.only_if_cached,
             # The reload of a page must not cost a query each time.
             max_age=None if youngest is None else max(youngest, self._reload_age),
@@ -108,6 +110,18 @@ class ClientLimits:
             max_stale=directives.max_stale,
             stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
         )
+
+    def _charge_once(self, address: str) -> Callable[[], None]:
+        """Counts a bypass of the cache at its first call. A request with aliases bypasses it several times."""
+        is_charged = False
+
+        def charge() -> None:
+            nonlocal is_charged
+            if not is_charged:
+                self._take(self._bypasses, address)
+                is_charged = True
+
+        return charge
 
     def _may_renew(self, address: str) -> bool:
         """Count a bypass of the cache. False if the client has none left: a cached record is the answer then."""

@@ -79,8 +79,12 @@ def test_a_request_that_bypasses_the_cache_is_counted_apart() -> None:
     assert bench.limits.demand(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
     demand = bench.limits.demand(request(CLIENT), AUTH)
     assert (demand.authoritative, demand.certified, demand.client) == (True, False, "192.0.2.0/24")
+    # Once a request, before its first query: an alias leads to further ones.
+    demand.admit_bypass()
+    demand.admit_bypass()
+    certified = bench.limits.demand(request(NEIGHBOUR), ResolveOptions(certified=True))
     with pytest.raises(TooManyBypasses) as error:
-        bench.limits.demand(request(NEIGHBOUR), ResolveOptions(certified=True))
+        certified.admit_bypass()
     assert (error.value.quota.name, error.value.retry_after) == (BYPASS, 10.0)
     assert not bench.limits.demand(request(CLIENT), ResolveOptions()).bypasses_cache
     bench.limits.admit(request(CLIENT))
@@ -90,7 +94,7 @@ def test_a_network_on_the_allow_list_has_no_limit_and_one_on_the_deny_list_is_re
     allowed = Bench(requests=Rate(1, 1), allow_file=write_list(tmp_path, "192.0.2.7"))
     for _ in range(3):
         allowed.limits.admit(request(CLIENT))
-        allowed.limits.demand(request(CLIENT), AUTH)
+        allowed.limits.demand(request(CLIENT), AUTH).admit_bypass()
     allowed.limits.admit(request(NEIGHBOUR))
     with pytest.raises(RateExceeded):
         allowed.limits.admit(request(NEIGHBOUR))

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from app.errors import ConfigurationError
 from app.main import create
 from app.settings import Settings
+from app.upstream.native.wire.value import Value
 from tests.upstream.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running
 
@@ -67,6 +68,7 @@ async def test_cert_is_verified_from_the_root(tmp_path: Path) -> None:
             assert got.status == 200
             assert (got["cache-status"] or "").endswith("; detail=verified")
             home.lie(NAME, "signature")
+            proxy.clock.advance(86_400)
             got = await proxy.ask("GET", f"/api/handles/{NAME}?cert")
             # The stale record is served in place of an answer that is not proven.
             assert (got["cache-status"] or "").endswith("; detail=signature-invalid")
@@ -117,3 +119,85 @@ def test_a_bootstrap_file_that_cannot_be_used_is_named(tmp_path: Path, content: 
         file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"upstream_bootstrap: .*root\.json"):
         create(Settings(upstream_url="hdl:", upstream_bootstrap=file, store_url="memory:"))
+
+
+async def test_cert_is_answered_by_a_verified_record_of_the_cache(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(server))
+        server.put(NAME, url=URL)
+        settings = {"upstream_url": server.url, "upstream_bootstrap": file, "bypass_burst": 1, "bypass_rate": 0.001}
+        async with running(**settings) as proxy:
+            for target in (f"/{NAME}", f"/api/handles/{NAME}"):
+                await proxy.ask("GET", f"{target}?cert")
+                for query in ("?cert", ""):
+                    got = await proxy.ask("GET", f"{target}{query}")
+                    assert got["cache-status"] == "doi-proxy; hit; ttl=86400; detail=verified"
+            assert server.queries(NAME) == 1
+            # The client has no bypass left.
+            assert (await proxy.ask("GET", f"/{NAME}?auth")).status == 429
+
+
+async def test_an_alias_is_verified_with_the_record_that_it_stands_for(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(server))
+        server.put_values("10.1000/alias", Value(1, b"HS_ALIAS", NAME.encode()))
+        server.put(NAME, url=URL)
+        async with running(upstream_url=server.url, upstream_bootstrap=file) as proxy:
+            await proxy.ask("GET", f"/{NAME}?cert")
+            got = await proxy.ask("POST", "/", body=b"hdl=10.1000/alias")
+            assert "verified" not in (got["cache-status"] or "")
+            got = await proxy.ask("POST", "/", body=b"hdl=10.1000/alias&cert")
+            assert (got["location"], got["cache-status"]) == (URL, "doi-proxy; hit; ttl=86400; detail=verified")
+
+
+async def test_with_always_a_record_that_is_not_verified_is_confirmed(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(server))
+        settings = {
+            "store_url": f"sqlite:///{tmp_path}/store.sqlite3",
+            "upstream_url": server.url,
+            "upstream_bootstrap": file,
+        }
+        for name in (NAME, "10.1000/outage"):
+            server.put(name, url=URL)
+        async with running(**settings, upstream_verify="never") as proxy:
+            for name in (NAME, "10.1000/outage"):
+                assert (await proxy.ask("GET", f"/{name}"))["location"] == URL
+        server.lie("10.1000/outage", "unsigned")
+        async with running(**settings, upstream_verify="always") as proxy:
+            got = await proxy.ask("GET", "/10.1000/outage")
+            assert (got["location"], got["cache-status"]) == (URL, "doi-proxy; hit; ttl=-1; detail=signature-invalid")
+            got = await proxy.ask("GET", f"/{NAME}")
+            assert (got["cache-status"] or "").endswith("; fwd=stale; stored; ttl=86400; detail=verified")
+            got = await proxy.ask("GET", f"/{NAME}")
+            assert got["cache-status"] == "doi-proxy; hit; ttl=86400; detail=verified"
+
+
+@pytest.mark.parametrize(
+    ("setting", "others"),
+    [
+        ("upstream_url", {}),
+        ("upstream_url", {"upstream_url": "hdl://handle.example.org https://user:secret@doi.example"}),
+        (
+            "upstream_routes",
+            {"upstream_url": "hdl://handle.example.org", "upstream_routes": "10.5072=https://user:secret@doi.example"},
+        ),
+    ],
+)
+def test_always_refuses_an_http_api_and_says_what_to_do(setting: str, others: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match=f"{setting} names an HTTP API") as caught:
+        Settings(upstream_verify="always", **others)
+    assert "name hdl: or hdl://host:port, or set upstream_verify to when-asked" in str(caught.value)
+
+
+def test_always_refuses_an_http_api_in_the_local_records(tmp_path: Path) -> None:
+    file = tmp_path / "local.toml"
+    file.write_text('[[record]]\nprefix = "10.5072"\nupstream = "https://handle.example.org"\n')
+    settings = Settings(
+        upstream_verify="always", upstream_url="hdl://127.0.0.1", local_records=file, store_url="memory:"
+    )
+    with pytest.raises(ConfigurationError, match=r"handle\.example\.org is an HTTP API"):
+        create(settings)

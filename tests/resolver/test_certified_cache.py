@@ -1,0 +1,371 @@
+"""Verified answers in the cache: what answers `cert`, and what may replace a record that a signature proves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from msgspec.structs import replace as replace_member
+
+from app.assembly import open_cache
+from app.cache.entry import Entry
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.errors import SignatureInvalid
+from app.resolver.failure_memory import FailureMemory
+from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolver import Demand, Resolver
+from app.settings import Settings
+from app.upstream.routed import RoutedSource
+from app.upstream.source import Source, Verification
+from tests.cache.entries import entry, missing
+from tests.clock import Clock
+from tests.fake_upstream import FakeUpstream
+from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
+from tests.upstream.native.clients import client_of
+from tests.upstream.native.server import HandleServer
+
+pytestmark = pytest.mark.anyio
+
+NAME: Final = HandleName("10.1000/182")
+OLD, NEW = "http://example.org/old", "http://example.org/new"
+CERT: Final = Demand(certified=True)
+TTL: Final = 1_000
+#: A refresh ahead begins here at the earliest.
+LATE: Final = 950
+
+
+class Process:
+    """A resolver that queries handle servers, and its cache."""
+
+    def __init__(self, cache: TieredStore, resolver: Resolver, failures: FailureMemory) -> None:
+        self.cache = cache
+        self.resolver = resolver
+        self.failures = failures
+
+    async def ask(self, demand: Demand = CERT, name: HandleName = NAME) -> Resolution:
+        return await self.resolver.resolve(name, demand)
+
+
+@asynccontextmanager
+async def process(
+    source: Source,
+    clock: Clock,
+    *,
+    verification: Verification = "when-asked",
+    cache: TieredStore | None = None,
+    owner: str | None = None,
+) -> AsyncIterator[Process]:
+    cache = cache or usual_cache("memory:", clock=clock)
+    failures = FailureMemory(ttl=60, most=60, max_bytes=1_000_000)
+    resolver = Resolver(
+        cache=cache,
+        source=source,
+        policy=usual_ttl_policy(negative=60),
+        clock=clock,
+        failures=failures,
+        patience=usual_patience(upstream=60, poll=0.001),
+        owner=owner,
+        verification=verification,
+    )
+    try:
+        yield Process(cache, resolver, failures)
+    finally:
+        await resolver.close()
+        await cache.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[HandleServer]:
+    async with HandleServer() as server:
+        server.put(NAME.text, url=OLD, ttl=TTL)
+        yield server
+
+
+@pytest.fixture
+async def one(server: HandleServer, clock: Clock) -> AsyncIterator[Process]:
+    async with client_of(server) as source, process(source, clock) as one:
+        yield one
+
+
+def target(resolution: Resolution) -> str | None:
+    return resolution.record.values[0].text
+
+
+def facts(resolution: Resolution) -> tuple[Origin, str | None, bool]:
+    return resolution.origin, target(resolution), resolution.is_verified
+
+
+class TestCert:
+    """`cert` is answered from the cache if the entry proves itself."""
+
+    async def test_a_flood_costs_one_query_in_its_ttl(self, one: Process, server: HandleServer, clock: Clock) -> None:
+        await asyncio.gather(*(one.ask() for _ in range(50)))
+        clock.advance(TTL - 1)
+        assert facts(await one.ask()) == (Origin.HIT, OLD, True)
+        assert server.queries(NAME.text) == 1
+        clock.advance(1)
+        assert facts(await one.ask()) == (Origin.BYPASSED, OLD, True)
+        assert server.queries(NAME.text) == 2
+
+    async def test_an_unverified_entry_does_not_answer_it(self, one: Process, server: HandleServer) -> None:
+        assert facts(await one.ask(Demand())) == (Origin.ASKED, OLD, False)
+        assert facts(await one.ask()) == (Origin.BYPASSED, OLD, True)
+        # An ordinary request takes the verified entry.
+        assert facts(await one.ask(Demand())) == (Origin.HIT, OLD, True)
+        assert server.queries(NAME.text) == 2
+
+    async def test_the_proof_that_a_name_does_not_exist_is_cached(
+        self, one: Process, server: HandleServer, clock: Clock
+    ) -> None:
+        absent = HandleName("10.1000/none")
+        for _ in range(3):
+            assert (await one.ask(name=absent)).is_verified
+        assert server.queries(absent.text) == 1
+        clock.advance(60)
+        assert (await one.ask(name=absent)).origin is Origin.BYPASSED
+
+    @pytest.mark.parametrize("demand", [Demand(True, True), Demand(certified=True, max_age=10)])
+    async def test_auth_and_a_younger_age_query_the_server(
+        self, one: Process, server: HandleServer, clock: Clock, demand: Demand
+    ) -> None:
+        await one.ask()
+        clock.advance(11)
+        assert facts(await one.ask(demand)) == (Origin.BYPASSED, OLD, True)
+        assert server.queries(NAME.text) == 2
+
+    async def test_a_cached_answer_does_not_count_as_a_bypass(self, one: Process) -> None:
+        bypasses: list[int] = []
+        demand = Demand(certified=True, admit_bypass=lambda: bypasses.append(1))
+        for _ in range(3):
+            await one.ask(demand)
+        assert len(bypasses) == 1
+
+    async def test_a_stale_record_has_the_reason_and_is_not_verified(
+        self, one: Process, server: HandleServer, clock: Clock
+    ) -> None:
+        await one.ask()
+        clock.advance(TTL)
+        server.lie(NAME.text, "unsigned")
+        stale = await one.ask()
+        assert (facts(stale), type(stale.failure)) == ((Origin.STALE, OLD, False), SignatureInvalid)
+
+    async def test_after_a_purge_it_is_proven_again(self, one: Process, server: HandleServer) -> None:
+        await one.ask()
+        await one.cache.delete(NAME.key)
+        assert (await one.ask()).origin is Origin.BYPASSED
+        assert server.queries(NAME.text) == 2
+
+    async def test_a_missing_signature_does_not_stop_ordinary_requests(
+        self, one: Process, server: HandleServer
+    ) -> None:
+        server.lie(NAME.text, "unsigned")
+        with pytest.raises(SignatureInvalid):
+            await one.ask()
+        assert facts(await one.ask(Demand())) == (Origin.ASKED, OLD, False)
+
+    async def test_without_verification_it_bypasses_the_cache(self, server: HandleServer, clock: Clock) -> None:
+        async with (
+            client_of(server, verification="never") as source,
+            process(source, clock, verification="never") as one,
+        ):
+            await one.cache.put(verified(entry(url=OLD)))
+            for _ in range(2):
+                assert facts(await one.ask()) == (Origin.BYPASSED, OLD, False)
+            assert server.queries(NAME.text) == 2
+
+
+def verified(one: Entry) -> Entry:
+    return replace_member(one, answer=replace_member(one.answer, is_verified=True))
+
+
+async def refresh_ahead(one: Process, clock: Clock, ends: Callable[[], bool]) -> None:
+    """Make the record popular in its refresh window, and wait for the end of the query."""
+    clock.advance(LATE)
+    for _ in range(3):
+        await one.ask(Demand())
+    async with asyncio.timeout(10):
+        while not ends():  # noqa: ASYNC110 - a query in the background has no event for its end
+            await asyncio.sleep(0)
+
+
+class TestReplacement:
+    """A fresh verified record is replaced by a verified one only."""
+
+    @pytest.mark.parametrize("demand", [Demand(max_age=0), Demand(authoritative=True)], ids=["reload", "auth"])
+    async def test_an_unsigned_answer_does_not_replace_it(
+        self, one: Process, server: HandleServer, clock: Clock, demand: Demand
+    ) -> None:
+        await one.ask()
+        clock.advance(1)
+        server.put(NAME.text, url=NEW, ttl=TTL)
+        server.lie(NAME.text, "unsigned")
+        refused = await one.ask(demand)
+        assert (facts(refused), type(refused.failure)) == ((Origin.STALE, OLD, False), SignatureInvalid)
+        assert facts(await one.ask()) == (Origin.HIT, OLD, True)
+
+    @pytest.mark.parametrize("demand", [Demand(max_age=0), Demand(authoritative=True)], ids=["reload", "auth"])
+    async def test_the_query_that_renews_it_requests_a_signature(
+        self, one: Process, server: HandleServer, clock: Clock, demand: Demand
+    ) -> None:
+        await one.ask()
+        clock.advance(1)
+        server.put(NAME.text, url=NEW, ttl=TTL)
+        assert target(await one.ask(demand)) == NEW
+        assert facts(await one.ask()) == (Origin.HIT, NEW, True)
+
+    async def test_a_refresh_ahead_keeps_the_proof(self, one: Process, server: HandleServer, clock: Clock) -> None:
+        known = (await one.ask()).entry
+        server.put(NAME.text, url=NEW, ttl=TTL)
+        await refresh_ahead(one, clock, lambda: one.cache.peek(NAME.key) != known)
+        assert facts(await one.ask()) == (Origin.HIT, NEW, True)
+        assert server.queries(NAME.text) == 2
+
+    async def test_a_refresh_ahead_that_is_not_signed_changes_nothing(
+        self, one: Process, server: HandleServer, clock: Clock
+    ) -> None:
+        await one.ask()
+        server.put(NAME.text, url=NEW, ttl=TTL)
+        server.lie(NAME.text, "unsigned")
+        await refresh_ahead(one, clock, lambda: len(one.failures) == 1)
+        queries = server.queries(NAME.text)
+        for _ in range(10):
+            assert facts(await one.ask(Demand())) == (Origin.HIT, OLD, True)
+        # It is not repeated at each request.
+        assert server.queries(NAME.text) == queries
+
+    async def test_after_its_ttl_an_ordinary_answer_replaces_it(
+        self, one: Process, server: HandleServer, clock: Clock
+    ) -> None:
+        await one.ask()
+        clock.advance(TTL)
+        server.put(NAME.text, url=NEW, ttl=TTL)
+        assert facts(await one.ask(Demand())) == (Origin.RENEWED, NEW, False)
+
+    async def test_an_http_api_does_not_replace_it(self, server: HandleServer, clock: Clock) -> None:
+        async with AsyncExitStack() as opened:
+            other = await opened.enter_async_context(FakeUpstream())
+            other.put(NAME.text, url=NEW)
+            api = usual_api(other.url, clock=clock, http2=False)
+            native = await opened.enter_async_context(client_of(server, total_timeout=0.3))
+            opened.push_async_callback(api.aclose)
+            one = await opened.enter_async_context(process(RoutedSource({}, (native, api)), clock))
+            await one.ask()
+            server.lie(NAME.text, "not-responsible")
+            refused = await one.ask(Demand(authoritative=True))
+            assert (target(refused), type(refused.failure)) == (OLD, SignatureInvalid)
+            assert other.queries(NAME.text) == 1
+            assert facts(await one.ask()) == (Origin.HIT, OLD, True)
+
+    async def test_a_verified_entry_that_arrives_during_an_ordinary_query_stays(
+        self, one: Process, server: HandleServer, clock: Clock
+    ) -> None:
+        server.hold(NAME.text)
+        asked = asyncio.create_task(one.ask(Demand()))
+        await server.arrived(NAME.text)
+        await one.cache.put(verified(entry(url=NEW, fetched_at=clock())))
+        server.release(NAME.text)
+        assert target(await asked) == NEW
+        assert facts(await one.ask()) == (Origin.HIT, NEW, True)
+
+
+class TestProcesses:
+    """Processes that share a store share its verified entries."""
+
+    @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.valkey)])
+    def open_cache(self, request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> Callable[[], TieredStore]:
+        url = f"sqlite:///{tmp_path}/store.sqlite3"
+        if request.param == "valkey":
+            url = request.getfixturevalue("valkey_url")
+        return lambda: open_cache(Settings(store_url=url, store_timeout=5.0), clock)
+
+    async def test_one_query_is_enough_for_all(
+        self, server: HandleServer, clock: Clock, open_cache: Callable[[], TieredStore]
+    ) -> None:
+        name = HandleName(f"10.1000/shared.{id(open_cache)}")
+        server.put(name.text, url=OLD, ttl=TTL)
+        async with client_of(server) as source, AsyncExitStack() as opened:
+            here, there = [
+                await opened.enter_async_context(process(source, clock, cache=open_cache(), owner=owner))
+                for owner in ("here", "there")
+            ]
+            # The other process has it in memory, not verified.
+            await here.ask(Demand(), name)
+            await here.cache.flush()
+            await there.ask(Demand(), name)
+            clock.advance(1)
+            await asyncio.gather(*(one.ask(name=name) for one in (here, there) for _ in range(20)))
+            assert server.queries(name.text) == 2
+            for one in (here, there):
+                assert facts(await one.ask(name=name)) == (Origin.HIT, OLD, True)
+            assert server.queries(name.text) == 2
+
+
+class TestAlways:
+    """With `always`, an entry that is not verified is known, and not confirmed."""
+
+    @pytest.fixture
+    def store(self, clock: Clock) -> MemoryStore:
+        """The store, which another process shares."""
+        return MemoryStore(1_000_000, clock=clock)
+
+    @pytest.fixture
+    async def strict(self, server: HandleServer, clock: Clock, store: MemoryStore) -> AsyncIterator[Process]:
+        cache = TieredStore(
+            MemoryStore(1_000_000, clock=clock),
+            store,
+            clock=clock,
+            ceiling=86_400.0,
+            only_verified=True,
+        )
+        async with (
+            client_of(server, verification="always") as source,
+            process(source, clock, verification="always", cache=cache) as strict,
+        ):
+            yield strict
+
+    @pytest.mark.parametrize("demand", [Demand(), CERT], ids=["ordinary", "cert"])
+    async def test_it_is_confirmed_on_use(self, strict: Process, server: HandleServer, demand: Demand) -> None:
+        await strict.cache.put(entry(url=NEW))
+        assert facts(await strict.ask(demand))[1:] == (OLD, True)
+        assert facts(await strict.ask(demand)) == (Origin.HIT, OLD, True)
+        assert server.queries(NAME.text) == 1
+
+    @pytest.mark.parametrize("demand", [Demand(), CERT, Demand(only_cached=True)], ids=["ordinary", "cert", "cached"])
+    async def test_it_is_stale_while_it_cannot_be_confirmed(
+        self, strict: Process, server: HandleServer, demand: Demand
+    ) -> None:
+        await strict.cache.put(entry(url=NEW))
+        server.lie(NAME.text, "unsigned")
+        assert facts(await strict.ask(demand)) == (Origin.STALE, NEW, False)
+
+    async def test_what_another_process_stored_without_proof_is_not_an_answer(
+        self, strict: Process, store: MemoryStore, clock: Clock
+    ) -> None:
+        await strict.ask()
+        clock.advance(TTL)
+        await store.put(entry(url=NEW, fetched_at=clock() - 1))
+        assert facts(await strict.ask(Demand())) == (Origin.RENEWED, OLD, True)
+
+    async def test_not_found_without_proof_is_forgotten(self, strict: Process, server: HandleServer) -> None:
+        await strict.cache.put(missing(NAME.key))
+        server.lie(NAME.text, "unsigned")
+        with pytest.raises(SignatureInvalid):
+            await strict.ask(Demand())
+        assert (await strict.cache.get(NAME.key)) is None
+
+    async def test_not_found_with_proof_is_cached(self, strict: Process, server: HandleServer) -> None:
+        absent: dict[str, Any] = {"demand": Demand(), "name": HandleName("10.1000/none")}
+        for _ in range(3):
+            assert (await strict.ask(**absent)).is_verified
+        assert server.queries("10.1000/none") == 1
