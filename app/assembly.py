@@ -20,6 +20,7 @@ from app.resolver.failure_memory import FailureMemory
 from app.resolver.local_records import LocalRecords
 from app.resolver.resolver import Patience, Resolver
 from app.resolver.ttl_policy import TtlPolicy
+from app.service_records import CachedRecords
 from app.settings import Settings
 from app.shared_budget import SharedBucket
 from app.upstream.buckets import AllottedBucket, TokenBucket
@@ -83,13 +84,19 @@ def assemble(
     is_stored = settings.store_url.partition(":")[0] != "memory"
     rate, burst = settings.upstream_rate, settings.upstream_burst
     bucket = SharedBucket(cache, rate, burst, count_processes(settings)) if is_stored else None
+    policy = read_ttl_policy(settings)
     upstream = open_upstream(
-        settings, _allot(settings, bucket), observers.upstream, cache if is_stored else None, observers.exchanges
+        settings,
+        _allot(settings, bucket),
+        observers.upstream,
+        cache if is_stored else None,
+        observers.exchanges,
+        CachedRecords(cache, policy, clock),
     )
     resolver = Resolver(
         cache=cache,
         source=wrap_source(upstream.source) if wrap_source else upstream.source,
-        policy=read_ttl_policy(settings),
+        policy=policy,
         clock=clock,
         failures=FailureMemory(
             ttl=settings.upstream_failure_ttl,

@@ -9,12 +9,16 @@ from app.upstream.native.directory import Asker, Directory
 from app.upstream.native.directory_limits import DirectoryLimits
 from app.upstream.native.directory_log import DirectoryLog
 from app.upstream.native.referral import Service
+from app.upstream.native.service_records import RecordStore, ServiceRecords
 
 
-def open_directory(settings: Settings, root: Service, ask: Asker) -> Directory:
-    """The directory below a root."""
-    observer = DirectoryLog(time.monotonic)
-    return Directory(root, ask, limits=_read_limits(settings), clock=time.time, observer=observer)
+def open_directory(settings: Settings, root: Service, ask: Asker, store: RecordStore | None) -> Directory:
+    """The directory below a root. `store` is the cache, if it is shared or survives a restart."""
+    limits, observer = _read_limits(settings), DirectoryLog(time.monotonic)
+    if store is None:
+        return Directory(root, ask, limits=limits, clock=time.time, observer=observer)
+    records = ServiceRecords(store, limits=limits, max_bytes=settings.upstream_max_answer_bytes)
+    return Directory(root, ask, limits=limits, clock=store.clock, observer=observer, records=records)
 
 
 def _read_limits(settings: Settings) -> DirectoryLimits:

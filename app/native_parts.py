@@ -17,6 +17,7 @@ from app.upstream.native.direct import DirectServer
 from app.upstream.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
 from app.upstream.native.health import Health, HealthLimits
 from app.upstream.native.referral import Service
+from app.upstream.native.service_records import RecordStore
 from app.upstream.native.source import Finder, NativeSource
 from app.upstream.native.transport.base import Transport
 from app.upstream.native.transport.engines import Engines
@@ -42,8 +43,12 @@ def open_native(
     may_ask_again: Callable[[], Awaitable[bool]],
     observer: ExchangeObserver | None = None,
     only: TransportProtocol | None = None,
+    store: RecordStore | None = None,
 ) -> NativeSource:
-    """The source that a URL names, by `only` one transport if it is set. Raises ConfigurationError."""
+    """The source that a URL names, by `only` one transport if it is set. Raises ConfigurationError.
+
+    `store` is the cache, which keeps the records of prefixes and of service handles.
+    """
     transports = _open_transports(settings)
     exchange = Exchange(
         transports if only is None else {only: transports[only]},
@@ -57,7 +62,7 @@ def open_native(
         observer=observer,
     )
     return NativeSource(
-        _open_finder(settings, url, exchange),
+        _open_finder(settings, url, exchange, store),
         exchange,
         total_timeout=settings.upstream_timeout,
         max_answer_bytes=settings.upstream_max_answer_bytes,
@@ -65,7 +70,7 @@ def open_native(
     )
 
 
-def _open_finder(settings: Settings, url: str, exchange: Exchange) -> Finder:
+def _open_finder(settings: Settings, url: str, exchange: Exchange, store: RecordStore | None) -> Finder:
     root = read_root(settings)
     if url != FROM_ROOT:
         parts = urlsplit(url)
@@ -73,7 +78,7 @@ def _open_finder(settings: Settings, url: str, exchange: Exchange) -> Finder:
         return DirectServer(parts.hostname or "", parts.port or _PORT, exchange, known=sites, clock=time.monotonic)
     if root is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
-    return open_directory(settings, root, exchange)
+    return open_directory(settings, root, exchange, store)
 
 
 def _health_limits(settings: Settings) -> HealthLimits:

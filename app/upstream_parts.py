@@ -22,6 +22,7 @@ from app.upstream.guarded import Guard, GuardedAgencies, GuardedSource, Upstream
 from app.upstream.local import SealedSource
 from app.upstream.loop import read_loop_id
 from app.upstream.native.exchange import ExchangeObserver
+from app.upstream.native.service_records import RecordStore
 from app.upstream.native.source import NativeSource
 from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
@@ -60,10 +61,12 @@ def open_upstream(
     observer: Callable[[int], UpstreamObserver] | None = None,
     cache: TieredStore | None = None,
     exchanges: Callable[[int], ExchangeObserver] | None = None,
+    records: RecordStore | None = None,
 ) -> Upstream:
     """The upstreams behind their breakers and one budget; `cache` shares their pauses. Raises ConfigurationError.
 
-    `observer` and `exchanges` return the observers of an upstream and of its handle servers, by its number.
+    `observer` and `exchanges` return the observers of an upstream and of its handle servers, by its number. `records`
+    keeps the records that lead to handle servers.
     """
     budget = Budget(
         rate=settings.upstream_rate,
@@ -87,7 +90,8 @@ def open_upstream(
             if len(opened) >= MAX_UPSTREAMS:
                 raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
             number = len(opened) + 1
-            api = _open_api(settings, url, budget, exchanges(number) if exchanges and is_native(url) else None)
+            exchange_observer = exchanges(number) if exchanges and is_native(url) else None
+            api = _open_api(settings, url, budget, exchange_observer, records)
             guard = _open_guard(
                 settings,
                 api,
@@ -112,10 +116,10 @@ def open_upstream(
 
 
 def _open_api(
-    settings: Settings, url: str, budget: Budget, exchanges: ExchangeObserver | None
+    settings: Settings, url: str, budget: Budget, exchanges: ExchangeObserver | None, records: RecordStore | None
 ) -> HandleClient | NativeSource:
     if is_native(url):
-        return open_native(settings, url, may_ask_again=budget.admit_retry, observer=exchanges)
+        return open_native(settings, url, may_ask_again=budget.admit_retry, observer=exchanges, store=records)
     if settings.upstream_verify == "always":
         # Settings refuse it too. This one is a route of the local records.
         raise ConfigurationError(

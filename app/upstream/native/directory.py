@@ -25,7 +25,6 @@ from app.errors import (
 )
 from app.upstream.native.directory_limits import DirectoryLimits, DirectoryObserver
 from app.upstream.native.referral import (
-    SERVICE_TYPES,
     Lead,
     Question,
     Service,
@@ -35,6 +34,7 @@ from app.upstream.native.referral import (
 )
 from app.upstream.native.root import Root
 from app.upstream.native.service_cache import ServiceCache, ServiceEntry
+from app.upstream.native.service_records import ServiceRecords
 from app.upstream.native.trail import Allowance, Trail
 from app.upstream.native.wire.message import ResponseStatus
 from app.upstream.native.wire.response import Response, Values
@@ -52,8 +52,8 @@ class Asker(Protocol):
 class Directory:
     """Finds the servers of a handle, and queries them.
 
-    `root` is the service of the bootstrap file; `clock` returns seconds since the epoch. For all names under a prefix,
-    one lookup of the prefix runs at a time.
+    `root` is the service of the bootstrap file; `clock` returns seconds since the epoch. `records` has the lookups of
+    other processes and of earlier starts. For all names under a prefix, one lookup of the prefix runs at a time.
     """
 
     def __init__(
@@ -64,7 +64,9 @@ class Directory:
         limits: DirectoryLimits,
         clock: Callable[[], float],
         observer: DirectoryObserver,
+        records: ServiceRecords | None = None,
     ) -> None:
+        self._records = records
         self._root = Root(root, ask, limits=limits, clock=clock, observer=observer)
         self._ask = ask
         self._limits = limits
@@ -154,12 +156,25 @@ class Directory:
             task.exception()  # without this, asyncio reports an error that no caller is left to see
 
     async def _find(self, record: bytes, certified: bool, trail: Trail) -> Service | None:
-        now = self._clock()
-        entry = self._services.find(record, now, certified=certified)
-        if entry is None or entry.due_at <= now:
+        entry = await self._recall(record, certified)
+        if entry is None or entry.due_at <= self._clock():
             entry = await self._look_up_or_keep(record, entry, certified, trail)
             self._services.put(record, entry)
         return None if entry.lead is None else await self._follow(entry.lead, certified, trail)
+
+    async def _recall(self, record: bytes, certified: bool) -> ServiceEntry | None:
+        """The lookup that this process remembers. If there is none, or it is due, the cache may have a later one."""
+        now = self._clock()
+        known = self._services.find(record, now, certified=certified)
+        if self._records is None or (known is not None and now < known.due_at):
+            return known
+        stored = await self._records.load(record)
+        if stored is None or now >= stored.ends_at or (certified and not stored.is_verified):
+            return known
+        if known is not None and stored.fetched_at <= known.fetched_at:
+            return known
+        self._services.put(record, stored)
+        return stored
 
     async def _look_up_or_keep(
         self, record: bytes, known: ServiceEntry | None, certified: bool, trail: Trail
@@ -188,7 +203,9 @@ class Directory:
         return entry
 
     async def _look_up(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
-        response = await self._resolve(Question(record, SERVICE_TYPES, certified=certified), trail)
+        sent_at = self._clock()
+        # All types: the answer is the record of this name in the cache.
+        response = await self._resolve(Question(record, certified=certified), trail)
         now = self._clock()
         if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
             ends_at = now + self._limits.bound(0.0)
@@ -197,7 +214,10 @@ class Directory:
         if lead is None:
             raise ServiceNotFound(detail=f"{record[:100]!r} names no service, response code {response.code}")
         due_at = now + self._limits.bound(lead.lifetime)
-        return ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace)
+        entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace)
+        if self._records is not None:
+            await self._records.save(record, response, entry, sent_at=sent_at)
+        return entry
 
     async def _follow(self, lead: Lead, certified: bool, trail: Trail) -> Service:
         """The service at the end of a lead. With `certified`, every record on the way was signed.

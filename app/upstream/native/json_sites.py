@@ -1,7 +1,8 @@
-"""Site values in the JSON of the handle API, as a bootstrap file has them."""
+"""Site values in the JSON of the handle API, as a bootstrap file and the cache have them."""
 
 from __future__ import annotations
 
+import struct
 from base64 import b64decode, urlsafe_b64decode
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Literal
@@ -10,13 +11,26 @@ import msgspec
 
 from app.errors import InvalidAnswer
 from app.handle.record import Record
+from app.handle.value import HandleValue
 from app.upstream.native.wire.public_key import DSA, RSA, KeyNumbers, encode_public_key
-from app.upstream.native.wire.site_value import HashOption, Interface, Protocol, Purpose, Server, Site, SiteKind
+from app.upstream.native.wire.site_value import (
+    HashOption,
+    Interface,
+    Protocol,
+    Purpose,
+    Server,
+    Site,
+    SiteKind,
+    encode_site,
+)
+from app.upstream.native.wire.value import TtlType, Value
 
 _SERIAL_MASK: Final = 0xFFFF
 _ADDRESS_BYTES: Final = 16
 #: Values of one record. Root records in use have fewer than ten.
 _MAX_SITES: Final = 100
+_SITES: Final = frozenset(("HS_SITE", "HS_SITE.6"))
+_SERVICES: Final = frozenset(("HS_SERV",))
 
 
 class _JsonInterface(msgspec.Struct):
@@ -71,6 +85,21 @@ def read_sites(record: Record, types: tuple[str, ...]) -> tuple[Site, ...]:
     """The site values of these types, in the order of the types. Raises InvalidAnswer if one cannot be read."""
     values = [value for name in types for value in record.of_type(name)]
     return tuple(_read_site(value.raw) for value in values[:_MAX_SITES])
+
+
+def read_service_values(record: Record) -> tuple[Value, ...]:
+    """The values of a record that name sites and service handles, as the wire has them. Others are left out."""
+    named = [value for value in record.values if value.folded_type in _SITES | _SERVICES][:_MAX_SITES]
+    return tuple(value for one in named if (value := _to_wire(one)) is not None)
+
+
+def _to_wire(value: HandleValue) -> Value | None:
+    try:
+        data = encode_site(_read_site(value.raw)) if value.folded_type in _SITES else (value.text or "").encode()
+    except (InvalidAnswer, struct.error):
+        return None
+    kind = TtlType.ABSOLUTE if value.ttl.absolute else TtlType.RELATIVE
+    return Value(value.index, value.folded_type.encode(), data, ttl=int(value.ttl.seconds), ttl_type=kind)
 
 
 def _read_site(raw: bytes) -> Site:

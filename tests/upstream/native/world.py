@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from app.cache.tiered import TieredStore
 from app.errors import CouldNotVerify
+from app.resolver.ttl_policy import TtlPolicy
+from app.service_records import CachedRecords
 from app.upstream.native.directory import Directory
 from app.upstream.native.referral import Question, Service
+from app.upstream.native.service_records import ServiceRecords
 from app.upstream.native.wire.envelope import Envelope
 from app.upstream.native.wire.message import Header, OpCode, ResponseStatus
 from app.upstream.native.wire.response import Explanation, Response, Values
@@ -22,6 +26,7 @@ from tests.upstream.native.clients import Reports
 #: The serial number of the root.
 ROOT = 1
 ROOT_RECORD: Final = (ROOT, b"0.NA/0.NA")
+POLICY: Final = TtlPolicy(floor=0.0, ceiling=86_400.0, negative=60.0, grace=30 * 86_400.0)
 LIMITS: Final = replace(USUAL_LIMITS, queries=10, services=3)
 
 
@@ -92,18 +97,31 @@ class World:
 
 
 class Bench:
-    """A directory over a world, with what it reports."""
+    """A directory over a world, with what it reports. `cache` keeps its lookups, on the same clock."""
 
-    def __init__(self, records: dict[int, dict[bytes, Content]], *, is_verified: bool = True, **limits: Any) -> None:
-        self.clock = Clock(1_000_000.0)
+    def __init__(
+        self,
+        records: dict[int, dict[bytes, Content]],
+        *,
+        is_verified: bool = True,
+        cache: TieredStore | None = None,
+        clock: Clock | None = None,
+        **limits: Any,
+    ) -> None:
+        self.clock = clock or Clock(1_000_000.0)
         self.world = World(records)
         self.reports = Reports()
+        bounds, stored = replace(LIMITS, **limits), None
+        if cache is not None:
+            store = CachedRecords(cache, POLICY, self.clock)
+            stored = ServiceRecords(store, limits=bounds, max_bytes=10_000)
         self.directory = Directory(
             Service((site(ROOT),), is_verified),
             self.world,
-            limits=replace(LIMITS, **limits),
+            limits=bounds,
             clock=self.clock,
             observer=self.reports,
+            records=stored,
         )
 
     async def codes(self, *handles: bytes, **more: Any) -> list[int | None]:
