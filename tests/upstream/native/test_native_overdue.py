@@ -296,11 +296,11 @@ async def test_new_names_of_a_known_prefix_resolve_after_the_end_of_the_root() -
             root.put_values("0.NA/10.1000", home.site_value())
             sites = (root.site(),)
             async with client_of(root, known=sites, from_root=True, clock=clock) as client:
-                assert (await client.fetch(query("10.1000/1", certified=True))).detail == "verified"
+                assert (await client.fetch(query("10.1000/1", certified=True))).is_verified
                 await root.__aexit__(None, None, None)
                 clock.advance(86_400.0)
                 assert (await client.fetch(query("10.1000/2"))).code is ResponseCode.SUCCESS
-                assert (await client.fetch(query("10.1000/2", certified=True))).detail == "verified"
+                assert (await client.fetch(query("10.1000/2", certified=True))).is_verified
                 assert (await client.fetch(query("10.1000/none"))).code is ResponseCode.HANDLE_NOT_FOUND
 
 
@@ -311,10 +311,10 @@ async def test_new_names_of_a_known_prefix_resolve_while_the_root_lies(lie: str)
         home.put("10.1000/2", url="http://two.example/")
         root.put_values("0.NA/10.1000", home.site_value())
         async with client_of(root, from_root=True, clock=clock, patience=1.0) as client:
-            assert (await client.fetch(query("10.1000/1", certified=True))).detail == "verified"
+            assert (await client.fetch(query("10.1000/1", certified=True))).is_verified
             root.lie("0.NA/10.1000", lie)
             clock.advance(3_600.0)
-            assert (await client.fetch(query("10.1000/2", certified=True))).detail == "verified"
+            assert (await client.fetch(query("10.1000/2", certified=True))).is_verified
 
 
 async def test_concurrent_names_of_an_overdue_prefix_share_one_lookup() -> None:
