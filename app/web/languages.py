@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from string import Formatter
@@ -120,7 +121,7 @@ def load_catalogues(
     reference = _read_packaged(REFERENCE_LANGUAGE)
     catalogues = {}
     for tag in tags:
-        texts = _read_packaged(tag) | _read_replacements(tag, folder, reference)
+        texts = {**_read_packaged(tag), **_read_replacements(tag, folder, reference)}
         missing = next((key for key in reference if key not in texts), None)
         if missing is not None:
             where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
@@ -130,7 +131,8 @@ def load_catalogues(
     return catalogues
 
 
-def _read_packaged(tag: str) -> dict[str, str]:
+@lru_cache(maxsize=64)  # a language has two files
+def _read_packaged(tag: str) -> Mapping[str, str]:
     file = resources.files("app.web").joinpath("messages", f"{tag}.toml")
     return read_texts(f"messages/{tag}.toml", file.read_text("utf-8")) if file.is_file() else {}
 

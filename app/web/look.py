@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from traceback import extract_tb
+from types import CodeType
 from typing import Any, Final
 
 from jinja2 import (
     BaseLoader,
+    BytecodeCache,
     ChoiceLoader,
     Environment,
     FileSystemLoader,
+    FunctionLoader,
     PackageLoader,
     PrefixLoader,
     StrictUndefined,
@@ -21,6 +25,7 @@ from jinja2 import (
     TemplateError,
     TemplateSyntaxError,
 )
+from jinja2.bccache import Bucket
 
 from app.errors import ConfigurationError
 from app.web.branding import Brand, Branding, StaticFile, read_brand
@@ -47,6 +52,9 @@ OWN_PREFIX: Final = "doi-proxy"
 #: Templates that are not pages.
 _PARTS: Final = ("layout.html", "parts.html")
 
+#: Returns the template of a page, such as "home".
+Templates = Callable[[str], Template]
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -55,9 +63,9 @@ class Look:
     brand: Brand
     files: Mapping[str, StaticFile]
     catalogues: Mapping[str, Catalogue]
-    templates: Mapping[str, Template]
+    templates: Templates
     #: Our own templates if the institution has a folder of templates, else None.
-    fallback: Mapping[str, Template] | None
+    fallback: Templates | None
     folder: Path | None
     #: The places of errors that are logged already.
     logged: set[str] = field(default_factory=set)
@@ -70,20 +78,20 @@ class Look:
         """Render a page. If a custom template fails, log where, and render our own."""
         context = {"brand": self.brand, **context}
         if self.fallback is None:
-            return self.templates[template].render(context)
+            return self.templates(template).render(context)
         try:
-            return self.templates[template].render(context)
+            return self.templates(template).render(context)
         except Exception as error:
             place = self.find_place(error)
             if place not in self.logged:
                 self.logged.add(place)
                 log.error("%s: the template failed (%s); the template of doi-proxy is used instead", place, error)
-            return self.fallback[template].render(context)
+            return self.fallback(template).render(context)
 
     def check(self, template: str, context: Mapping[str, Any]) -> None:
         """Render a page to find its errors. Raises ConfigurationError with the file and the line."""
         try:
-            self.templates[template].render({"brand": self.brand, **context})
+            self.templates(template).render({"brand": self.brand, **context})
         except Exception as error:
             raise ConfigurationError(f"{self.find_place(error)}: the template failed: {error}") from error
 
@@ -102,7 +110,7 @@ def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
     catalogues = load_catalogues(read_tags(branding.languages), branding.messages, branding.german_article)
     names = {"version": version, "operator": contact_link(contact)}
     ours = PackageLoader("app.web", "templates")
-    fallback = _load(ours, names)
+    fallback = _load_own(ours, names)
     if branding.templates is None:
         return Look(brand, files, catalogues, fallback, None, None)
     custom = ChoiceLoader([FileSystemLoader(branding.templates), PrefixLoader({OWN_PREFIX: ours}), ours])
@@ -120,11 +128,46 @@ def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
     return look
 
 
-def _load(loader: BaseLoader, names: Mapping[str, Any]) -> dict[str, Template]:
+class _OwnCode(BytecodeCache):
+    """The code of our own templates, by file. All looks of the process share it."""
+
+    def __init__(self) -> None:
+        self._code: dict[str, tuple[str, CodeType]] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Give the bucket the code if its source is the same."""
+        checksum, code = self._code.get(bucket.key, ("", None))
+        bucket.code = code if checksum == bucket.checksum else None
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Remember the code of the bucket."""
+        if bucket.code is not None:
+            self._code[bucket.key] = bucket.checksum, bucket.code
+
+
+_own_code = cache(_OwnCode)
+
+
+def _load_own(ours: PackageLoader, names: Mapping[str, Any]) -> Templates:
+    """Read our own templates, and compile each at its first use. To compile all of them takes a fifth of a start."""
+    environment = _environment(names)
+    sources = {name: ours.get_source(environment, name) for name in ours.list_templates()}
+    environment.loader, environment.bytecode_cache = FunctionLoader(sources.get), _own_code()
+    environment.auto_reload = False  # the files of a newer version do not fit the running program
+    return lambda name: environment.get_template(f"{name}.html")
+
+
+def _load(loader: BaseLoader, names: Mapping[str, Any]) -> Templates:
     """Compile all templates. A custom template replaces ours of the same name."""
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = _environment(names)
+    environment.loader = loader
+    compiled = {name: environment.get_template(name) for name in PackageLoader("app.web", "templates").list_templates()}
+    pages = {name.removesuffix(".html"): template for name, template in compiled.items() if name not in _PARTS}
+    return pages.__getitem__
+
+
+def _environment(names: Mapping[str, Any]) -> Environment:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {
         **names,
         "link": render_link,
@@ -134,5 +177,4 @@ def _load(loader: BaseLoader, names: Mapping[str, Any]) -> dict[str, Template]:
     environment.globals |= {"number": write_number, "share": write_share, "counted": write_count}
     environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
     environment.filters |= {"visible": visible, "time": format_time, "hexadecimal": hexadecimal}
-    compiled = {name: environment.get_template(name) for name in PackageLoader("app.web", "templates").list_templates()}
-    return {name.removesuffix(".html"): template for name, template in compiled.items() if name not in _PARTS}
+    return environment

@@ -13,6 +13,7 @@ from app.lifecycle import Lifecycle
 from app.main import create
 from app.settings import Settings, load
 from app.web.branding import MAX_LOGO_BYTES, read_brand, read_links
+from app.web.look import Look, open_look
 from app.web.pages import Link, Pages
 from app.web_face import build_pages, read_branding
 from tests.web.proxy import running
@@ -33,10 +34,27 @@ def home(pages: Pages, language: str = "en") -> str:
     return pages.home(HERE, language).decode()
 
 
+def our_look() -> Look:
+    return open_look(read_branding(Settings()), contact=None, version="1.2.3")
+
+
 def refusal(**settings: Any) -> str:
     with pytest.raises(ConfigurationError) as refused:
         branded(**settings)
     return refused.value.message
+
+
+def test_our_own_templates_are_compiled_once_in_a_process() -> None:
+    first, second = our_look().templates("home"), our_look().templates("home")
+    assert first is not second
+    assert first.root_render_func.__code__ is second.root_render_func.__code__
+
+
+def test_each_of_our_own_templates_compiles() -> None:
+    pages = our_look().templates
+    names = [file.stem for file in (ROOT / "app/web/templates").glob("*.html")]
+    assert "home" in names
+    assert [pages(name).name for name in names] == [f"{name}.html" for name in names]
 
 
 def test_name_texts_and_links_are_on_the_home_page() -> None:
