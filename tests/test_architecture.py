@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -162,18 +163,24 @@ def module(name: str, text: str) -> Module:
     return Module(name, ast.parse(text))
 
 
-def modules() -> list[Module]:
-    """All modules of app/."""
+@cache
+def modules() -> tuple[Module, ...]:
+    """All modules of app/. They are parsed once for all rules."""
     found = []
     for path in sorted((ROOT / "app").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found.append(module(name, path.read_text(encoding="utf-8")))
-    return found
+    return tuple(found)
 
 
-def imports(tree: ast.AST) -> Iterator[Import]:
+@cache
+def imports(tree: ast.AST) -> tuple[Import, ...]:
     """Every import, also those inside functions and under TYPE_CHECKING; a relative one as "."."""
+    return tuple(_imports(tree))
+
+
+def _imports(tree: ast.AST) -> Iterator[Import]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
