@@ -110,8 +110,9 @@ class Server:
             new_id=lambda: "made",
             write=self.lines.append,
         )
-        # Neither budget nor breaker, which run on a clock of their own.
+        # Neither budget, breaker nor patience, which run on a clock of their own.
         unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
+        unbound |= {"upstream_patience": 60.0}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
         chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
         cache = open_cache(chosen, clock)
