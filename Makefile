@@ -19,7 +19,8 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
-TEST_FLAGS ?= -n 2 --dist loadfile
+# Half of the time, a test waits for a process. The files begin in the order of tests/conftest.py.
+TEST_FLAGS ?= -n 4 --dist loadfile --no-loadscope-reorder
 LOCK_FLAGS ?=
 DEB_PYTHON ?= /usr/bin/python3
 DEB_FOLDER ?= dist

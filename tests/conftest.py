@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
@@ -18,8 +18,18 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+#: Files that take minutes.
+LONGEST: Final = ("test_cluster_drills.py", "test_express_lane.py")
+
+
 class NotLoopback(RuntimeError):
     """A test tried to reach another machine. Not an OSError, which the tested code handles as a failed upstream."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest files first, then the other ones with slow tests. At the end, all processes have work."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in slow))
 
 
 @pytest.fixture(scope="session")
