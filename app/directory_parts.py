@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 
+from app.root_file import RootFile
 from app.settings import Settings
 from app.upstream.native.directory import Asker, Directory
 from app.upstream.native.directory_limits import DirectoryLimits
 from app.upstream.native.directory_log import DirectoryLog
-from app.upstream.native.referral import Service
 from app.upstream.native.service_records import RecordStore, ServiceRecords
 
 
-def open_directory(settings: Settings, root: Service, ask: Asker, store: RecordStore | None) -> Directory:
-    """The directory below a root. `store` is the cache, if it is shared or survives a restart."""
+def open_directory(settings: Settings, root: RootFile, ask: Asker, store: RecordStore | None) -> Directory:
+    """The directory below a root. With `store`, the cache, lookups and a refreshed root are kept."""
     limits, observer = _read_limits(settings), DirectoryLog(time.monotonic)
     if store is None:
-        return Directory(root, ask, limits=limits, clock=time.time, observer=observer)
+        return Directory(root.service, ask, limits=limits, clock=time.time, observer=observer)
     records = ServiceRecords(store, limits=limits, max_bytes=settings.upstream_max_answer_bytes)
-    return Directory(root, ask, limits=limits, clock=store.clock, observer=observer, records=records)
+    return Directory(
+        root.service, ask, limits=limits, clock=store.clock, observer=observer, records=records, keeper=root
+    )
 
 
 def _read_limits(settings: Settings) -> DirectoryLimits:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from app import __version__
 from app.directory_parts import open_directory
 from app.errors import ConfigurationError
+from app.root_file import RootFile, root_file_path
 from app.settings import Settings
 from app.upstream.client import identify
 from app.upstream.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
@@ -72,13 +73,14 @@ def open_native(
 
 def _open_finder(settings: Settings, url: str, exchange: Exchange, store: RecordStore | None) -> Finder:
     root = read_root(settings)
+    kept = None if root is None else RootFile(root_file_path(settings.store_url), root)
     if url != FROM_ROOT:
         parts = urlsplit(url)
-        sites = () if root is None else root.sites
+        sites = () if kept is None else kept.service.sites
         return DirectServer(parts.hostname or "", parts.port or _PORT, exchange, known=sites, clock=time.monotonic)
-    if root is None:
+    if kept is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
-    return open_directory(settings, root, exchange, store)
+    return open_directory(settings, kept, exchange, store)
 
 
 def _health_limits(settings: Settings) -> HealthLimits:

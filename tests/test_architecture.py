@@ -51,8 +51,8 @@ IMPORT_RULE: Final[dict[str, frozenset[str]]] = {
 }
 PARTS_OF_MAIN: Final = frozenset(
     "main assembly batch_parts client_parts directory_parts gauges library_file lifecycle lifespan local_files "
-    "native_parts operation_parts operator_actions program_log readiness service_records shared_budget status "
-    "upstream_parts web_face".split()
+    "native_parts operation_parts operator_actions program_log readiness root_file service_records shared_budget "
+    "status upstream_parts web_face".split()
 )
 
 #: The parts a library may be imported in.
@@ -90,6 +90,7 @@ DECIDING_NATIVE_MODULES: Final = (
     "json_sites",
     "json_values",
     "referral",
+    "root_chain",
     "service_cache",
     "site",
     "trail",

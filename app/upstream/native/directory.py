@@ -32,7 +32,7 @@ from app.upstream.native.referral import (
     read_lead,
     read_referral,
 )
-from app.upstream.native.root import Root
+from app.upstream.native.root import Root, RootKeeper
 from app.upstream.native.service_cache import ServiceCache, ServiceEntry
 from app.upstream.native.service_records import ServiceRecords
 from app.upstream.native.trail import Allowance, Trail
@@ -52,8 +52,9 @@ class Asker(Protocol):
 class Directory:
     """Finds the servers of a handle, and queries them.
 
-    `root` is the service of the bootstrap file; `clock` returns seconds since the epoch. `records` has the lookups of
-    other processes and of earlier starts. For all names under a prefix, one lookup of the prefix runs at a time.
+    `root` is the service of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the
+    epoch. `records` has the lookups of other processes and of earlier starts. For all names under a prefix, one lookup
+    of the prefix runs at a time.
     """
 
     def __init__(
@@ -65,9 +66,10 @@ class Directory:
         clock: Callable[[], float],
         observer: DirectoryObserver,
         records: ServiceRecords | None = None,
+        keeper: RootKeeper | None = None,
     ) -> None:
         self._records = records
-        self._root = Root(root, ask, limits=limits, clock=clock, observer=observer)
+        self._root = Root(root, ask, limits=limits, clock=clock, observer=observer, keeper=keeper)
         self._ask = ask
         self._limits = limits
         self._clock = clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from app.errors import (
     BreakerOpen,
@@ -20,10 +21,17 @@ from app.upstream.native.referral import ROOT_HANDLE, SERVICE_TYPES, Question, S
 from app.upstream.native.wire.response import Response, Values
 
 
+class RootKeeper(Protocol):
+    """Keeps a refreshed root across restarts."""
+
+    async def keep(self, response: Response) -> None:
+        """Keep the answer whose sites replaced those of the root. It was signed by a key of them. Must not raise."""
+
+
 class Root:
     """Queries the root, refreshes its sites, and leaves it alone after several failures.
 
-    `service` is that of the bootstrap file; `clock` returns seconds since the epoch.
+    `service` is that of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the epoch.
     """
 
     def __init__(
@@ -34,12 +42,14 @@ class Root:
         limits: DirectoryLimits,
         clock: Callable[[], float],
         observer: DirectoryObserver,
+        keeper: RootKeeper | None,
     ) -> None:
         self._service = service
         self._ask = ask
         self._limits = limits
         self._clock = clock
         self._observer = observer
+        self._keeper = keeper
         self._breaker = Breaker(limits.root_failures, limits.root_pause)
         self._failed_at: float | None = None
         self._due_at = 0.0
@@ -101,6 +111,9 @@ class Root:
         except CouldNotVerify as error:
             self._observer.record_refresh(error)
             return
+        is_new = lead.sites != self._service.sites
         self._service = Service(lead.sites, is_verified=True)
         self._due_at = now + self._limits.bound(lead.lifetime)
         self._observer.record_refresh(None)
+        if is_new and self._keeper is not None:
+            await self._keeper.keep(response)
