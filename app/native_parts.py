@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -14,17 +15,23 @@ from app.root_file import RootFile, root_file_path
 from app.settings import Settings
 from app.upstream.client import identify
 from app.upstream.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
-from app.upstream.native.direct import DirectServer
+from app.upstream.native.direct import DirectLimits, DirectServer
 from app.upstream.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
 from app.upstream.native.health import Health, HealthLimits
 from app.upstream.native.referral import Service
 from app.upstream.native.service_records import RecordStore
 from app.upstream.native.source import Finder, NativeSource
 from app.upstream.native.transport.base import Transport
-from app.upstream.native.transport.engines import Engines
+from app.upstream.native.transport.egress import Egress
+from app.upstream.native.transport.http import HttpAnswer
+from app.upstream.native.transport.stream import ConnectionPool
 from app.upstream.native.transport.tcp import TcpTransport
 from app.upstream.native.transport.tunnel import TunnelTransport
 from app.upstream.native.transport.udp import UdpTransport
+from app.upstream.native.wire.envelope import ENVELOPE_BYTES
+from app.upstream.native.wire.site_value import Site
+
+log = logging.getLogger(__name__)
 
 #: The setting that means: every handle server, from the root.
 FROM_ROOT: Final = "hdl:"
@@ -50,7 +57,7 @@ def open_native(
 
     `store` is the cache, which keeps the records of prefixes and of service handles.
     """
-    transports = _open_transports(settings)
+    transports = _open_transports(settings, may_ask_again)
     exchange = Exchange(
         transports if only is None else {only: transports[only]},
         Health(_health_limits(settings)),
@@ -63,7 +70,9 @@ def open_native(
         observer=observer,
     )
     return NativeSource(
-        _open_finder(settings, url, exchange, store),
+        _open_directory(settings, exchange, store)
+        if url == FROM_ROOT
+        else _open_server(settings, url, exchange, may_ask_again),
         exchange,
         total_timeout=settings.upstream_timeout,
         max_answer_bytes=settings.upstream_max_answer_bytes,
@@ -71,16 +80,37 @@ def open_native(
     )
 
 
-def _open_finder(settings: Settings, url: str, exchange: Exchange, store: RecordStore | None) -> Finder:
-    root = read_root(settings)
-    kept = None if root is None else RootFile(root_file_path(settings.store_url), root)
-    if url != FROM_ROOT:
-        parts = urlsplit(url)
-        sites = () if kept is None else kept.service.sites
-        return DirectServer(parts.hostname or "", parts.port or _PORT, exchange, known=sites, clock=time.monotonic)
-    if kept is None:
+def _open_directory(settings: Settings, exchange: Exchange, store: RecordStore | None) -> Finder:
+    root = _read_kept_root(settings)
+    if root is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
-    return open_directory(settings, kept, exchange, store)
+    return open_directory(settings, root, exchange, store)
+
+
+def _open_server(
+    settings: Settings, url: str, exchange: Exchange, may_ask_again: Callable[[], Awaitable[bool]]
+) -> Finder:
+    root, parts = _read_kept_root(settings), urlsplit(url)
+    return DirectServer(
+        parts.hostname or "",
+        parts.port or _PORT,
+        exchange,
+        exchange.read_site,
+        known=() if root is None else root.service.sites,
+        limits=DirectLimits(
+            address_lifetime=settings.native_service_ttl_floor,
+            site_lifetime=settings.native_service_ttl_ceiling,
+            timeout=settings.upstream_timeout,
+        ),
+        clock=time.monotonic,
+        may_ask_again=may_ask_again,
+        report=lambda site: _report_site(url, site),
+    )
+
+
+def _read_kept_root(settings: Settings) -> RootFile | None:
+    root = read_root(settings)
+    return None if root is None else RootFile(root_file_path(settings.store_url), root)
 
 
 def _health_limits(settings: Settings) -> HealthLimits:
@@ -107,13 +137,27 @@ def read_root(settings: Settings) -> Service | None:
         raise ConfigurationError(f"upstream_bootstrap: {path}: {error.message}; {remedy}") from error
 
 
-def _open_transports(settings: Settings) -> dict[TransportProtocol, Transport]:
+def _report_site(url: str, site: Site) -> None:
+    if len(site.servers) > 1:
+        log.warning(
+            "%s is one of %d servers of its site, and has only a part of the names; set upstream_url to hdl: to query "
+            "all of them",
+            url,
+            len(site.servers),
+        )
+
+
+def _open_transports(
+    settings: Settings, may_ask_again: Callable[[], Awaitable[bool]]
+) -> dict[TransportProtocol, Transport]:
     most, connect = settings.upstream_max_answer_bytes, settings.upstream_connect_timeout
+    most_idle, idle_timeout = settings.native_idle_connections, settings.native_idle_timeout
+    messages = ConnectionPool[bytes](most=most_idle, idle_timeout=idle_timeout, may_ask_again=may_ask_again)
+    requests = ConnectionPool[HttpAnswer](most=most_idle, idle_timeout=idle_timeout, may_ask_again=may_ask_again)
     tunnel = TunnelTransport(
-        Engines(connect_timeout=connect, read_timeout=settings.upstream_read_timeout),
+        Egress(connect_timeout=connect, max_bytes=most + ENVELOPE_BYTES),
+        requests,
         headers=identify(f"doi-proxy/{__version__}", settings.upstream_contact),
-        connect_timeout=connect,
-        read_timeout=settings.upstream_read_timeout,
         max_bytes=most,
         clock=time.time,
     )
@@ -121,12 +165,7 @@ def _open_transports(settings: Settings) -> dict[TransportProtocol, Transport]:
         TransportProtocol.UDP: UdpTransport(
             first_wait=settings.native_udp_wait, tries=settings.native_udp_tries, max_bytes=most
         ),
-        TransportProtocol.TCP: TcpTransport(
-            connect_timeout=connect,
-            max_bytes=most,
-            max_idle=settings.native_idle_connections,
-            idle_timeout=settings.native_idle_timeout,
-        ),
+        TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect, max_bytes=most),
         TransportProtocol.HTTP: tunnel,
         TransportProtocol.HTTPS: tunnel,
     }

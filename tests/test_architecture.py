@@ -72,7 +72,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "prometheus_client": frozenset({"metrics"}),
     "opentelemetry": frozenset({"tracing"}),
     "uvicorn": frozenset({"server"}),
-    "httptools": frozenset({"server"}),
+    # The second parses the answers of the HTTP tunnel.
+    "httptools": frozenset({"server", "upstream"}),
 }
 
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.

@@ -44,7 +44,8 @@ class NativeSettings(SettingsGroup):
         64,
         ge=0,
         le=10_000,
-        description="Idle connections to handle servers that one process keeps, for TCP and for the tunnel.",
+        description="Idle connections to handle servers that one process keeps: so many for TCP, and so many "
+        "for the HTTP tunnel.",
     )
     # Servers and firewalls that keep connections do so for a minute or more.
     native_idle_timeout: float = Field(
@@ -77,10 +78,16 @@ class NativeSettings(SettingsGroup):
     )
     # Services of a handle system change rarely, so an hour is short.
     native_service_ttl_floor: float = Field(
-        60.0, gt=0, description="Shortest time for which the service of a prefix is remembered, in seconds."
+        60.0,
+        gt=0,
+        description="Shortest time in seconds for which the service of a prefix, or the address of a "
+        "server named by `hdl://`, is remembered.",
     )
     native_service_ttl_ceiling: float = Field(
-        3600.0, gt=0, description="Longest time for which the service of a prefix is remembered, in seconds."
+        3600.0,
+        gt=0,
+        description="Longest time in seconds for which the service of a prefix, or the site "
+        "information of a server named by `hdl://`, is remembered.",
     )
     # Records are served stale for longer. Servers can change their addresses in a week.
     native_service_grace: float = Field(

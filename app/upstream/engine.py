@@ -74,10 +74,7 @@ class HttpcoreTransport(httpx.AsyncHTTPTransport):
 
 
 class AiohttpTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 for httpx. Raises only httpx's errors. Follows no redirect, stores no cookie, retries nothing.
-
-    The body of a request, if there is one, is its extension "body": bytes.
-    """
+    """HTTP/1.1 for httpx. Raises only httpx's errors. Follows no redirect, stores no cookie, retries nothing."""
 
     def __init__(self, timeout: aiohttp.ClientTimeout, trusted: ssl.SSLContext | None, proxy: str | None) -> None:
         self._timeout = timeout
@@ -98,7 +95,6 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 request.method,
                 address,
                 headers=request.headers,
-                data=request.extensions.get("body"),
                 allow_redirects=False,
                 proxy=self._proxy,
             )

@@ -17,9 +17,10 @@ from app.upstream.native.transport.base import Transport
 from app.upstream.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
 from app.upstream.native.wire import site_value
 from app.upstream.native.wire.envelope import NO_REQUEST_ID
-from app.upstream.native.wire.message import OpFlag, ResponseStatus
+from app.upstream.native.wire.message import OpCode, OpFlag, ResponseStatus
 from app.upstream.native.wire.query import Filters, Query, encode_query
 from app.upstream.native.wire.response import Response, decode_response
+from app.upstream.native.wire.site_value import Site
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
@@ -93,29 +94,43 @@ class Exchange:
 
     async def __call__(self, service: Service, question: Question) -> Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
-        candidates = list_candidates(
-            service.sites,
-            question.handle,
-            authoritative=question.authoritative,
-            private_servers=self._private_servers,
-            health=self._health,
-            now=self._clocks.monotonic(),
-        )
-        usable = self._order(candidates)
-        if not usable:
-            raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
-        return await self._race(usable[: self._max_attempts], question)
+        return await self._race(self._list(service, question), question)
+
+    async def read_site(self, service: Service) -> Site:
+        """What a server of a service says about its site, by one message. It is not signed. Raises CouldNotVerify.
+
+        Nothing is learned from the result: a server that does not offer this operation is not a server that failed.
+        """
+        candidate = self._list(service, Question(b""))[0]
+        query = self._write_query(candidate, Filters(b""), op_code=OpCode.SITE_INFORMATION)
+        response = await self._send(candidate, query)
+        if not isinstance(response.body, Site):
+            raise UpstreamRefused(
+                "The handle server did not send its site information.", response_code=response.header.response_code
+            )
+        return response.body
 
     async def aclose(self) -> None:
         """Close the connections."""
         for transport in self._transports.values():
             await transport.aclose()
 
-    def _order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _list(self, service: Service, question: Question) -> list[Candidate]:
         """The candidates that can be queried. Those whose transport this network seems to block come last."""
         now = self._clocks.monotonic()
+        candidates = list_candidates(
+            service.sites,
+            question.handle,
+            authoritative=question.authoritative,
+            private_servers=self._private_servers,
+            health=self._health,
+            now=now,
+        )
         usable = [one for one in candidates if one.endpoint.protocol in self._transports]
-        return sorted(usable, key=lambda one: self._health.rests(one.endpoint.protocol, now))
+        if not usable:
+            raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
+        usable.sort(key=lambda one: self._health.rests(one.endpoint.protocol, now))
+        return usable[: self._max_attempts]
 
     async def _race(self, candidates: Sequence[Candidate], question: Question) -> Response:
         """Query the candidates in order, each after the failure or the silence of the one before."""
@@ -132,7 +147,7 @@ class Exchange:
                 for task in done:
                     endpoint, failure = running.pop(task), task.exception()
                     if failure is None:
-                        self._learn_transport(endpoint, running.values())
+                        self._learn_silence(endpoint, running.values())
                         return task.result()
                     if not isinstance(failure, CouldNotVerify):
                         raise failure
@@ -144,12 +159,18 @@ class Exchange:
             await asyncio.gather(*running, return_exceptions=True)
         raise _choose_failure(failures)
 
-    def _learn_transport(self, answered: Endpoint, silent: Iterable[Endpoint]) -> None:
-        """A firewall is between here and a server that answers by one transport and is silent by another."""
-        self._health.record_answer(answered.protocol, answered.protocol, 0.0)
+    def _learn_silence(self, answered: Endpoint, silent: Iterable[Endpoint]) -> None:
+        """A firewall is between here and a server that answers by one transport and is silent by another.
+
+        An address that is silent while another one answers is perhaps not reached at all: it comes last for a while, so
+        its other transports cost no wait.
+        """
+        self._health.record_recovery(answered.protocol)
+        self._health.record_recovery(answered.address)
         for endpoint in silent:
-            if endpoint.address == answered.address:
-                self._health.record_failure(endpoint.protocol, self._clocks.monotonic())
+            is_firewall = endpoint.address == answered.address
+            key = endpoint.protocol if is_firewall else endpoint.address
+            self._health.record_failure(key, self._clocks.monotonic())
 
     async def _ask(self, candidate: Candidate, question: Question) -> Response:
         """Query one interface, and learn from the result."""
@@ -172,15 +193,13 @@ class Exchange:
         return response
 
     async def _exchange(self, candidate: Candidate, question: Question) -> Response:
-        query = self._write_query(candidate, question)
-        transport = self._transports[candidate.endpoint.protocol]
-        data = await transport.exchange(candidate, question.handle, encode_query(query))
-        response = decode_response(data, digest_requested=True)
-        if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
-            raise UpstreamRefused(
-                "The handle server could not read the request.", response_code=response.header.response_code
-            )
-        check_answer(response, query)
+        flags = 0
+        if question.authoritative:
+            flags |= OpFlag.AUTHORITATIVE
+        if question.certified:
+            flags |= OpFlag.CERTIFIED
+        filters = Filters(question.handle, types=question.types)
+        response = await self._send(candidate, self._write_query(candidate, filters, flags=flags))
         if question.certified:
             verify_signature(response, candidate.public_key, oldest_version=ENVELOPE_SIGNED_SINCE)
         if response.code not in _ANSWERS:
@@ -189,19 +208,34 @@ class Exchange:
             )
         return response
 
-    def _write_query(self, candidate: Candidate, question: Question) -> Query:
-        flags = _FLAGS
-        if question.authoritative:
-            flags |= OpFlag.AUTHORITATIVE
-        if question.certified:
-            flags |= OpFlag.CERTIFIED
+    async def _send(self, candidate: Candidate, query: Query) -> Response:
+        """The answer to one message. Raises CouldNotVerify if it does not belong to the message."""
+        transport = self._transports[candidate.endpoint.protocol]
+        data = await transport.exchange(candidate, query.filters.handle, encode_query(query))
+        response = decode_response(data, digest_requested=True)
+        if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
+            raise UpstreamRefused(
+                "The handle server could not read the request.", response_code=response.header.response_code
+            )
+        check_answer(response, query)
+        return response
+
+    def _write_query(
+        self,
+        candidate: Candidate,
+        filters: Filters,
+        *,
+        flags: int = 0,
+        op_code: OpCode = OpCode.RESOLUTION,
+    ) -> Query:
         if candidate.endpoint.protocol is TransportProtocol.TCP:
             flags |= OpFlag.KEEP_ALIVE
         return Query(
-            Filters(question.handle, types=question.types),
+            filters,
             request_id=_random.randrange(NO_REQUEST_ID),
             expiration=int(self._clocks.epoch()) + _EXPIRATION,
-            flags=flags,
+            flags=_FLAGS | flags,
+            op_code=op_code,
         )
 
     def _learn_answer(self, endpoint: Endpoint, began: float) -> None:

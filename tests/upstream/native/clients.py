@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
-from app.upstream.native.direct import DirectServer
+from app.upstream.native.direct import DirectLimits, DirectServer
 from app.upstream.native.directory import Directory
 from app.upstream.native.directory_limits import DirectoryLimits
 from app.upstream.native.exchange import Clocks, Exchange, TransportProtocol
@@ -19,16 +19,20 @@ from app.upstream.native.referral import Service
 from app.upstream.native.site import Candidate, Endpoint
 from app.upstream.native.source import Finder, NativeSource
 from app.upstream.native.transport.base import Transport
-from app.upstream.native.transport.engines import Engines
+from app.upstream.native.transport.egress import Egress
+from app.upstream.native.transport.http import HttpAnswer
+from app.upstream.native.transport.stream import ConnectionPool
 from app.upstream.native.transport.tcp import TcpTransport
 from app.upstream.native.transport.tunnel import TunnelTransport
 from app.upstream.native.transport.udp import UdpTransport
+from app.upstream.native.wire.envelope import ENVELOPE_BYTES
 from app.upstream.native.wire.site_value import Site
 from app.upstream.source import UpstreamQuery, Verification
 from tests.upstream.native.server import HandleServer
 
 MAX_BYTES: Final = 1024 * 1024
 UDP, TCP, HTTP = TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP
+HTTPS = TransportProtocol.HTTPS
 PROTOCOLS: Final = (UDP, TCP, HTTP)
 LIMITS: Final = DirectoryLimits(
     queries=20,
@@ -82,16 +86,23 @@ class Tokens:
         return self.left >= 0
 
 
-def open_transports(protocols: Sequence[TransportProtocol], max_bytes: int = MAX_BYTES) -> dict[Any, Transport]:
+def open_transports(
+    protocols: Sequence[TransportProtocol],
+    max_bytes: int = MAX_BYTES,
+    tokens: Tokens | None = None,
+    connect_timeout: float = 5.0,
+    udp_wait: float = 0.1,
+) -> dict[Any, Transport]:
     """The transports of a client, with few and short repetitions."""
-    engines = Engines(connect_timeout=5.0, read_timeout=5.0)
-    tunnel = TunnelTransport(
-        engines, headers={}, connect_timeout=5.0, read_timeout=5.0, max_bytes=max_bytes, clock=time.time
-    )
+    messages = ConnectionPool[bytes](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
+    requests = ConnectionPool[HttpAnswer](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
+    egress = Egress(connect_timeout=connect_timeout, max_bytes=max_bytes + ENVELOPE_BYTES)
+    tunnel = TunnelTransport(egress, requests, headers={}, max_bytes=max_bytes, clock=time.time)
     every: dict[Any, Transport] = {
-        UDP: UdpTransport(first_wait=0.1, tries=3, max_bytes=max_bytes),
-        TCP: TcpTransport(connect_timeout=5.0, max_bytes=max_bytes, max_idle=10, idle_timeout=30.0),
+        UDP: UdpTransport(first_wait=udp_wait, tries=3, max_bytes=max_bytes),
+        TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
         HTTP: tunnel,
+        HTTPS: tunnel,
     }
     return {protocol: every[protocol] for protocol in protocols}
 
@@ -106,7 +117,7 @@ def open_exchange(
 ) -> Exchange:
     """An exchange with all or some transports."""
     return Exchange(
-        open_transports(protocols),
+        open_transports(protocols, tokens=tokens),
         Health(HEALTH),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=tokens or Tokens(),
@@ -114,6 +125,31 @@ def open_exchange(
         head_start=head_start,
         max_attempts=8,
         observer=observer,
+    )
+
+
+def direct_server(
+    server: HandleServer,
+    exchange: Exchange,
+    *,
+    host: str = "",
+    port: int = 0,
+    known: Sequence[Site] = (),
+    tokens: Tokens | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    report: Callable[[Site], None] = lambda site: None,
+) -> DirectServer:
+    """A finder of one server."""
+    return DirectServer(
+        host or server.host,
+        port or server.port,
+        exchange,
+        exchange.read_site,
+        known=known,
+        limits=DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=5.0),
+        clock=clock,
+        may_ask_again=tokens or Tokens(),
+        report=report,
     )
 
 
@@ -127,12 +163,13 @@ async def client_of(
     total_timeout: float = 5.0,
     clock: Callable[[], float] = time.time,
     patience: float = 5.0,
+    direct: dict[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[NativeSource]:
     """A source that queries one server, or with `from_root`, the services that this server, as the root, leads to."""
     exchange = open_exchange(**options)
     sites = (server.site(),) if known is None else tuple(known)
-    finder: Finder = DirectServer("127.0.0.1", server.port, exchange, known=sites, clock=time.monotonic)
+    finder: Finder = direct_server(server, exchange, known=sites, **(direct or {}))
     if from_root:
         root = Service(sites, is_verified=True)
         finder = Directory(root, exchange, limits=replace(LIMITS, patience=patience), clock=clock, observer=Reports())

@@ -21,8 +21,10 @@ import contextlib
 import hashlib
 import json
 import signal
+import ssl
 from collections import Counter
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -34,7 +36,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from app.upstream.native.json_values import write_json_values
 from app.upstream.native.transport.tunnel import MESSAGE
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope
-from app.upstream.native.wire.message import Header, OpFlag, ResponseStatus, decode_message, encode_header
+from app.upstream.native.wire.message import Header, OpCode, OpFlag, ResponseStatus, decode_message, encode_header
 from app.upstream.native.wire.packets import PacketBuffer
 from app.upstream.native.wire.query import Query, decode_query
 from app.upstream.native.wire.response import Digest, Explanation, Response, Values, encode_response
@@ -75,8 +77,17 @@ class HandleServer:
         keeps_tcp: bool = False,
         key: RSAPrivateKey | DSAPrivateKey | None = None,
         serial: int = 1,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = port
+        self.host = host
+        self.tls = tls
+        #: The port of HTTPS, if there is one.
+        self.tls_port = 0
+        #: What the server says about its site: by default, the truth. A number is a response code.
+        self.site_information: Site | int | None = None
+        self.site_queries = 0
         self.transports = transports
         self.mute = mute
         self.keeps_tcp = keeps_tcp
@@ -95,11 +106,14 @@ class HandleServer:
         self.flags: list[int] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=_LIMIT, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=_LIMIT, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
+        if self.tls is not None:
+            self._tls_server = await asyncio.start_server(self._serve, self.host, 0, limit=_LIMIT, ssl=self.tls)
+            self.tls_port = self._tls_server.sockets[0].getsockname()[1]
         if "udp" in self.transports:
             self._datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: _Datagrams(self), local_addr=("127.0.0.1", self.port)
+                lambda: _Datagrams(self), local_addr=(self.host, self.port)
             )
         return self
 
@@ -107,6 +121,8 @@ class HandleServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
+        if self.tls is not None:
+            self._tls_server.close()
         if "udp" in self.transports:
             self._datagrams.close()
         for task in self._tasks:
@@ -117,7 +133,7 @@ class HandleServer:
     @property
     def url(self) -> str:
         """The setting that names this server."""
-        return f"hdl://127.0.0.1:{self.port}"
+        return f"hdl://[{self.host}]:{self.port}" if ":" in self.host else f"hdl://{self.host}:{self.port}"
 
     # Records
 
@@ -142,7 +158,9 @@ class HandleServer:
         """The site of this server."""
         protocols = {"udp": Protocol.UDP, "tcp": Protocol.TCP, "http": Protocol.HTTP}
         interfaces = tuple(Interface(Purpose.QUERY, protocols[name], self.port) for name in sorted(self.transports))
-        server = Server(1, bytes(12) + bytes((127, 0, 0, 1)), public_bytes(self.key), interfaces)
+        if self.tls is not None:
+            interfaces += (Interface(Purpose.QUERY, Protocol.HTTPS, self.tls_port),)
+        server = Server(1, ip_address(self.host).packed.rjust(16, b"\0"), public_bytes(self.key), interfaces)
         return replace(Site(self.serial, (server,)), **more)
 
     def site_value(self, value_type: bytes = b"HS_SITE", **more: Any) -> Value:
@@ -192,6 +210,8 @@ class HandleServer:
     async def answer(self, data: bytes, transport: str) -> bytes:
         """The answer to the bytes of a request. Raises Silence and Hangup."""
         query = decode_query(data)
+        if query.op_code == OpCode.SITE_INFORMATION:
+            return self._write_site(query, data)
         name = query.filters.handle.decode("utf-8", "replace")
         self.counts[_fold(name)] += 1
         self.by_transport[transport] += 1
@@ -219,6 +239,14 @@ class HandleServer:
                 return referral, lie
             prefix = prefix.rpartition(".")[0]
         return content, lie
+
+    def _write_site(self, query: Query, data: bytes) -> bytes:
+        self.site_queries += 1
+        about = self.site() if self.site_information is None else self.site_information
+        answer = self._make_answer(query, data, about if isinstance(about, int) else 100)
+        if isinstance(about, Site):
+            answer = replace(answer, header=replace(answer.header, response_code=1), body=about)
+        return encode_response(answer)
 
     def _write(self, query: Query, data: bytes, content: Content, lie: str | None) -> bytes:
         answer = self._make_answer(query, data, content)
@@ -283,7 +311,8 @@ class HandleServer:
         while "http" in self.transports:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = next(int(line[15:]) for line in head.splitlines() if line.startswith("content-length:"))
-            if not await self._send(await reader.readexactly(length), "http", (reader, writer), _wrap):
+            transport = "https" if writer.get_extra_info("ssl_object") else "http"
+            if not await self._send(await reader.readexactly(length), transport, (reader, writer), _wrap):
                 return
 
     async def _send(self, data: bytes, transport: str, streams: Streams, wrap: Any) -> bool:

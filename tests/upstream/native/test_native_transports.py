@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from typing import Any
 
 import pytest
 
 from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.handle.answer import ResponseCode
-from app.upstream.native.direct import DirectServer
 from app.upstream.native.exchange import TransportProtocol
 from app.upstream.native.referral import Question
 from app.upstream.native.wire.message import OpFlag
@@ -26,6 +24,7 @@ from tests.upstream.native.clients import (
     Tokens,
     candidate,
     client_of,
+    direct_server,
     open_exchange,
     open_transports,
     query,
@@ -35,6 +34,8 @@ from tests.upstream.native.server import HandleServer
 pytestmark = pytest.mark.anyio
 
 NAME = "10.1000/182"
+#: No token is left for a request for site information, which would use a connection of its own.
+NO_SITE = {"tokens": Tokens(0)}
 EACH = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
 
 
@@ -81,14 +82,14 @@ async def test_a_closed_port_is_unreachable(protocol: TransportProtocol) -> None
 
 
 async def test_the_tunnel_keeps_its_connection() -> None:
-    async with HandleServer() as server, client_of(server, protocols=(HTTP,)) as client:
+    async with HandleServer() as server, client_of(server, protocols=(HTTP,), direct=NO_SITE) as client:
         for _ in range(5):
             await client.fetch(query(NAME))
         assert server.connections == 1
 
 
 async def test_tcp_uses_a_connection_again_if_the_server_leaves_it_open() -> None:
-    async with HandleServer(keeps_tcp=True) as server, client_of(server, protocols=(TCP,)) as client:
+    async with HandleServer(keeps_tcp=True) as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
         for _ in range(5):
             await client.fetch(query(NAME))
         assert server.connections == 1
@@ -96,7 +97,7 @@ async def test_tcp_uses_a_connection_again_if_the_server_leaves_it_open() -> Non
 
 
 async def test_tcp_connects_again_if_the_server_closes_after_each_answer() -> None:
-    async with HandleServer() as server, client_of(server, protocols=(TCP,)) as client:
+    async with HandleServer() as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
         for _ in range(5):
             await client.fetch(query(NAME))
         assert server.queries() == server.connections == 5
@@ -170,8 +171,9 @@ async def test_a_transport_that_one_server_shows_to_be_blocked_is_the_last_at_an
     exchange = open_exchange()
     async with HandleServer(mute=frozenset({"udp"})) as server, HandleServer() as other:
         for each in (server, other):
-            finder = DirectServer("127.0.0.1", each.port, exchange, known=(), clock=time.monotonic)
+            finder = direct_server(each, exchange)
             await finder.resolve(Question(NAME.encode()))
+            await finder.aclose()
         assert "udp" not in other.by_transport
         await exchange.aclose()
 
@@ -190,7 +192,7 @@ async def test_a_server_behind_http_alone_is_found_at_its_port() -> None:
 
 
 async def test_a_busy_server_is_queried_through_a_kept_tunnel() -> None:
-    async with HandleServer() as server, client_of(server) as client:
+    async with HandleServer() as server, client_of(server, direct=NO_SITE) as client:
         for number in range(10):
             await client.fetch(query(f"10.1000/{number}"))
         assert list(server.by_transport) == ["udp", "http"]

@@ -48,15 +48,18 @@ class Query:
 def encode_query(query: Query) -> bytes:
     """The bytes of a request, which does not have a credential."""
     header = Header(query.op_code, 0, query.flags, query.site_serial, query.expiration)
-    return encode_message(Message(Envelope(query.request_id), header, encode_filters(query.filters), NO_CREDENTIAL))
+    # A request for the site of a server has no body.
+    body = b"" if query.op_code == OpCode.SITE_INFORMATION else encode_filters(query.filters)
+    return encode_message(Message(Envelope(query.request_id), header, body, NO_CREDENTIAL))
 
 
 def decode_query(data: bytes) -> Query:
     """A request, without its versions and its credential. Raises MalformedMessage."""
     message = decode_message(data)
     header = message.header
+    has_filters = header.op_code != OpCode.SITE_INFORMATION or message.body
     return Query(
-        decode_filters(message.body),
+        decode_filters(message.body) if has_filters else Filters(b""),
         message.envelope.request_id,
         header.expiration,
         header.flags,
