@@ -61,6 +61,10 @@ class Health:
         mean = seconds if known.seconds is None else known.seconds + _NEWEST * (seconds - known.seconds)
         self._remember_server(server, replace(known, seconds=mean))
 
+    def record_recovery(self, interface: Hashable) -> None:
+        """Forget the failures of an interface."""
+        self._interfaces.pop(interface, None)
+
     def record_failure(self, interface: Hashable, now: float) -> None:
         """An interface refused the connection, or stayed silent."""
         failures = self._interfaces.get(interface, _Interface()).failures + 1

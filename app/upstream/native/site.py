@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Final
 
 from app.upstream.native.health import Health
@@ -93,7 +95,7 @@ def list_candidates(
             for candidate in _list_interfaces(site, server):
                 servers.setdefault(server.ip, {}).setdefault(candidate.endpoint, candidate)
     # Sorting is stable: equal servers keep the order of their sites.
-    fastest_first = sorted(servers, key=health.round_trip)
+    fastest_first = sorted(servers, key=lambda address: (health.rests(address, now), health.round_trip(address)))
     lists = [_order_interfaces(servers[address].values(), health, now) for address in fastest_first]
     return sorted(_alternate(lists), key=lambda candidate: health.rests(candidate.endpoint, now))
 
@@ -101,12 +103,16 @@ def list_candidates(
 def _order_interfaces(candidates: Iterable[Candidate], health: Health, now: float) -> list[Candidate]:
     """The interfaces of one server: the transport that suits its load first, and those that rest last."""
 
-    def rank(candidate: Candidate) -> tuple[bool, int]:
+    earlier: Counter[Protocol] = Counter()
+    ranked: list[tuple[tuple[bool, int, int], Candidate]] = []
+    for candidate in candidates:
         endpoint = candidate.endpoint
         order = _BUSY if health.is_busy(endpoint.address, now) else _RARE
-        return health.rests(endpoint, now), order.index(endpoint.protocol)
-
-    return sorted(candidates, key=rank)
+        # A second port of a transport comes after the other transports: a firewall that drops one drops both.
+        place = health.rests(endpoint, now), earlier[endpoint.protocol], order.index(endpoint.protocol)
+        ranked.append((place, candidate))
+        earlier[endpoint.protocol] += 1
+    return [candidate for _, candidate in sorted(ranked, key=itemgetter(0))]
 
 
 def _alternate(lists: Sequence[list[Candidate]]) -> list[Candidate]:

@@ -1,7 +1,8 @@
 """Messages over UDP (RFC 3652, section 2.3): packets of at most 512 bytes, of which any can be lost.
 
 Each message has a socket of its own. The system chooses its port at random, so a forger must guess the port and the
-request id (RFC 5452, section 9). The socket is connected: packets of other addresses do not arrive.
+request id (RFC 5452, section 9). The socket is connected: packets of other addresses do not arrive. A forged address
+lets a packet in, so a packet counts only if it has the request id.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from app.errors import CouldNotVerify, MalformedMessage, UpstreamTimeout
 from app.upstream.native.site import Candidate
 from app.upstream.native.transport.base import translate_socket_error
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES, NO_REQUEST_ID, decode_envelope
+from app.upstream.native.wire.fields import U32
 from app.upstream.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
 
 #: A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or higher, so
 #: this needs no setting.
 _RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
-#: Packets that are read for one message, as a multiple of those that the largest answer has. Copies arrive too.
+#: Packets with the request id that are read for one message, as a multiple of those that the largest answer has. Copies
+#: arrive too.
 _PACKET_FACTOR: Final = 4
+#: Packets with another request id that are dropped for one message. Each takes about 2 us.
+_MAX_STRANGERS: Final = 200_000
+#: Where the request id is in an envelope.
+_ID: Final = slice(8, 12)
+_NO_ID: Final = U32.pack(NO_REQUEST_ID)
 
 
 class UdpTransport:
@@ -63,6 +71,8 @@ class UdpTransport:
             await asyncio.wait({packets.message}, timeout=seconds)
             if packets.message.done():
                 return packets.message.result()
+            if packets.refusal is not None:
+                return packets.refusal
             if packets.has_part:
                 # The server repeats no packet, and a second answer can differ from the first in its time.
                 raise UpstreamTimeout("Packets of the handle server's answer were lost.")
@@ -76,7 +86,11 @@ class _Packets(asyncio.DatagramProtocol):
         self.message: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         #: Whether some packets arrived, and not all.
         self.has_part = False
-        self._request_id = request_id
+        #: An answer without the request id: the server could not read the request. Anyone can forge it, so it counts
+        #: only if the answer does not come.
+        self.refusal: bytes | None = None
+        self._request_id = U32.pack(request_id)
+        self._strangers_left = _MAX_STRANGERS
         self._buffer = PacketBuffer(max_bytes)
         self._packets_left = _PACKET_FACTOR * (max_bytes // (MAX_PACKET_BYTES - ENVELOPE_BYTES) + 1)
 
@@ -84,12 +98,12 @@ class _Packets(asyncio.DatagramProtocol):
         """See asyncio.DatagramProtocol."""
         if self.message.done():
             return
+        if data[_ID] != self._request_id or len(data) < ENVELOPE_BYTES:
+            self._drop(data)
+            return
         self._packets_left -= 1
         if self._packets_left < 0:
             self._fail(MalformedMessage(detail="the handle server sends more packets than its answer can have"))
-            return
-        # A server that could not read the request does not know its id.
-        if len(data) < ENVELOPE_BYTES or decode_envelope(data).request_id not in (self._request_id, NO_REQUEST_ID):
             return
         try:
             message = self._buffer.add(data)
@@ -110,6 +124,13 @@ class _Packets(asyncio.DatagramProtocol):
             self.message.cancel()
         elif not self.message.cancelled():
             self.message.exception()  # without this, asyncio reports an error that no caller is left to see
+
+    def _drop(self, data: bytes) -> None:
+        self._strangers_left -= 1
+        if self._strangers_left < 0:
+            self._fail(MalformedMessage(detail=f"over {_MAX_STRANGERS} packets with another request id arrived"))
+        elif self.refusal is None and len(data) >= ENVELOPE_BYTES and data[_ID] == _NO_ID:
+            self.refusal = data
 
     def _fail(self, error: CouldNotVerify) -> None:
         if not self.message.done():
