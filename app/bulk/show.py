@@ -25,6 +25,7 @@ def describe_entry(entry: Entry, now: float) -> dict[str, Any]:
         "stale_until": show_time(entry.stale_until),
         "age": int(entry.age(now)),
         "ttl": floor(entry.ttl_left(now)),
+        "verified": entry.is_proof(now),
         "values": values,
         **registry,
     }

@@ -91,6 +91,7 @@ class EntryReport(BaseModel):
     stale_until: str
     age: int = Field(description="Seconds since the answer arrived.")
     ttl: int = Field(description="Seconds until the end of its TTL; negative for a stale entry.")
+    verified: bool = Field(description="Whether a handle server's signature proves the answer, until its TTL ends.")
     values: list[dict[str, Any]] = Field(description="The record's values, as the upstream sent them.")
     agency: str | None = Field(None, description="The registration agency whose file the record is from.")
     hidden_by: str | None = Field(

@@ -51,6 +51,7 @@ async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling
     entry = (await look(proxy, f"/admin/entries/{spelling}")).json
     assert (entry["doi"], entry["state"], entry["age"], entry["tier"]) == (NAME, "fresh", 10, "memory")
     assert entry["values"][0]["data"]["value"] == "http://old.example/"
+    assert not entry["verified"]
 
 
 async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None:

@@ -138,6 +138,22 @@ async def test_cert_is_answered_by_a_verified_record_of_the_cache(tmp_path: Path
             assert (await proxy.ask("GET", f"/{NAME}?auth")).status == 429
 
 
+async def test_an_operator_sees_whether_a_record_is_verified(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(server))
+        server.put(NAME, url=URL)
+        token = "a-token-of-more-than-32-characters"
+        async with running(upstream_url=server.url, upstream_bootstrap=file, admin_token=token) as proxy:
+            for query, is_verified in (("", False), ("?cert", True)):
+                await proxy.ask("GET", f"/{NAME}{query}")
+                shown = await proxy.ask("GET", f"/admin/entries/{NAME}", authorization=f"Bearer {token}")
+                assert shown.json["verified"] is is_verified
+            proxy.clock.advance(86_400)
+            shown = await proxy.ask("GET", f"/admin/entries/{NAME}", authorization=f"Bearer {token}")
+            assert (shown.json["state"], shown.json["verified"]) == ("stale", False)
+
+
 async def test_an_alias_is_verified_with_the_record_that_it_stands_for(tmp_path: Path) -> None:
     async with HandleServer() as server:
         file = tmp_path / "root.json"
