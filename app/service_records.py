@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from app.cache.entry import RegistryEntry
 from app.cache.tiered import TieredStore
@@ -12,9 +13,14 @@ from app.handle.answer import Answer, ResponseCode
 from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.native.service_records import StoredRecord
 
+_PREFIX_RECORDS: Final = "0.NA/"
+
 
 class CachedRecords:
-    """See RecordStore. The entries are like those of the resolver. `clock` returns seconds since the epoch."""
+    """See RecordStore. The entries are like those of the resolver, which looks up 0.NA/10.1000 as 10.1000.
+
+    `clock` returns seconds since the epoch.
+    """
 
     def __init__(self, cache: TieredStore, policy: TtlPolicy, clock: Callable[[], float]) -> None:
         self._cache = cache
@@ -48,6 +54,10 @@ class CachedRecords:
 def _read_name(handle: bytes) -> HandleName | None:
     """The name of a handle. None if it cannot be a key of the cache."""
     try:
-        return HandleName(handle.decode())
+        name = HandleName(handle.decode())
+        prefix = name.text[len(_PREFIX_RECORDS) :]
+        # Servers answer both names with the same record (see `read_answer`).
+        is_prefix = name.key.startswith(_PREFIX_RECORDS) and "/" not in prefix
+        return HandleName(prefix) if is_prefix else name
     except (UnicodeDecodeError, InvalidName):
         return None

@@ -112,7 +112,7 @@ async def test_a_later_lookup_of_another_process_is_used(hosts: _Hosts) -> None:
 async def test_the_record_of_a_lookup_is_the_whole_record_of_its_name(hosts: _Hosts) -> None:
     await hosts.bench().codes(_NAME)
     await hosts.flush()
-    entry = await hosts.cache().get("0.NA/10.5072")
+    entry = await hosts.cache().get("10.5072")
     assert entry is not None
     assert entry.answer == Answer(ResponseCode.SUCCESS, write_json_values([serv_value(b"0.SERV/A"), _URL]))
     assert entry.fetched_at == hosts.clock()
@@ -152,7 +152,7 @@ async def _put(hosts: _Hosts, key: str, *values: Value, **changes: Any) -> None:
 
 
 async def test_an_unverified_record_is_not_used_for_certified_questions(hosts: _Hosts) -> None:
-    await _put(hosts, "0.NA/10.5072", site_value(9))
+    await _put(hosts, "10.5072", site_value(9))
     bench = hosts.bench()
     bench.world.services[9] = {_NAME: [_URL]}
     assert await bench.codes(_NAME) == [1]
@@ -180,7 +180,7 @@ async def test_an_unsigned_lookup_does_not_replace_a_fresh_verified_record(hosts
     hosts.clock.advance(3_600.0)
     await hosts.bench().codes(_NAME)
     await hosts.flush()
-    entry = await hosts.cache().get("0.NA/10.5072")
+    entry = await hosts.cache().get("10.5072")
     assert entry is not None
     assert entry.answer.is_verified
 
@@ -188,9 +188,9 @@ async def test_an_unsigned_lookup_does_not_replace_a_fresh_verified_record(hosts
 async def test_not_found_is_neither_put_nor_believed(hosts: _Hosts) -> None:
     bench = hosts.bench({ROOT: {}})
     assert await bench.codes(_NAME) == [None]
-    assert await hosts.cache().get("0.NA/10.5072") is None
+    assert await hosts.cache().get("10.5072") is None
     cache = hosts.cache()
-    await cache.put(POLICY.entry("0.NA/10.5072", Answer(ResponseCode.HANDLE_NOT_FOUND), hosts.clock()))
+    await cache.put(POLICY.entry("10.5072", Answer(ResponseCode.HANDLE_NOT_FOUND), hosts.clock()))
     await cache.flush()
     assert await hosts.bench().codes(_NAME) == [1]
 
@@ -207,7 +207,7 @@ async def test_not_found_is_neither_put_nor_believed(hosts: _Hosts) -> None:
 )
 async def test_a_record_that_names_no_service_is_looked_up(hosts: _Hosts, values: bytes) -> None:
     cache, now = hosts.cache(), hosts.clock()
-    await cache.put(Entry("0.NA/10.5072", Answer(ResponseCode.SUCCESS, values), now, now + 60.0, now + 60.0))
+    await cache.put(Entry("10.5072", Answer(ResponseCode.SUCCESS, values), now, now + 60.0, now + 60.0))
     await cache.flush()
     bench = hosts.bench()
     assert await bench.codes(_NAME) == [1]
@@ -218,7 +218,7 @@ async def test_a_record_that_an_operator_expired_is_looked_up(hosts: _Hosts) -> 
     await hosts.bench().codes(_NAME)
     cache = hosts.cache()
     await hosts.flush()
-    entry = await cache.get("0.NA/10.5072")
+    entry = await cache.get("10.5072")
     assert entry is not None
     await cache.expire(entry)
     await cache.flush()
@@ -291,10 +291,23 @@ async def test_a_restarted_proxy_resolves_known_prefixes_without_the_root(tmp_pa
             }
             async with running(**settings) as proxy:
                 assert (await proxy.ask("GET", "/10.1000/1"))["location"] == "http://one.example/"
-            assert root.queries("0.NA/10.1000") == 1
+            assert (root.queries("0.NA/10.1000"), root.queries("10.1000")) == (1, 0)
             async with running(**settings) as proxy:
                 assert (await proxy.ask("GET", "/10.1000/2"))["location"] == "http://two.example/"
-                got = await proxy.ask("GET", "/api/handles/0.NA/10.1000")
+                got = await proxy.ask("GET", "/api/handles/10.1000")
                 assert [value["type"] for value in got.json["values"]] == ["HS_SITE"]
                 assert (got["cache-status"] or "").startswith("doi-proxy; hit")
-            assert root.queries("0.NA/10.1000") == 1
+            assert (root.queries("0.NA/10.1000"), root.queries("10.1000")) == (1, 0)
+
+
+async def test_the_namespace_of_a_prefix_needs_no_query(tmp_path: Path) -> None:
+    text = b"<namespace><status>inactive</status></namespace>"
+    async with HandleServer(serial=2) as home, HandleServer() as root:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(root))
+        root.put_values("0.NA/10.1000", home.site_value(), Value(2, b"HS_NAMESPACE", text))
+        home.put("10.1000/1", url="http://one.example/")
+        async with running(upstream_url="hdl:", upstream_bootstrap=file, upstream_private_servers=True) as proxy:
+            got = await proxy.ask("GET", "/10.1000/1", accept="application/vnd.citationstyles.csl+json")
+            assert (got.status, got.json["title"]) == (404, "The prefix is out of use")
+        assert (root.queries("0.NA/10.1000"), root.queries("10.1000")) == (1, 0)
