@@ -17,7 +17,8 @@ from statistics import mean, median, quantiles
 from typing import Final
 
 from app.cache.compression import compress
-from app.cache.sqlite.registry import MAX_BATCH, ImportPart, PackedRecord, RegistryTable
+from app.cache.registry_wire import RegistryRow
+from app.cache.sqlite.registry import MAX_BATCH, ImportPart, RegistryTable
 from app.cache.sqlite.store import SqliteStore
 from bench.findings import Claim, Section, Table
 from bench.plan import STORE_BYTES, Plan
@@ -138,19 +139,19 @@ def build(plan: Plan, path: Path, records: int) -> Imported:
     return Imported(path, names, seconds, tuple(rates))
 
 
-def _batches(names: RegistryNames) -> Iterator[list[PackedRecord]]:
+def _batches(names: RegistryNames) -> Iterator[list[RegistryRow]]:
     """The records in batches, made by another process, a few batches ahead."""
     starts = iter(range(0, names.records, MAX_BATCH))
     with ProcessPoolExecutor(1, initializer=_names_of_worker.append, initargs=(names,)) as pool:
-        waiting = [pool.submit(_pack, start) for start in islice(starts, 4)]
+        waiting = [pool.submit(_make, start) for start in islice(starts, 4)]
         while waiting:
             batch = waiting.pop(0).result()
-            waiting.extend(pool.submit(_pack, start) for start in islice(starts, 1))
+            waiting.extend(pool.submit(_make, start) for start in islice(starts, 1))
             yield batch
 
 
-def _pack(start: int) -> list[PackedRecord]:
-    return _names_of_worker[-1].packed(start, start + MAX_BATCH)
+def _make(start: int) -> list[RegistryRow]:
+    return _names_of_worker[-1].rows(start, start + MAX_BATCH)
 
 
 async def look_up(built: Imported) -> LookUps:

@@ -11,10 +11,8 @@ from string import digits
 from typing import Final
 from zlib import crc32
 
-from app.cache.registry_wire import pack_record
-from app.cache.sqlite.registry import PackedRecord
-from app.doi.name import HandleName, fold
-from app.registry.record import RegistryRecord
+from app.cache.registry_wire import RegistryRow
+from app.doi.name import fold
 
 #: 2026-01-01, in seconds since the epoch.
 _DATE: Final = 1_767_225_600
@@ -55,9 +53,9 @@ class RegistryNames:
         stem, place = divmod(number, self._each)
         return f"{self._stems[stem]}{place:0{self._width}}"
 
-    def packed(self, start: int, end: int) -> list[PackedRecord]:
+    def rows(self, start: int, end: int) -> list[RegistryRow]:
         """The records of a range of numbers."""
-        return [(key, pack_record(_record(key))) for key in map(self.name, range(start, min(end, self.records)))]
+        return [_row(key) for key in map(self.name, range(start, min(end, self.records)))]
 
 
 def url_of(name: str) -> str:
@@ -67,5 +65,5 @@ def url_of(name: str) -> str:
     return shape.format(doi=name.lower(), number=number, host=f"{stem_hash % 10_000:04}")
 
 
-def _record(key: str) -> RegistryRecord:
-    return RegistryRecord(HandleName(key), url_of(key), "Crossref", _DATE + crc32(key.encode()) % 10_000_000)
+def _row(key: str) -> RegistryRow:
+    return key, _DATE + crc32(key.encode()) % 10_000_000, "Crossref", url_of(key)

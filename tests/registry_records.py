@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.cache.registry_wire import pack_record
+from app.cache.registry_wire import to_row
 from app.cache.sqlite.registry import RegistryTable
 from app.doi.name import HandleName
 from app.registry.record import RegistryRecord
@@ -18,7 +18,7 @@ def write_registry(path: Path, clock: Clock, records: dict[str, str], *, date: i
     """Write records, a URL by name, of a file of Crossref."""
     found = [RegistryRecord(HandleName(name), url, "Crossref", date) for name, url in records.items()]
     with RegistryTable(path, clock=clock) as table:
-        table.write(sorted((record.name.key, pack_record(record)) for record in found))
+        table.write(sorted(to_row(record) for record in found))
 
 
 def count_registry(path: Path, clock: Clock) -> int:

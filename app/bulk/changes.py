@@ -9,8 +9,8 @@ from typing import Final
 from app.cache.delta import Forgotten, Tombstone
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.purges import EVERYTHING
-from app.cache.registry_wire import pack_record
-from app.cache.sqlite.registry import PackedRecord, RegistryTable
+from app.cache.registry_wire import RegistryRow, to_row
+from app.cache.sqlite.registry import RegistryTable
 from app.cache.tiered import TieredStore
 from app.registry.record import RegistryRecord
 
@@ -27,7 +27,7 @@ class ChangeWriter:
         self._cache = cache
         self._registry = registry
         self._clock = clock
-        self._records: dict[str, bytes] = {}
+        self._records: dict[str, RegistryRow] = {}
 
     async def apply(self, change: RegistryRecord | Tombstone | Forgotten) -> str:
         """Apply a change, and return its outcome. Raises StoreError."""
@@ -47,14 +47,13 @@ class ChangeWriter:
     def write(self) -> None:
         """Write the registry records that wait. Raises StoreError."""
         if self._records and self._registry is not None:
-            rows: list[PackedRecord] = sorted(self._records.items())
-            self._registry.write(rows)
+            self._registry.write([self._records[key] for key in sorted(self._records)])
         self._records.clear()
 
     def _add(self, record: RegistryRecord) -> str:
         if self._registry is None:
             return "left out"
-        self._records[record.name.key] = pack_record(record)
+        self._records[record.name.key] = to_row(record)
         if len(self._records) >= _MAX_WAITING:
             self.write()
         return "registry"

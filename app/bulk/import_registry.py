@@ -20,15 +20,15 @@ import msgspec
 from app.bulk.import_job import Job, JobFolder, with_left_out
 from app.bulk.import_parts import LeftOut, Part, find_parts, size_of_source
 from app.bulk.import_pool import ImportPool
-from app.bulk.import_runs import PartReport, Row, keep_newest, limit_runs, merge_rows, next_session, open_runs
+from app.bulk.import_runs import PartReport, keep_newest, limit_runs, merge_rows, next_session, open_runs
 from app.bulk.import_worker import WorkerOptions
 from app.bulk.progress import Bar
-from app.cache.registry_wire import pack_record
-from app.cache.sqlite.registry import ImportPart, RegistryTable, WriteCounts
+from app.cache.registry_wire import RegistryRow
+from app.cache.sqlite.registry import ImportPart, RegistryTable
+from app.cache.sqlite.registry_blocks import WriteCounts
 from app.cache.sqlite.registry_counts import EntryCount
 from app.errors import DoiProxyError
 from app.registry.reading import RegistryFormat
-from app.registry.record import RegistryRecord
 
 #: Limit of the reasons, and of the files left out, that are reported. Further ones are only counted.
 MAX_NAMED: Final = 20
@@ -129,7 +129,7 @@ def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar
     done = {part.name for run in open_runs(folder.path) for part in run.header.parts}
     session, now = next_session(folder.path), int(clock())
     options = [
-        WorkerOptions(folder.path, session, worker, request.form, request.since, now, pack_record, request.run_rows)
+        WorkerOptions(folder.path, session, worker, request.form, request.since, now, request.run_rows)
         for worker in range(request.workers)
     ]
     with ImportPool(options) as pool, show_bar("reading", size_of_source(request.source), True) as bar:
@@ -192,7 +192,7 @@ def _store(
             # Before the rows: the state that is written with them says that these names are looked at.
             if absent is not None:
                 _forget(table, state, absent.up_to(rows), request.missing)
-            _write(table, job.token, state, rows, repeated, entries.count([key for key, _, _ in rows]))
+            _write(table, job.token, state, rows, repeated, entries.count([row[0] for row in rows]))
             bar.advance(len(rows) + repeated)
         if absent is not None:
             _forget(table, state, absent.rest(), request.missing)
@@ -201,7 +201,7 @@ def _store(
 
 
 def _write(
-    table: RegistryTable, token: str, state: _Progress, rows: Sequence[Row], repeated: int, answered: int
+    table: RegistryTable, token: str, state: _Progress, rows: Sequence[RegistryRow], repeated: int, answered: int
 ) -> None:
     """Write rows, and in the same transaction how far this import is. `answered` rows have an entry too."""
 
@@ -212,12 +212,12 @@ def _write(
         state.counts, state.last = dict(total), rows[-1][0]
         return msgspec.json.encode(state).decode()
 
-    table.write([(key, data) for key, _, data in rows], finishes=ImportPart(token, _STORED, advance))
+    table.write(rows, finishes=ImportPart(token, _STORED, advance))
 
 
-def _batches(blocks: Iterator[list[Row]], after: str, bar: Bar) -> Iterator[tuple[list[Row], int]]:
+def _batches(blocks: Iterator[list[RegistryRow]], after: str, bar: Bar) -> Iterator[tuple[list[RegistryRow], int]]:
     """The newest rows of each key after `after`, in groups for one transaction, and how many others there were."""
-    waiting: list[Row] = []
+    waiting: list[RegistryRow] = []
     for block in blocks:
         rows = [row for row in block if row[0] > after] if block[0][0] <= after else block
         bar.advance(len(block) - len(rows))
@@ -261,12 +261,12 @@ class AbsentNames:
     def __init__(self, table: RegistryTable, agencies: Set[str], after: str) -> None:
         self._agencies = agencies
         self._pages = table.pages(after=after)
-        self._page: list[RegistryRecord] = []
+        self._page: list[RegistryRow] = []
         self._at = 0
 
-    def up_to(self, rows: Sequence[Row]) -> Iterator[str]:
+    def up_to(self, rows: Sequence[RegistryRow]) -> Iterator[str]:
         """The absent keys up to the last of these rows."""
-        return self._find({key for key, _, _ in rows}, rows[-1][0])
+        return self._find({row[0] for row in rows}, rows[-1][0])
 
     def rest(self) -> Iterator[str]:
         """The absent keys after all rows."""
@@ -274,12 +274,11 @@ class AbsentNames:
 
     def _find(self, present: Set[str], last: str | None) -> Iterator[str]:
         while self._at < len(self._page) or self._refill():
-            record = self._page[self._at]
-            key = record.name.key
+            key, _, agency, _ = self._page[self._at]
             if last is not None and key > last:
                 return
             self._at += 1
-            if record.agency in self._agencies and key not in present:
+            if agency in self._agencies and key not in present:
                 yield key
 
     def _refill(self) -> bool:

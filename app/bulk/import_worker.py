@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +18,9 @@ import msgspec
 
 from app.bulk.import_job import hold_folder
 from app.bulk.import_parts import BLOCK_BYTES, MAX_RECORD_BYTES, Part
-from app.bulk.import_runs import PartReport, Row, RunHeader, run_path, write_run
+from app.bulk.import_runs import PartReport, RunHeader, run_path, write_run
 from app.bulk.import_streams import UnreadablePart, gunzip
+from app.cache.registry_wire import RegistryRow, to_row
 from app.registry.blocks import OversizeRecord, cut_blocks
 from app.registry.crossref import CrossrefReader
 from app.registry.csv_file import InvalidTable, TableReader, read_form
@@ -27,7 +29,7 @@ from app.registry.detect import detect_format, is_gzip
 from app.registry.reading import MAX_REASONS, BlockReader, Findings, RegistryFormat
 from app.registry.record import RecordDates, RegistryRecord
 
-#: Bytes of keys and data from which a run is written. They take about four times as much in memory.
+#: Characters of keys and URLs from which a run is written. They take about four times as much in memory.
 _RUN_BYTES: Final = 48 * 1024 * 1024
 #: Limit of the decompressed bytes and of the records of one part. A longer one is refused as a part.
 _MAX_PART_BYTES: Final = 2 * 1024 * 1024 * 1024
@@ -39,7 +41,7 @@ _DETECT_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What a process needs to know. `pack` gives the bytes that the store holds for a record."""
+    """What a process needs to know."""
 
     folder: Path
     session: int
@@ -49,7 +51,6 @@ class WorkerOptions:
     since: int
     #: The latest plausible date, in seconds since the epoch.
     now: int
-    pack: Callable[[RegistryRecord], bytes]
     #: Rows from which a run is written.
     run_rows: int
 
@@ -92,17 +93,17 @@ class RunWriter:
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._parts: list[PartReport] = []
-        self._rows: list[Row] = []
+        self._rows: list[RegistryRow] = []
         self._bytes = 0
         self._number = 0
 
-    def add(self, report: PartReport, rows: list[Row]) -> None:
+    def add(self, report: PartReport, rows: list[RegistryRow]) -> None:
         """Add the rows of one part. Raises OSError."""
         if sum(len(part.reasons) for part in self._parts[-MAX_REASONS:]) >= MAX_REASONS:
             report = msgspec.structs.replace(report, reasons=[])
         self._parts.append(report)
         self._rows += rows
-        self._bytes += sum(len(key) + len(data) for key, _, data in rows)
+        self._bytes += sum(len(key) + len(url) for key, _, _, url in rows)
         if len(self._rows) >= self._options.run_rows or self._bytes >= _RUN_BYTES:
             self.write()
 
@@ -110,23 +111,23 @@ class RunWriter:
         """Write all rows that wait. Raises OSError."""
         if not self._parts:
             return
-        self._rows.sort(key=lambda row: row[0])
+        self._rows.sort(key=itemgetter(0))
         self._number += 1
         path = run_path(self._options.folder, self._options.session, self._options.worker, self._number)
         write_run(path, RunHeader(self._parts, len(self._rows)), [self._rows])
         self._parts, self._rows, self._bytes = [], [], 0
 
 
-def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Row]]:
+def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[RegistryRow]]:
     """Read one part: its report and its rows, in the order of the file. What was read before a failure counts."""
-    rows: list[Row] = []
+    rows: list[RegistryRow] = []
     agencies: set[str] = set()
     findings, failure, left_out = Findings(), "", ""
     try:
         for records in _read_blocks(part, options, findings):
             for record in records:
                 if record.date >= options.since:
-                    rows.append((record.name.key, record.date, options.pack(record)))
+                    rows.append(to_row(record))
                 agencies.add(record.agency)
             if len(rows) > _MAX_PART_RECORDS:
                 raise UnreadablePart(f"it has more than {_MAX_PART_RECORDS} records; split the file")

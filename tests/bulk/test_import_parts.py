@@ -12,12 +12,11 @@ import pytest
 
 from app.bulk import import_parts, import_streams, import_worker
 from app.bulk.import_parts import LeftOut, Part, find_parts, list_files
-from app.bulk.import_runs import PartReport, Row
+from app.bulk.import_runs import PartReport
 from app.bulk.import_streams import UnreadablePart, gunzip
 from app.bulk.import_worker import WorkerOptions, read_part
 from app.errors import ConfigurationError
 from app.registry.reading import RegistryFormat
-from app.registry.record import RegistryRecord
 from tests.registry.samples import crossref_file, crossref_work, datacite_file, datacite_record, json_lines, tar
 
 NOW = 1_800_000_000
@@ -25,14 +24,9 @@ NAMES = [("10.5555/a", "https://example.org/a"), ("10.5555/b", "https://example.
 KEYS = ["10.5555/A", "10.5555/B"]
 
 
-def pack(record: RegistryRecord) -> bytes:
-    """A record as bytes that a test can read."""
-    return f"{record.agency} {record.url}".encode()
-
-
 def options(form: RegistryFormat | None = None, *, since: int = 0) -> WorkerOptions:
     """The options of a process that reads."""
-    return WorkerOptions(Path(), 1, 0, form, since, NOW, pack, 1_000)
+    return WorkerOptions(Path(), 1, 0, form, since, NOW, 1_000)
 
 
 def parts_of(path: Path | str) -> list[Part]:
@@ -48,7 +42,7 @@ def left_out(path: Path | str) -> list[tuple[str, bool]]:
 def read_all(path: Path | str, form: RegistryFormat | None = None) -> tuple[list[str], list[PartReport]]:
     """The keys of a path, and the reports of its parts."""
     found = [read_part(part, options(form)) for part in parts_of(path)]
-    return [key for _, rows in found for key, _, _ in rows], [report for report, _ in found]
+    return [row[0] for _, rows in found for row in rows], [report for report, _ in found]
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -186,13 +180,13 @@ def test_a_report_counts_what_was_read(tmp_path: Path) -> None:
     (part,) = parts_of(write(tmp_path / "a.jsonl", lines))
     report, rows = read_part(part, options(since=1_600_000_000))
     assert report == PartReport(part.name, 4, 1, 1, 1, ["record 3: it has no DOI name"], ["DataCite"])
-    assert rows == [("10.5555/A", 1_719_792_000, b"DataCite https://example.org/a")]
+    assert rows == [("10.5555/A", 1_719_792_000, "DataCite", "https://example.org/a")]
 
 
 def test_records_without_a_date_have_that_of_their_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", FILES["a.csv"])
     os.utime(path, (1_234, 1_234))
-    rows: list[Row] = [row for part in parts_of(path) for row in read_part(part, options())[1]]
-    assert [date for _, date, _ in rows] == [1_234, 1_234]
+    rows = [row for part in parts_of(path) for row in read_part(part, options())[1]]
+    assert [row[1] for row in rows] == [1_234, 1_234]
     archive = write(tmp_path / "a.tar", tar({"a.csv": FILES["a.csv"]}, mtime=5_678))
-    assert [date for part in parts_of(archive) for _, date, _ in read_part(part, options())[1]] == [5_678, 5_678]
+    assert [row[1] for part in parts_of(archive) for row in read_part(part, options())[1]] == [5_678, 5_678]

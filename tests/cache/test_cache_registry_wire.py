@@ -1,4 +1,4 @@
-"""The serialization of registry records: round trips, the detection of damage, and their form as entries."""
+"""The serialization of registry records: round trips of blocks, the detection of damage, and their form as entries."""
 
 from __future__ import annotations
 
@@ -9,63 +9,88 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.cache.entry import FOREVER
-from app.cache.registry_wire import date_of, has_same_target, is_intact, pack_record, to_entry, unpack_record
-from app.doi.name import HandleName
+from app.cache.registry_wire import (
+    MAX_CHARACTERS,
+    MAX_ROWS,
+    RegistryRow,
+    cut_blocks,
+    find_row,
+    pack_block,
+    to_entry,
+    to_record,
+    to_row,
+    unpack_block,
+)
 from app.errors import DamagedEntry
-from app.registry.record import LAST_DATE, RegistryRecord
+from app.registry.record import LAST_DATE
 from tests.cache.entries import NOW
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
-records = st.builds(
-    RegistryRecord,
-    texts.map(lambda text: HandleName("10.1000/" + text)),
-    texts.map(lambda text: "https://publisher.example/" + text),
-    st.sampled_from(["", "Crossref", "DataCite"]) | texts,
+rows = st.tuples(
+    texts.map(lambda text: "10.1000/" + text.upper()),
     st.integers(0, LAST_DATE),
+    st.sampled_from(["", "Crossref", "DataCite"]) | texts,
+    texts.map(lambda text: "https://publisher.example/" + text),
 )
+blocks = st.lists(rows, min_size=1, max_size=MAX_ROWS, unique_by=lambda row: row[0]).map(sorted)
+KEY = "10.1000/182"
 
 
-def record(name: str = "10.1000/182", url: str = "https://a.example/1", date: int = int(NOW)) -> RegistryRecord:
-    return RegistryRecord(HandleName(name), url, "Crossref", date)
+def row(key: str = KEY, url: str = "https://a.example/1") -> RegistryRow:
+    return key, int(NOW), "Crossref", url
 
 
-@given(records)
-def test_unpack_record_returns_the_packed_record(packed: RegistryRecord) -> None:
-    data = pack_record(packed)
-    assert unpack_record(packed.name.key, data) == packed
-    assert (date_of(data), is_intact(packed.name.key, data)) == (packed.date, True)
+@given(blocks)
+def test_unpack_block_returns_the_packed_rows(packed: list[RegistryRow]) -> None:
+    first = packed[0][0]
+    data = pack_block(first, packed)
+    assert unpack_block(first, data) == packed
+    assert [find_row(one[0], first, data) for one in packed] == packed
 
 
-@given(records, records)
-def test_a_record_under_another_key_is_damaged(one: RegistryRecord, other: RegistryRecord) -> None:
-    assume(one.name != other.name)
+@given(rows)
+def test_a_record_survives_its_row(one: RegistryRow) -> None:
+    assert to_row(to_record(one))[1:] == one[1:]
+
+
+@given(blocks, blocks)
+def test_a_block_under_another_key_is_damaged(one: list[RegistryRow], other: list[RegistryRow]) -> None:
+    assume(one[0][0] != other[0][0])
     with pytest.raises(DamagedEntry):
-        unpack_record(other.name.key, pack_record(one))
+        unpack_block(other[0][0], pack_block(one[0][0], one))
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0, max_value=7))
 def test_a_flipped_bit_is_damage(place: int, bit: int) -> None:
-    data = bytearray(pack_record(record()))
+    data = bytearray(pack_block(KEY, [row(), row("10.1000/183")]))
     data[place % len(data)] ^= 1 << bit
     with pytest.raises(DamagedEntry):
-        unpack_record("10.1000/182", bytes(data))
+        unpack_block(KEY, bytes(data))
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 40, "text", 1, None])
 def test_other_data_is_damage(data: object) -> None:
-    assert not is_intact("10.1000/182", data)
     with pytest.raises(DamagedEntry):
-        unpack_record("10.1000/182", data)
+        unpack_block(KEY, data)
+    with pytest.raises(DamagedEntry):
+        find_row(KEY, KEY, data)
 
 
-def test_records_have_the_same_target_whatever_their_dates_are() -> None:
-    one = pack_record(record())
-    assert has_same_target(one, pack_record(record(date=1)))
-    assert not has_same_target(one, pack_record(record(url="https://a.example/2")))
+@given(st.lists(st.integers(1, 16_384), max_size=80))
+def test_blocks_keep_their_limits(lengths: list[int]) -> None:
+    long = [row(f"10.1000/{number:03}", "u" * length) for number, length in enumerate(lengths)]
+    cut = list(cut_blocks(long))
+    assert [one for block in cut for one in block] == long
+    assert all(0 < len(block) <= MAX_ROWS for block in cut)
+    assert all(sum(len(one[3]) for one in block) <= MAX_CHARACTERS for block in cut if len(block) > 1)
+
+
+def test_a_row_that_a_block_does_not_have_is_none() -> None:
+    assert find_row("10.1000/183", KEY, pack_block(KEY, [row(), row("10.1000/184")])) is None
 
 
 def test_an_entry_is_never_fresh_always_usable_and_has_the_url_value() -> None:
-    entry = to_entry(record())
+    entry = to_entry(row())
     assert (entry.key, entry.agency, entry.fetched_at) == ("10.1000/182", "Crossref", NOW)
     assert not entry.is_fresh(NOW)
     assert entry.is_usable(FOREVER - 1)

@@ -11,10 +11,10 @@ from typing import Final
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
+from app.cache.sqlite import registry_blocks
 from app.cache.sqlite.change_log import Kind, log_changes, log_purges
 from app.cache.sqlite.eviction import evict
 from app.cache.sqlite.file import total_bytes
-from app.cache.sqlite.registry import delete_records
 from app.cache.sqlite.writer import Change, is_later
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry
@@ -40,7 +40,7 @@ def write_batch(
         _put(connection, entries, now)
         # A "not found" of the upstream wins over what a file of the registration agency says.
         absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
-        delete_records(connection, gone + absent)
+        registry_blocks.delete(connection, gone + absent)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
         log_purges(connection, purged, known, purges)
         log_changes(connection, Kind.PUT, [entry.key for entry in entries], now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,23 +11,19 @@ from typing import Final
 
 from app.cache.delta import Cursor, DeltaChange, Forgotten, Stage, Tombstone, change_line
 from app.cache.entry import Entry
-from app.cache.registry_wire import unpack_record
+from app.cache.registry_wire import to_record
+from app.cache.sqlite import registry_blocks
 from app.cache.sqlite.change_log import RANGE_SEPARATOR, Kind
 from app.cache.sqlite.file import connect_to_read, translate_open_errors
 from app.cache.wire import unpack
 from app.errors import ChangesGone, DamagedEntry
 from app.registry.record import RegistryRecord
 
-#: Reads a row: its key and its data.
-_Unpack = Callable[[str, object], DeltaChange | None]
-
 #: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.
 MAX_CHANGES: Final = 2_000
 MAX_BYTES: Final = 2 * 1024 * 1024
 
-_ENTRIES: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
-_REGISTRY: Final = "SELECT key, data FROM registry WHERE key > ? ORDER BY key LIMIT ?"
-_RANGE: Final = "SELECT key, data FROM registry WHERE key > ? AND key >= ? AND key <= ? ORDER BY key LIMIT ?"
+_ENTRIES: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key"
 _LOG: Final = "SELECT number, kind, key, at FROM change_log WHERE number > ? ORDER BY number LIMIT ?"
 #: Rows of the log that are read for one page. Many of them can concern one record.
 _MAX_ROWS: Final = 10_000
@@ -104,9 +100,9 @@ class _Page:
     _bytes: int = 0
 
     def fill(self) -> None:
-        if self.cursor.stage is Stage.ENTRIES and self._add_table(_ENTRIES, self._unpack_entry):
+        if self.cursor.stage is Stage.ENTRIES and self._add_table(self._entries()):
             self.cursor = replace(self.cursor, stage=Stage.REGISTRY, after="")
-        if self.cursor.stage is Stage.REGISTRY and self._add_table(_REGISTRY, _unpack_record):
+        if self.cursor.stage is Stage.REGISTRY and self._add_table(self._records()):
             self.cursor = replace(self.cursor, stage=Stage.LOG, after="")
         if self.cursor.stage is Stage.LOG:
             self._add_log()
@@ -120,20 +116,29 @@ class _Page:
             self.lines.append(line)
             self._bytes += len(line)
 
-    def _add_table(self, sql: str, unpack_row: _Unpack, bounds: tuple[str, ...] = ()) -> bool:
-        """Add the rows after `cursor.after`. Returns whether there are no more."""
-        if self._is_full():
-            return False
-        room, rows = MAX_CHANGES - len(self.lines), 0
-        for key, data in self.connection.execute(sql, (self.cursor.after, *bounds, room)):
-            rows += 1
-            if not isinstance(key, str):
-                return True  # SQLite sorts blobs, which a damaged row can have as its key, after all text
-            self._add(unpack_row(key, data))
-            self.cursor = replace(self.cursor, after=key)
-            if self._is_full():
+    def _add_table(self, rows: Iterable[tuple[str, DeltaChange | None]]) -> bool:
+        """Add rows, each a key and a change. Returns whether there are no more."""
+        # Not every row is a line: an entry may be too old.
+        for count, (key, change) in enumerate(rows):
+            if self._is_full() or count >= MAX_CHANGES:
                 return False
-        return rows < room
+            self._add(change)
+            self.cursor = replace(self.cursor, after=key)
+        return not self._is_full()
+
+    def _entries(self) -> Iterator[tuple[str, Entry | None]]:
+        """The entries after the cursor."""
+        for key, data in self.connection.execute(_ENTRIES, (self.cursor.after,)):
+            if not isinstance(key, str):
+                return  # SQLite sorts blobs, which a damaged row can have as its key, after all text
+            yield key, self._unpack_entry(key, data)
+
+    def _records(self, first: str = "", last: str | None = None) -> Iterator[tuple[str, RegistryRecord]]:
+        """The registry records after the cursor, in a range of keys."""
+        for row in registry_blocks.read(self.connection, self.cursor.after, first):
+            if last is not None and row[0] > last:
+                return
+            yield row[0], to_record(row)
 
     def _add_log(self) -> None:
         sent = set[tuple[int, str]]()
@@ -142,7 +147,7 @@ class _Page:
                 return
             if kind == Kind.REGISTRY_RANGE:
                 first, _, last = key.partition(RANGE_SEPARATOR)
-                if not self._add_table(_RANGE, _unpack_record, (first, last)):
+                if not self._add_table(self._records(first, last)):
                     return
             elif kind == Kind.PURGE:
                 sent.clear()
@@ -157,10 +162,13 @@ class _Page:
         if kind == Kind.PUT:
             row = self.connection.execute("SELECT data FROM entries WHERE key = ?", (key,)).fetchone()
             return None if row is None else self._unpack_entry(key, row[0])
-        row = self.connection.execute("SELECT data FROM registry WHERE key = ?", (key,)).fetchone()
+        try:
+            row = registry_blocks.find(self.connection, key)
+        except DamagedEntry:
+            return None
         if row is None:
             return Forgotten(key) if kind == Kind.FORGOTTEN else None
-        return _unpack_record(key, row[0])
+        return to_record(row)
 
     def _unpack_entry(self, key: str, data: object) -> Entry | None:
         try:
@@ -168,10 +176,3 @@ class _Page:
         except DamagedEntry:
             return None
         return entry if entry is not None and entry.is_usable(self.now) else None
-
-
-def _unpack_record(key: str, data: object) -> RegistryRecord | None:
-    try:
-        return unpack_record(key, data)
-    except DamagedEntry:
-        return None

@@ -61,13 +61,13 @@ END;
 CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
 """
 #: Added to a store of an earlier release when it is opened for writing. An earlier release ignores them.
-#: `registry` has its records in the order of their keys, without a second tree for the key. `registry_total` is their
-#: number, because to count 300 million takes minutes. `imports` has the finished parts of each import.
+#: `registry_blocks` has the registry records, many in a row (registry_blocks.py). `registry_total` is their number,
+#: because to count 300 million takes minutes. `imports` has the finished parts of each import.
 #: `parents` has the parents that the store follows.
 _LATER_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS purges (scope TEXT PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS hand (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS registry (key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS registry_blocks (first TEXT PRIMARY KEY, records INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS registry_total (id INTEGER PRIMARY KEY CHECK (id = 1), records INTEGER NOT NULL);
 INSERT OR IGNORE INTO registry_total VALUES (1, 0);
 CREATE TABLE IF NOT EXISTS imports (

@@ -7,19 +7,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, Self
 
+from app.cache.sqlite import registry_blocks
 from app.cache.sqlite.file import connect_to_read, translate_open_errors
 
 #: After every key with a prefix: the last code point.
 _LAST: Final = "\U0010ffff"
 #: Keys of one SELECT. The limit of SQLite is 32,766 variables.
 _KEYS: Final = 500
+#: Entries that are compared with the registry records at a time.
+_PAGE: Final = 5_000
 #: Without a prefix, the total is known.
 _TOTAL: Final = "SELECT records FROM registry_total"
-_BELOW: Final = "SELECT count(*) FROM registry WHERE key >= ? AND key < ?"
-_BOTH: Final = (
-    "SELECT count(*) FROM entries WHERE key >= ? AND key < ? AND stale_until > ?"
-    " AND EXISTS (SELECT 1 FROM registry WHERE registry.key = entries.key)"
-)
+_ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
 _RANGE: Final = "SELECT key FROM entries WHERE key >= ? AND key <= ? LIMIT ?"
 
 
@@ -30,11 +29,16 @@ def count_registry(path: Path, prefix: str, now: float) -> int:
     """
     bounds = (prefix, prefix + _LAST)
     with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'registry_total'").fetchone() is None:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'").fetchone() is None:
             return 0
-        (records,) = (connection.execute(_BELOW, bounds) if prefix else connection.execute(_TOTAL)).fetchone() or (0,)
-        (both,) = connection.execute(_BOTH, (*bounds, now)).fetchone()
-        return max(0, int(records) - int(both))
+        if prefix:
+            records = registry_blocks.count(connection, prefix)
+        else:
+            (records,) = connection.execute(_TOTAL).fetchone() or (0,)
+        entries, both = connection.execute(_ENTRIES, (*bounds, now)), 0
+        while page := entries.fetchmany(_PAGE):
+            both += registry_blocks.count_known(connection, [key for (key,) in page if isinstance(key, str)])
+        return max(0, int(records) - both)
 
 
 class EntryCount:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.cache.entry import Entry, RegistryEntry
-from app.cache.registry_wire import to_entry, unpack_record
+from app.cache.registry_wire import find_row, to_entry
 from app.cache.sqlite.file import is_damage, total_bytes
+from app.cache.sqlite.registry_blocks import SELECT_BLOCK
 from app.cache.store import StoreStats
 from app.cache.wire import unpack
 from app.errors import DamagedEntry, StoreError
@@ -18,7 +19,6 @@ from app.errors import DamagedEntry, StoreError
 #: Rows read at a time by `pages`.
 _PAGE: Final = 500
 
-_REGISTRY: Final = "SELECT data FROM registry WHERE key = ?"
 _REGISTRY_TOTAL: Final = "SELECT records FROM registry_total"
 _FROM: Final = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?"
 _AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
@@ -55,15 +55,16 @@ class Rows:
 
     def find_registry(self, key: str) -> RegistryEntry | None:
         """The registry record of a key. Also raises DamagedEntry."""
-        row = self.row(_REGISTRY, (key,)) if self._knows_registry() else None
-        if row is None:
+        block = self.row(SELECT_BLOCK, (key,)) if self._knows_registry() else None
+        if block is None:
             return None
+        first, _, data = block
         try:
-            record = unpack_record(key, row[0])
+            row = find_row(key, first, data)
         except DamagedEntry:
             self._damaged_entries += 1
             raise
-        return None if record is None else to_entry(record)
+        return None if row is None else to_entry(row)
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
         """The usable entries whose key begins with `prefix`, in order. Damaged entries are left out."""
@@ -120,7 +121,7 @@ class Rows:
     def _knows_registry(self) -> bool:
         """Whether the file has registry records. One of an earlier release has them after it was opened for writing."""
         if not self._has_registry:
-            self._has_registry = self.row("SELECT 1 FROM sqlite_master WHERE name = 'registry_total'") is not None
+            self._has_registry = self.row("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'") is not None
         return self._has_registry
 
     def _unpack(self, key: str, data: object) -> Entry | None:

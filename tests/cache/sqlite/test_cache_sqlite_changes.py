@@ -11,7 +11,7 @@ import pytest
 import app.cache.sqlite.change_log
 import app.cache.sqlite.change_pages
 from app.cache.delta import Cursor, Stage, parse_cursor
-from app.cache.registry_wire import pack_record
+from app.cache.registry_wire import to_row
 from app.cache.sqlite.change_pages import ChangePage, find_cursor, read_changes
 from app.cache.sqlite.registry import RegistryTable
 from app.cache.sqlite.store import SqliteStore
@@ -47,7 +47,7 @@ async def put(store: SqliteStore, *keys: str) -> None:
 
 def write_registry(path: Path, *keys: str, clock: Clock) -> None:
     with RegistryTable(path, clock=clock) as table:
-        table.write([(key, pack_record(make_record(key, f"http://r.example/{key}", "Crossref", 5))) for key in keys])
+        table.write([to_row(make_record(key, f"http://r.example/{key}", "Crossref", 5)) for key in keys])
 
 
 def summary(page: ChangePage) -> list[str]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from zlib import crc32
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from app.cache.registry_wire import pack_record
-from app.cache.sqlite.registry import MAX_BATCH, ImportPart, PackedRecord, RegistryTable, WriteCounts
+from app.cache.registry_wire import FORMAT_VERSION, MAX_ROWS, RegistryRow, to_row
+from app.cache.sqlite import registry_blocks
+from app.cache.sqlite.file import connect_to_read
+from app.cache.sqlite.registry import MAX_BATCH, ImportPart, RegistryTable
+from app.cache.sqlite.registry_blocks import WriteCounts
 from app.doi.name import HandleName
 from app.errors import DamagedEntry, StoreError
 from app.registry.record import RegistryRecord
@@ -32,21 +39,21 @@ def record(number: int = 1, url: str = "https://a.example/", date: int = int(NOW
     return RegistryRecord(HandleName(f"10.1000/{number:05}"), url, "DataCite", date)
 
 
-def packed(*records: RegistryRecord) -> list[PackedRecord]:
-    return [(one.name.key, pack_record(one)) for one in records]
+def rows(*records: RegistryRecord) -> list[RegistryRow]:
+    return [to_row(one) for one in records]
 
 
 def keys(table: RegistryTable, prefix: str = "", after: str = "") -> list[str]:
-    return [one.name.key for page in table.pages(prefix, after=after) for one in page]
+    return [row[0] for page in table.pages(prefix, after=after) for row in page]
 
 
 def test_a_written_record_is_found_and_counted(table: RegistryTable) -> None:
-    assert table.write(packed(record(1), record(2))) == WriteCounts(new=2)
+    assert table.write(rows(record(1), record(2))) == WriteCounts(new=2)
     assert (table.find("10.1000/00001"), table.find("10.1000/9"), table.count()) == (record(1), None, 2)
 
 
 def test_records_survive_a_restart(path: Path, table: RegistryTable, clock: Clock) -> None:
-    table.write(packed(record()))
+    table.write(rows(record()))
     table.close()
     with RegistryTable(path, clock=clock) as again:
         assert (again.find("10.1000/00001"), again.count()) == (record(), 1)
@@ -64,42 +71,106 @@ def test_records_survive_a_restart(path: Path, table: RegistryTable, clock: Cloc
 def test_the_later_date_wins(
     table: RegistryTable, later: RegistryRecord, counts: WriteCounts, stays: RegistryRecord
 ) -> None:
-    table.write(packed(record()))
-    assert table.write(packed(later)) == counts
+    table.write(rows(record()))
+    assert table.write(rows(later)) == counts
     assert (table.find("10.1000/00001"), table.count()) == (stays, 1)
 
 
 def test_a_name_that_occurs_twice_in_a_batch_is_counted_once(table: RegistryTable) -> None:
-    counts = table.write(packed(record(date=2), record(date=1), record(date=3, url="https://b.example/")))
+    counts = table.write(rows(record(date=2), record(date=1), record(date=3, url="https://b.example/")))
     assert counts == WriteCounts(new=1, older=1, changed=1)
     assert (table.find("10.1000/00001"), table.count()) == (record(date=3, url="https://b.example/"), 1)
 
 
 def test_batches_may_come_in_any_order(table: RegistryTable) -> None:
-    assert table.write(packed(record(5), record(6))) == WriteCounts(new=2)
-    assert table.write(packed(record(1), record(5), record(9))) == WriteCounts(new=2, same=1)
+    assert table.write(rows(record(5), record(6))) == WriteCounts(new=2)
+    assert table.write(rows(record(1), record(5), record(9))) == WriteCounts(new=2, same=1)
     assert keys(table) == [f"10.1000/0000{n}" for n in (1, 5, 6, 9)]
 
 
 def test_a_batch_of_many_keys_meets_every_known_one(table: RegistryTable) -> None:
-    table.write(packed(*(record(n) for n in range(0, 1_200, 2))))
-    assert table.write(packed(*(record(n) for n in range(1_200)))) == WriteCounts(new=600, same=600)
+    table.write(rows(*(record(n) for n in range(0, 1_200, 2))))
+    assert table.write(rows(*(record(n) for n in range(1_200)))) == WriteCounts(new=600, same=600)
 
 
-def test_a_damaged_record_is_replaced_whatever_its_date_says(path: Path, table: RegistryTable) -> None:
-    table.write(packed(record(1), record(2)))
+def test_a_damaged_block_is_replaced_and_the_others_stay(path: Path, table: RegistryTable) -> None:
+    table.write(rows(*(record(n) for n in range(2 * MAX_ROWS))))
     with sqlite3.connect(path) as file:
-        file.execute("UPDATE registry SET data = (SELECT data FROM registry WHERE key = '10.1000/00002')")
+        file.execute("UPDATE registry_blocks SET data = x'00' WHERE first = '10.1000/00000'")
     file.close()
     with pytest.raises(DamagedEntry):
         table.find("10.1000/00001")
-    assert keys(table) == ["10.1000/00002"]
-    assert table.write(packed(record(1, date=1))) == WriteCounts(changed=1)
-    assert table.find("10.1000/00001") == record(1, date=1)
+    assert keys(table) == [f"10.1000/{n:05}" for n in range(MAX_ROWS, 2 * MAX_ROWS)]
+    assert table.write(rows(record(1, date=1))) == WriteCounts(new=1)
+    assert (table.find("10.1000/00001"), table.count()) == (record(1, date=1), MAX_ROWS + 1)
+
+
+def test_a_row_with_a_blob_as_its_key_hides_no_record(path: Path, table: RegistryTable) -> None:
+    with sqlite3.connect(path) as file:
+        file.execute("INSERT INTO registry_blocks VALUES (x'00', 'many', 'text')")
+    file.close()
+    assert table.write(rows(record(1))) == WriteCounts(new=1)
+    assert (table.find("10.1000/00001"), keys(table)) == (record(1), ["10.1000/00001"])
+
+
+def test_records_of_a_newer_format_are_misses_and_not_overwritten(path: Path, table: RegistryTable) -> None:
+    table.write(rows(record(1)))
+    with sqlite3.connect(path) as file:
+        (data,) = file.execute("SELECT data FROM registry_blocks").fetchone()
+        body = bytes([FORMAT_VERSION + 1]) + data[5:]
+        check = crc32(body, crc32(b"10.1000/00001")).to_bytes(4, "little")
+        file.execute("UPDATE registry_blocks SET data = ?", (check + body,))
+    file.close()
+    assert table.find("10.1000/00001") is None
+    with pytest.raises(StoreError, match="newer"):
+        table.write(rows(record(2)))
+
+
+def test_long_records_are_in_blocks_of_their_own(path: Path, table: RegistryTable) -> None:
+    long = [record(n, "https://a.example/" + "x" * 16_000) for n in range(MAX_ROWS)]
+    table.write(rows(*long))
+    with sqlite3.connect(path) as file:
+        (most,) = file.execute("SELECT max(records) FROM registry_blocks").fetchone()
+    file.close()
+    assert most <= 2
+    assert table.find(long[-1].name.key) == long[-1]
+
+
+changes = st.lists(
+    st.tuples(st.booleans(), st.sets(st.integers(0, 300), min_size=1, max_size=150), st.integers(1, 3)), max_size=12
+)
+
+
+@settings(max_examples=50)
+@given(changes)
+def test_blocks_have_the_records_that_a_dictionary_has(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, set[int], int]]
+) -> None:
+    model: dict[str, RegistryRecord] = {}
+    path = tmp_path_factory.mktemp("store") / "store"
+    with RegistryTable(path, clock=lambda: NOW) as table, closing(connect_to_read(path)) as connection:
+        for deletes, numbers, date in steps:
+            chosen = [record(n, f"https://a.example/{date}", date) for n in sorted(numbers)]
+            if deletes:
+                gone = [one.name.key for one in chosen if model.pop(one.name.key, None)]
+                assert table.forget([one.name.key for one in chosen]) == len(gone)
+            else:
+                table.write(rows(*chosen))
+                for one in chosen:
+                    if one.name.key not in model or one.date >= model[one.name.key].date:
+                        model[one.name.key] = one
+        assert [row for page in table.pages() for row in page] == rows(*(model[key] for key in sorted(model)))
+        assert table.count() == len(model)
+        assert all(table.find(key) == one for key, one in model.items())
+        assert table.find("10.1000/X") is None
+        for prefix in ("10.1000/", "10.1000/0001", "10.1000/00299", "10.2/"):
+            assert registry_blocks.count(connection, prefix) == sum(key.startswith(prefix) for key in model)
+        some = [f"10.1000/{n:05}" for n in range(0, 400, 7)]
+        assert registry_blocks.count_known(connection, some) == len(model.keys() & set(some))
 
 
 def test_pages_have_the_records_of_a_prefix_after_a_key(table: RegistryTable) -> None:
-    table.write(packed(*(record(n) for n in range(2_500)), RegistryRecord(HandleName("10.2/X"), "u", "", 0)))
+    table.write(rows(*(record(n) for n in range(2_500)), RegistryRecord(HandleName("10.2/X"), "u", "", 0)))
     assert len(keys(table)) == 2_501
     assert keys(table, "10.1000/", "10.1000/02497") == ["10.1000/02498", "10.1000/02499"]
     assert keys(table, "10.2/") == ["10.2/X"]
@@ -107,20 +178,20 @@ def test_pages_have_the_records_of_a_prefix_after_a_key(table: RegistryTable) ->
 
 
 def test_forgotten_records_are_gone_and_not_counted(table: RegistryTable) -> None:
-    table.write(packed(*(record(n) for n in range(5))))
+    table.write(rows(*(record(n) for n in range(5))))
     assert table.forget(["10.1000/00001", "10.1000/00003", "10.1000/X"]) == 2
     assert (keys(table), table.count()) == ([f"10.1000/0000{n}" for n in (0, 2, 4)], 3)
 
 
 def test_a_prefix_is_forgotten_in_several_transactions(table: RegistryTable) -> None:
-    table.write(packed(*(record(n) for n in range(12_000))))
-    table.write(packed(RegistryRecord(HandleName("10.10001/X"), "u", "", 0)))
+    table.write(rows(*(record(n) for n in range(12_000))))
+    table.write(rows(RegistryRecord(HandleName("10.10001/X"), "u", "", 0)))
     assert table.forget_prefix("10.1000/") == 12_000
     assert (keys(table), table.count()) == (["10.10001/X"], 1)
 
 
 def test_a_finished_part_is_remembered_until_the_import_is_forgotten(table: RegistryTable) -> None:
-    table.write(packed(record()), finishes=ImportPart("crossref", "1.json.gz", "1 record"))
+    table.write(rows(record()), finishes=ImportPart("crossref", "1.json.gz", "1 record"))
     table.write([], finishes=ImportPart("crossref", "2.json.gz"))
     table.write([], finishes=ImportPart("datacite", "a"))
     assert table.finished_parts("crossref") == {"1.json.gz": "1 record", "2.json.gz": ""}
@@ -133,14 +204,14 @@ def test_neither_records_nor_their_part_are_kept_of_a_write_that_fails(path: Pat
         file.execute("CREATE TRIGGER full BEFORE INSERT ON imports BEGIN SELECT RAISE(ABORT, 'full'); END")
     file.close()
     with pytest.raises(StoreError, match="full"):
-        table.write(packed(record()), finishes=ImportPart("crossref", "1"))
+        table.write(rows(record()), finishes=ImportPart("crossref", "1"))
     assert (table.count(), table.find("10.1000/00001"), table.finished_parts("crossref")) == (0, None, {})
-    assert table.write(packed(record())) == WriteCounts(new=1)
+    assert table.write(rows(record())) == WriteCounts(new=1)
 
 
 def test_a_batch_has_a_limit(table: RegistryTable) -> None:
     with pytest.raises(ValueError, match="more than"):
-        table.write(packed(record()) * (MAX_BATCH + 1))
+        table.write(rows(record()) * (MAX_BATCH + 1))
 
 
 def test_counts_add_up() -> None:

@@ -115,7 +115,7 @@ async def test_it_is_counted_apart_from_the_entries(cache: TieredStore) -> None:
 
 async def test_a_damaged_registry_record_is_a_miss_and_the_store_stays_healthy(cache: TieredStore, path: Path) -> None:
     with sqlite3.connect(path) as file:
-        file.execute("UPDATE registry SET data = x'00' WHERE key = ?", (KEY,))
+        file.execute("UPDATE registry_blocks SET data = x'00' WHERE first = ?", (KEY,))
     file.close()
     assert await cache.get(KEY) is None
     stats = (await cache.stats()).store
@@ -133,7 +133,7 @@ async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, c
 async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writing(path: Path, clock: Clock) -> None:
     await fill(path, clock, 1)
     with sqlite3.connect(path) as file:
-        for table in ("registry", "registry_total", "imports"):
+        for table in ("registry_blocks", "registry_total", "imports"):
             file.execute(f"DROP TABLE {table}")
     file.close()
     store = ReadOnlySqliteStore(path, clock=clock)

@@ -20,7 +20,7 @@ import uvicorn
 from app.cache.bundle import BundleWriter
 from app.cache.delta import DeltaEnd, end_line, start_line
 from app.cache.parents import ParentState
-from app.cache.registry_wire import pack_record
+from app.cache.registry_wire import to_row
 from app.cache.sqlite.registry import RegistryTable
 from app.cache.sqlite.store import SqliteStore
 from app.cli.main import main
@@ -88,7 +88,7 @@ def open_store(path: Path) -> SqliteStore:
 def write_registry(path: Path, *names: str) -> None:
     """Write registry records."""
     with RegistryTable(path, clock=time.time) as table:
-        table.write([(name, pack_record(make_record(name, "http://r.example/", "Crossref", 5))) for name in names])
+        table.write([to_row(make_record(name, "http://r.example/", "Crossref", 5)) for name in names])
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.cache.registry_wire import pack_record
+from app.cache.registry_wire import to_row
 from app.cache.sqlite.registry import RegistryTable
 from app.cli.main import main
 from app.handle.answer import ResponseCode
@@ -57,7 +57,7 @@ async def test_what_the_parent_has_and_changes_reaches_the_grandchild(place: Pla
     await place.put(place.parent, *names)
     with RegistryTable(place.parent, clock=time.time) as table:
         pairs = [(f"10.3000/{number:04}", f"http://r.example/{number}") for number in range(RECORDS)]
-        table.write([(name, pack_record(make_record(name, url, "Crossref", 5))) for name, url in pairs])
+        table.write([to_row(make_record(name, url, "Crossref", 5)) for name, url in pairs])
     # The stores exist before their proxies start.
     await place.put(place.child)
     grandchild = place.folder / "grandchild.db"
