@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 #: Weight of the newest answer in the mean of a server's times.
@@ -51,19 +51,20 @@ class Health:
 
     def record_query(self, server: Hashable, now: float) -> None:
         """A query is sent to a server."""
-        known = self._servers.get(server, _Server(counted_at=now))
-        self._remember_server(server, replace(known, queries=self._count(known, now) + 1, counted_at=now))
+        known = self._servers.get(server) or _Server(counted_at=now)
+        self._remember_server(server, _Server(self._count(known, now) + 1, now, known.seconds))
 
     def record_answer(self, interface: Hashable, server: Hashable, seconds: float) -> None:
         """A server answered at an interface after `seconds`."""
-        self._interfaces.pop(interface, None)
-        known = self._servers.get(server, _Server())
+        self.record_recovery(interface)
+        known = self._servers.get(server) or _Server()
         mean = seconds if known.seconds is None else known.seconds + _NEWEST * (seconds - known.seconds)
-        self._remember_server(server, replace(known, seconds=mean))
+        self._remember_server(server, _Server(known.queries, known.counted_at, mean))
 
     def record_recovery(self, interface: Hashable) -> None:
         """Forget the failures of an interface."""
-        self._interfaces.pop(interface, None)
+        if self._interfaces:
+            self._interfaces.pop(interface, None)
 
     def record_failure(self, interface: Hashable, now: float) -> None:
         """An interface refused the connection, or stayed silent."""
@@ -77,12 +78,15 @@ class Health:
 
     def rests(self, interface: Hashable, now: float) -> bool:
         """Whether an interface failed and its pause is not over. It is still tried if all others rest."""
+        if not self._interfaces:
+            return False  # This is usual. The hash of an address takes longer than all the rest.
         known = self._interfaces.get(interface)
         return known is not None and now < known.rests_until
 
     def round_trip(self, server: Hashable) -> float:
         """The mean time of a server's answers; 0 for a new server, which is tried first."""
-        return self._servers.get(server, _Server()).seconds or 0.0
+        known = self._servers.get(server)
+        return 0.0 if known is None else known.seconds or 0.0
 
     def is_busy(self, server: Hashable, now: float) -> bool:
         """Whether a server is queried often, so a kept connection pays."""

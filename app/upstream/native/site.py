@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from itertools import zip_longest
 from operator import itemgetter
@@ -16,6 +17,8 @@ from app.upstream.native.wire.site_value import HashOption, Interface, Protocol,
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535
+#: Servers whose interfaces are kept ready for queries. One takes about 2 kB.
+_CACHED_SERVERS: Final = 1_000
 #: The prefix of prefix records.
 _ROOT_PREFIX: Final = b"0.NA"
 # RFC 6052, section 2.1: a gateway turns these addresses into IPv4 addresses.
@@ -91,9 +94,12 @@ def list_candidates(
         server = select_server(site, handle)
         if server is None or (authoritative and not site.is_primary):
             continue
-        if private_servers or is_global(server.ip):
-            for candidate in _list_interfaces(site, server):
-                servers.setdefault(server.ip, {}).setdefault(candidate.endpoint, candidate)
+        candidates = _list_interfaces(server, site.serial, site.attribute(b"domain") or None)
+        address = candidates[0].endpoint.address if candidates else None
+        if address is not None and (private_servers or is_global(address)):
+            known = servers.setdefault(address, {})
+            for candidate in candidates:
+                known.setdefault(candidate.endpoint, candidate)
     # Sorting is stable: equal servers keep the order of their sites.
     fastest_first = sorted(servers, key=lambda address: (health.rests(address, now), health.round_trip(address)))
     lists = [_order_interfaces(servers[address].values(), health, now) for address in fastest_first]
@@ -105,9 +111,11 @@ def _order_interfaces(candidates: Iterable[Candidate], health: Health, now: floa
 
     earlier: Counter[Protocol] = Counter()
     ranked: list[tuple[tuple[bool, int, int], Candidate]] = []
+    order = _RARE
     for candidate in candidates:
         endpoint = candidate.endpoint
-        order = _BUSY if health.is_busy(endpoint.address, now) else _RARE
+        if not ranked and health.is_busy(endpoint.address, now):
+            order = _BUSY
         # A second port of a transport comes after the other transports: a firewall that drops one drops both.
         place = health.rests(endpoint, now), earlier[endpoint.protocol], order.index(endpoint.protocol)
         ranked.append((place, candidate))
@@ -126,15 +134,16 @@ def _rotate(items: list[Candidate], places: int) -> list[Candidate]:
     return items[start:] + items[:start]
 
 
-def _list_interfaces(site: Site, server: Server) -> list[Candidate]:
-    host = site.attribute(b"domain") or None
-    return [
-        Candidate(
-            Endpoint(server.ip, Protocol(interface.protocol), interface.port), server.public_key, site.serial, host
-        )
+# Without the cache, this takes a quarter of the processor time of a query.
+@lru_cache(maxsize=_CACHED_SERVERS)
+def _list_interfaces(server: Server, serial: int, host: bytes | None) -> tuple[Candidate, ...]:
+    """The interfaces of a server that queries can be sent to."""
+    address = server.ip
+    return tuple(
+        Candidate(Endpoint(address, Protocol(interface.protocol), interface.port), server.public_key, serial, host)
         for interface in server.interfaces
         if _is_usable(interface)
-    ]
+    )
 
 
 def _is_usable(interface: Interface) -> bool:

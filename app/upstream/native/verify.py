@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
 
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 from app.upstream.native.wire.credential import SIGNED, Credential, Signature, decode_signature
-from app.upstream.native.wire.message import OpFlag, ResponseStatus, decode_message, encode_header
+from app.upstream.native.wire.message import OpFlag, ResponseStatus
 from app.upstream.native.wire.public_key import RSA, decode_public_key
-from app.upstream.native.wire.query import Query, encode_query
+from app.upstream.native.wire.query import Query, encode_digested
 from app.upstream.native.wire.response import DIGEST_NAMES, Response, Values, encode_content
 
 #: From this version on, a signature covers the versions and the ids of the envelope.
@@ -54,8 +54,7 @@ def _is_about(response: Response, handle: bytes) -> bool:
 def _check_digest(response: Response, query: Query) -> None:
     if response.digest is None:
         raise AnswerMismatch(detail="the digest of the request is missing")
-    request = decode_message(encode_query(query))
-    content = encode_header(request.header, request.body) + request.body
+    content = encode_digested(query)
     digest = hashlib.new(DIGEST_NAMES[response.digest.code], content, usedforsecurity=False).digest()
     if digest != response.digest.digest:
         raise AnswerMismatch(detail="the digest of the request differs")

@@ -63,8 +63,8 @@ def decode_envelope(data: bytes) -> Envelope:
     return Envelope(request_id, message_length, major, minor, flags, suggested_minor, session_id, message_id)
 
 
-def encode_envelope(envelope: Envelope) -> bytes:
-    """The bytes of an envelope."""
+def encode_envelope(envelope: Envelope, message_length: int | None = None) -> bytes:
+    """The bytes of an envelope, with another message length if one is passed."""
     return _LAYOUT.pack(
         envelope.major,
         envelope.minor,
@@ -73,5 +73,5 @@ def encode_envelope(envelope: Envelope) -> bytes:
         envelope.session_id,
         envelope.request_id,
         envelope.message_id,
-        envelope.message_length,
+        envelope.message_length if message_length is None else message_length,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Final
@@ -92,7 +92,7 @@ def decode_message(data: bytes) -> Message:
 def encode_message(message: Message) -> bytes:
     """The bytes of a message. Its length is written into the envelope."""
     payload = encode_header(message.header, message.body) + message.body + message.tail
-    return encode_envelope(replace(message.envelope, message_length=len(payload))) + payload
+    return encode_envelope(message.envelope, len(payload)) + payload
 
 
 def encode_header(header: Header, body: bytes) -> bytes:

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.upstream.native.wire.credential import NO_CREDENTIAL
-from app.upstream.native.wire.envelope import Envelope
+from app.upstream.native.wire.envelope import Envelope, encode_envelope
 from app.upstream.native.wire.fields import COUNT_BYTES, I32, Reader, encode_count, encode_string
 from app.upstream.native.wire.message import (
     UNKNOWN_SERIAL,
     Header,
-    Message,
     OpCode,
     OpFlag,
     decode_message,
-    encode_message,
+    encode_header,
 )
 
 #: Filters of one request. Only servers decode requests, and this program's own server is a test.
@@ -47,10 +46,17 @@ class Query:
 
 def encode_query(query: Query) -> bytes:
     """The bytes of a request, which does not have a credential."""
+    content = encode_digested(query)
+    payload = content + NO_CREDENTIAL
+    return encode_envelope(Envelope(query.request_id), len(payload)) + payload
+
+
+def encode_digested(query: Query) -> bytes:
+    """The header and the body of a request. An answer repeats their digest."""
     header = Header(query.op_code, 0, query.flags, query.site_serial, query.expiration)
     # A request for the site of a server has no body.
     body = b"" if query.op_code == OpCode.SITE_INFORMATION else encode_filters(query.filters)
-    return encode_message(Message(Envelope(query.request_id), header, body, NO_CREDENTIAL))
+    return encode_header(header, body) + body
 
 
 def decode_query(data: bytes) -> Query:
