@@ -90,6 +90,10 @@ class DirectServer:
         self._refresh(response.header.site_serial)
         return response
 
+    async def probe(self, question: Question) -> Response:
+        """The server's answer. Raises CouldNotVerify."""
+        return await self.resolve(question)
+
     async def aclose(self) -> None:
         """Stop what is under way."""
         if self._reading is not None:

@@ -84,6 +84,19 @@ class Directory:
         """
         return await self._resolve(question, self._new_trail())
 
+    async def probe(self, question: Question) -> Response | None:
+        """The answer of the root, or if it fails, of the service that was used last. Raises CouldNotVerify.
+
+        Names of known prefixes can be resolved without the root.
+        """
+        try:
+            return await self.resolve(question)
+        except CouldNotVerify:
+            lead = self._services.last_lead(self._clock())
+            if lead is None:
+                raise
+            return await self._ask_service(Service(lead.sites, is_verified=False), question)
+
     async def aclose(self) -> None:
         """Stop the lookups that are under way."""
         tasks = [*self._lookups.values()]

@@ -54,6 +54,11 @@ class ServiceCache:
         self._entries.move_to_end(last)
         return self._entries[last]
 
+    def last_lead(self, now: float) -> Lead | None:
+        """The sites that were used last. None if no usable lookup has sites."""
+        leads = (entry.lead for entry in reversed(self._entries.values()) if now < entry.ends_at)
+        return next((lead for lead in leads if lead is not None and lead.sites), None)
+
     def put(self, record: bytes, entry: ServiceEntry) -> None:
         """Remember a lookup in place of the previous one."""
         key = (record.upper(), entry.is_verified)

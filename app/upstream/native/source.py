@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Protocol
 
 from app.errors import InvalidAnswer, UpstreamRefused, UpstreamTimeout
@@ -21,6 +22,9 @@ class Finder(Protocol):
 
     async def resolve(self, question: Question) -> Response | None:
         """The server's answer. None if the prefix does not exist. Raises CouldNotVerify."""
+
+    async def probe(self, question: Question) -> Response | None:
+        """Any server's answer to the question, which shows that servers can be reached. Raises CouldNotVerify."""
 
     async def aclose(self) -> None:
         """Stop what is under way."""
@@ -53,12 +57,12 @@ class NativeSource:
             query.leaves()
         certified = self._verification == "always" or (query.certified and self._verification == "when-asked")
         question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
-        response = await self._resolve(question)
+        response = await self._in_time(self._finder.resolve(question))
         return read_response(response, self._max_answer_bytes, is_verified=certified)
 
     async def probe(self) -> Answer:
         """Any answer shows that the server works, also one that it is not responsible. Raises CouldNotVerify."""
-        response = await self._resolve(Question(CONTROL_NAME.text.encode()))
+        response = await self._in_time(self._finder.probe(Question(CONTROL_NAME.text.encode())))
         if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
             return Answer(ResponseCode.HANDLE_NOT_FOUND)
         return read_response(response, self._max_answer_bytes, is_verified=False)
@@ -68,10 +72,10 @@ class NativeSource:
         await self._finder.aclose()
         await self._exchange.aclose()
 
-    async def _resolve(self, question: Question) -> Response | None:
+    async def _in_time(self, answer: Awaitable[Response | None]) -> Response | None:
         try:
             async with asyncio.timeout(self._total_timeout):
-                return await self._finder.resolve(question)
+                return await answer
         except TimeoutError as error:
             raise UpstreamTimeout("The handle servers did not answer in time.") from error
 

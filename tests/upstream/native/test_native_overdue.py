@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,11 +19,13 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.handle.answer import ResponseCode
+from app.upstream.native.referral import Question
 from app.upstream.native.wire.value import Value
 from tests.clock import Clock
 from tests.upstream.native.clients import client_of, query
-from tests.upstream.native.server import HandleServer
+from tests.upstream.native.server import HandleServer, write_bootstrap
 from tests.upstream.native.world import ROOT, Bench, Content, Referral, serv_value, site_value
+from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
 
@@ -199,6 +202,39 @@ async def test_without_any_known_service_the_root_is_always_queried() -> None:
         with pytest.raises(UpstreamUnreachable):
             await bench.codes(b"10.%d/1" % number)
     assert len(bench.asked) == 10
+
+
+async def test_a_known_service_shows_that_the_upstream_works_without_the_root() -> None:
+    bench = Bench(_direct())
+    bench.world.failures[ROOT] = UpstreamUnreachable()
+    with pytest.raises(UpstreamUnreachable):
+        await bench.directory.probe(Question(b"0.NA/10"))
+    bench.world.failures.clear()
+    await bench.codes(_NAME)
+    bench.world.failures[ROOT] = UpstreamUnreachable()
+    answer = await bench.directory.probe(Question(b"0.NA/10"))
+    assert (answer.code if answer else None, bench.asked[-1]) == (100, (2, b"0.NA/10"))
+
+
+async def test_names_of_unknown_prefixes_do_not_stop_those_of_known_ones(tmp_path: Path) -> None:
+    async with HandleServer(serial=2) as home:
+        home.put("10.1000/1", url="http://one.example/")
+        home.put("10.1000/2", url="http://two.example/")
+        async with HandleServer() as root:
+            (tmp_path / "root.json").write_bytes(write_bootstrap(root))
+            root.put_values("0.NA/10.1000", home.site_value())
+            settings = {
+                "upstream_url": "hdl:",
+                "upstream_bootstrap": tmp_path / "root.json",
+                "upstream_private_servers": True,
+                "upstream_breaker_failures": 4,
+            }
+            async with running(**settings) as proxy:
+                assert (await proxy.ask("GET", "/10.1000/1")).status == 302
+                await root.__aexit__(None, None, None)
+                unknown = [proxy.ask("GET", f"/10.{number}/1") for number in range(2_000, 2_020)]
+                assert {got.status for got in await asyncio.gather(*unknown)} <= {502, 503}
+                assert (await proxy.ask("GET", "/10.1000/2"))["location"] == "http://two.example/"
 
 
 # --- signatures --------------------------------------------------------------------------------------------------
