@@ -12,7 +12,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -78,17 +77,37 @@ class Bridge(HandleServer):
             writer.close()
 
 
-async def _run(upstream: str, command: list[str]) -> int:
+async def _serve(upstream: str, answers: int, life: int) -> None:
+    """Serve until the other end of the pipe `life` is closed. Write the environment of the command to `answers`."""
     # The process group gets the signals. The command decides when it ends.
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, lambda: None)
+        signal.signal(number, signal.SIG_IGN)
     async with Bridge(upstream) as bridge:
         with tempfile.TemporaryDirectory() as folder:
             bootstrap = Path(folder) / "bootstrap.json"
             bootstrap.write_bytes(write_bootstrap(bridge))
             names = {"DOI_PROXY_UPSTREAM_URL": bridge.url, "DOI_PROXY_UPSTREAM_BOOTSTRAP": str(bootstrap)}
-            process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **names})
-            return await process.wait()
+            os.write(answers, json.dumps(names).encode())
+            os.close(answers)
+            ended = asyncio.Event()
+            asyncio.get_running_loop().add_reader(life, ended.set)
+            await ended.wait()
+
+
+def _run(upstream: str, command: list[str]) -> None:
+    """Become the command, with the bridge as a child. A killed command is then gone when its starter has waited."""
+    (asked, answers), (life, lifeline) = os.pipe(), os.pipe()
+    if os.fork() == 0:
+        os.close(asked)
+        os.close(lifeline)
+        asyncio.run(_serve(upstream, answers, life))
+        return
+    os.close(answers)
+    os.close(life)
+    with os.fdopen(asked, "rb") as reading:
+        names = json.load(reading)
+    os.set_inheritable(lifeline, True)
+    os.execvpe(command[0], command, {**os.environ, **names})
 
 
 if __name__ == "__main__":
@@ -96,4 +115,4 @@ if __name__ == "__main__":
     parser.add_argument("--upstream", required=True)
     parser.add_argument("command", nargs="+")
     chosen = parser.parse_args()
-    sys.exit(asyncio.run(_run(chosen.upstream, chosen.command)))
+    _run(chosen.upstream, chosen.command)
