@@ -16,7 +16,7 @@ from app.cli.front import add_gen_config_arguments, gen_config
 from app.cli.mcp import add_mcp_arguments, run_mcp
 from app.cli.parse import add_parse_arguments, parse_texts
 from app.cli.resolve import add_resolve_arguments, resolve
-from app.cli.worker import skip_httpx_command_line
+from app.cli.worker import collect_nothing, skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
 from app.settings import Settings, build, load
 from app.settings.sources import SourcedValue, flag_of, read_values, variable
@@ -173,7 +173,8 @@ def _add_status(command: argparse.ArgumentParser) -> None:
 
 
 def _serve(namespace: argparse.Namespace) -> int:
-    from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
+    with collect_nothing():
+        from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
 
     return serve(lambda: settings_of(namespace))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from app.settings import Settings
@@ -13,9 +15,21 @@ from app.settings import Settings
 def start_worker(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection) -> None:
     """Import the service and serve until the supervisor ends it. See app.cli.serve.work."""
     skip_httpx_command_line()
-    from app.cli.serve import work
+    with collect_nothing():
+        from app.cli.serve import work
 
     work(settings, sockets, pipe)
+
+
+@contextmanager
+def collect_nothing() -> Iterator[None]:
+    """Keep the garbage collector away from what is imported: now, which takes 6 % of an import, and later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def skip_httpx_command_line() -> None:

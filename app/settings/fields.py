@@ -20,7 +20,7 @@ RELOADED_SECRET: Final[dict[str, JsonValue]] = {"reloaded": True, "secret": True
 class SettingsGroup(BaseModel):
     """Some of the settings of one proxy."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 def require_hosts(value: str | None) -> str | None:

@@ -1,0 +1,18 @@
+"""The start of a worker process."""
+
+from __future__ import annotations
+
+import gc
+
+from app.cli.worker import collect_nothing
+
+
+def test_the_garbage_collector_leaves_alone_what_is_imported_and_runs_afterwards() -> None:
+    try:
+        with collect_nothing():
+            assert not gc.isenabled()
+            kept: list[list[int]] = [[] for _ in range(10)]
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > len(kept)
+    finally:
+        gc.unfreeze()
