@@ -16,9 +16,10 @@ from app.errors import ConfigurationError, StoreError
 from app.local_files import FileBounds, LocalFiles
 from app.native_parts import is_native
 from app.resolver import observer as resolving
+from app.resolver.demand import Patience
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.local_records import LocalRecords
-from app.resolver.resolver import Patience, Resolver
+from app.resolver.resolver import Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.service_records import CachedRecords
 from app.settings import Settings

@@ -16,8 +16,8 @@ from app.cache.address import read_store_path
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidParameter
 from app.lifecycle import Lifecycle
+from app.resolver.demand import Demand
 from app.resolver.resolution import Origin
-from app.resolver.resolver import Demand
 from app.settings import Settings, mask_settings
 from app.settings.sources import names_from_files
 from app.web.admin import AdminActions

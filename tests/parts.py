@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from app.assembly import open_cache, read_patience, read_ttl_policy
 from app.cache.tiered import TieredStore
-from app.resolver.resolver import Patience
+from app.resolver.demand import Patience
 from app.resolver.ttl_policy import TtlPolicy
 from app.settings import Settings
 from app.upstream.client import HandleClient

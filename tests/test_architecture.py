@@ -79,9 +79,9 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
 #: No I/O, no async, no clock, no randomness, no logging in these: time and chance are arguments.
 PURE_PACKAGES: Final = ("doi", "handle", "lists", "registry", "token_bucket")
 DECIDING_MODULES: Final = (
-    "alias", "failure_memory", "findings", "library_copy", "library_rules", "library_services", "local_record_file",
-    "local_records", "location_choice", "metadata_format", "options", "outage", "registration_agency", "resolution",
-    "target", "target_url", "toml_text", "ttl_policy", "verdict",
+    "alias", "demand", "failure_memory", "findings", "library_copy", "library_rules", "library_services",
+    "local_record_file", "local_records", "location_choice", "metadata_format", "options", "outage", "proof",
+    "registration_agency", "resolution", "target", "target_url", "toml_text", "ttl_policy", "verdict",
 )  # fmt: skip
 #: Of app.upstream.native: everything but the transports and what awaits them.
 DECIDING_NATIVE_MODULES: Final = (

@@ -11,8 +11,9 @@ from typing import Final
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify
+from app.resolver.demand import Demand
 from app.resolver.resolution import Origin
-from app.resolver.resolver import Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.upstream.source import Priority
 
 #: Queries at the same time.

@@ -13,7 +13,7 @@ from app.bulk.show import describe_entry
 from app.cli.admin_client import UNIX, AdminClient
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, DoiProxyError
-from app.resolver.resolver import Demand
+from app.resolver.demand import Demand
 from app.settings import Settings
 from app.upstream.source import Priority
 

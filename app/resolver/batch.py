@@ -17,11 +17,12 @@ from app.doi.presentation import read
 from app.doi.suggestion import Suggestion
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
 from app.resolver.agency_lookup import AgencyLookup
+from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations
 from app.resolver.findings import Findings
 from app.resolver.outage import Outage
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.resolver.suggested_names import SuggestedNames
 from app.resolver.turn import Turn
 from app.resolver.verdict import (

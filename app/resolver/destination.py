@@ -18,6 +18,7 @@ from app.errors import NotADOI
 from app.handle.location import Location
 from app.handle.record import Record, read_values
 from app.resolver.alias import Chain, next_alias_target
+from app.resolver.demand import Demand
 from app.resolver.lookup import Lookup
 from app.resolver.options import (
     DEFAULT_OPTIONS,
@@ -31,7 +32,7 @@ from app.resolver.options import (
 )
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
-from app.resolver.resolver import Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.resolver.target import (
     NO_NAME_LOCATIONS,
     NameLocations,

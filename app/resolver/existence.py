@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
-from app.resolver.resolver import Demand, Resolver
+from app.resolver.demand import Demand
+from app.resolver.resolver import Resolver
 from app.resolver.single_flight import Replaced
 from app.upstream.source import ClientNetwork, Priority
 

@@ -6,8 +6,9 @@ import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from app.doi.name import HandleName
+from app.resolver.demand import Demand
 from app.resolver.resolution import Resolution
-from app.resolver.resolver import Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.upstream.source import ClientNetwork, Priority
 
 

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from math import inf
 from typing import Final
 
-from app.cache.entry import Entry, RegistryEntry
+from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, NotCached, PrefixDenied, ShareSpent, SignatureInvalid, UpstreamTimeout
+from app.errors import CouldNotVerify, NotCached, PrefixDenied, UpstreamTimeout
+from app.resolver.demand import ORDINARY, Demand, Patience
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.fetcher import Fetcher
 from app.resolver.local_records import LocalRecords
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
-from app.resolver.proof import loses_proof, needs_proof, proves
+from app.resolver.proof import proves
 from app.resolver.resolution import (
     Origin,
     Resolution,
     Step,
     in_refresh_window,
-    must_confirm,
     next_step,
     refresh_from,
     renewal_origin,
@@ -31,71 +29,12 @@ from app.resolver.resolution import (
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.resolver.ttl_policy import TtlPolicy
-from app.upstream.source import ClientNetwork, Priority, Source, UpstreamQuery, Verification, Waiters
-
-log = logging.getLogger(__name__)
+from app.upstream.source import Priority, Source, Verification
 
 #: Names whose hits are counted.
 _MAX_REMEMBERED: Final = 10_000
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
-#: Renewals in the time of one lease: two of three may fail.
-_RENEWALS: Final = 3
-#: An answer that cannot replace a verified record.
-_UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Waiting times, in seconds."""
-
-    #: Wait for the upstream if there is a stale record to answer with. Clients time out after a few seconds.
-    upstream: float
-    #: Time after a failed query in which a stale record is served without another query.
-    recheck: float
-    #: Longest time that a query may take: the wait for the answer to another process's query.
-    query: float
-    #: Length of the lease on a query, which is renewed while the query lasts. If the process that has it is killed, the
-    #: other processes wait this long.
-    lease: float
-    #: Time between two reads of the store while another process queries the upstream.
-    poll: float
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """Conditions of one resolution."""
-
-    authoritative: bool = False
-    certified: bool = False
-    priority: Priority = Priority.PERSON
-    #: The client that upstream queries are charged to.
-    client: ClientNetwork = None
-    #: Whether the cache alone answers. It has no meaning for a demand that bypasses the cache.
-    only_cached: bool = False
-    #: The largest age of a cached record, in seconds. None: its TTL decides alone. See `may_renew`.
-    max_age: float | None = None
-    #: Called before a fresh record is fetched again because of `max_age`. If it returns False, the record is used.
-    may_renew: Callable[[], bool] = lambda: True
-    #: Called before a query that bypasses the cache. It may raise TooManyBypasses.
-    admit_bypass: Callable[[], None] = lambda: None
-    #: The longest time past its TTL, in seconds, of a record that is used without a query. None: it never is.
-    max_stale: float | None = None
-    #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
-    stale_if_error: float = inf
-
-    @property
-    def takes_any_fresh(self) -> bool:
-        """Whether every fresh record of the cache will do."""
-        return not self.bypasses_cache and self.max_age is None
-
-    @property
-    def bypasses_cache(self) -> bool:
-        """Whether ordinary cached answers must not be used. For `certified`, one that a signature proves can be."""
-        return self.authoritative or self.certified
-
-
-ORDINARY: Final = Demand()
 
 
 class Resolver:
@@ -120,15 +59,24 @@ class Resolver:
         """
         self._cache = cache
         self._peek = cache.peek
-        self._source = source
-        self._policy = policy
         self._clock = clock
         self._patience = patience
-        self._owner = owner
         self._observer = observer or NoResolutionObserver()
         self._verification = verification
         self._flights: SingleFlight[Entry] = SingleFlight()
         self._failures = failures
+        self._fetcher = Fetcher(
+            cache=cache,
+            source=source,
+            policy=policy,
+            clock=clock,
+            failures=failures,
+            patience=patience,
+            owner=owner,
+            observer=self._observer,
+            verification=verification,
+            mark_sent=self._flights.mark_sent,
+        )
         self._hits: OrderedDict[str, int] = OrderedDict()
         #: The operator's records, which win over the cache and the upstream. None if there are none.
         self.local_records: LocalRecords | None = None
@@ -216,7 +164,7 @@ class Resolver:
         urgent = demand.priority is Priority.PERSON
         task, is_new = self._flights.join(
             name.key,
-            lambda waiters: self._fetch_under_lease(name, demand, entry, waiters),
+            lambda waiters: self._fetcher.fetch(name, demand, entry, waiters),
             urgent=urgent,
             client=demand.client,
         )
@@ -252,7 +200,9 @@ class Resolver:
                 return Resolution(name, proven, Origin.HIT)
         demand.admit_bypass()
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
-        task, _ = self._flights.join(kind, lambda waiters: self._refetch(name, demand, waiters), client=demand.client)
+        task, _ = self._flights.join(
+            kind, lambda waiters: self._fetcher.refetch(name, demand, waiters), client=demand.client
+        )
         try:
             return Resolution(name, await await_shielded(task), Origin.BYPASSED)
         except CouldNotVerify as failure:
@@ -271,113 +221,11 @@ class Resolver:
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
         background = Demand(priority=Priority.BACKGROUND)
         _, is_new = self._flights.join(
-            name.key, lambda waiters: self._fetch_under_lease(name, background, entry, waiters), urgent=False
+            name.key, lambda waiters: self._fetcher.fetch(name, background, entry, waiters), urgent=False
         )
         if is_new:
             self._hits.pop(name.key, None)
             self._observer.record_refresh()
-
-    async def _fetch_under_lease(
-        self, name: HandleName, demand: Demand, previous: Entry | None, waiters: Waiters
-    ) -> Entry:
-        """Query the upstream. If another process that shares the store does so already, wait for its answer."""
-        if self._owner is None:
-            return await self._fetch_and_store(name, demand, previous, waiters)
-        deadline = self._clock() + self._patience.query
-        while not await self._cache.lease(name.key, self._owner, self._patience.lease):
-            entry = await self._cache.reread(name.key)
-            if entry is not None and self._is_answer(entry, previous, demand):
-                return entry
-            if self._clock() > deadline:
-                break
-            await asyncio.sleep(self._patience.poll)
-        renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
-        try:
-            # Another process may have stored an answer between the last read of the store and the lease.
-            entry = await self._cache.reread(name.key)
-            if entry is not None and self._is_answer(entry, previous, demand) and entry.is_fresh(self._clock()):
-                return entry
-            return await self._fetch_and_store(name, demand, entry, waiters)
-        finally:
-            renewal.cancel()
-            await self._cache.release(name.key, self._owner)
-
-    def _is_answer(self, entry: Entry, previous: Entry | None, demand: Demand) -> bool:
-        """Whether another process has stored an answer, in place of `previous`, that meets the demand."""
-        # The clocks of hosts differ, so times are compared for equality only.
-        is_other = previous is None or entry.fetched_at != previous.fetched_at
-        return is_other and (entry.answer.is_verified or not needs_proof(demand.certified, self._verification))
-
-    async def _renew_lease(self, key: str, owner: str) -> None:
-        """Renew a lease until the task is cancelled."""
-        while True:
-            await asyncio.sleep(self._patience.lease / _RENEWALS)
-            await self._cache.renew(key, owner, self._patience.lease)
-
-    async def _refetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
-        # Another process may have a verified entry, which the answer must not replace without proof.
-        known = await self._cache.reread(name.key)
-        if demand.authoritative or self._verification == "never":
-            return await self._fetch_and_store(name, demand, known, waiters)
-        return await self._fetch_under_lease(name, demand, known, waiters)
-
-    async def _fetch_and_store(self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters) -> Entry:
-        """Query the upstream and store its answer in place of `known`."""
-        try:
-            entry, sent_at = await self._fetch_and_confirm(name, demand, known, waiters)
-            newest = self._peek(name.key) or known
-            if self._verification != "never" and loses_proof(newest, entry, self._clock()):
-                if newest is known or demand.authoritative:
-                    raise SignatureInvalid(_UNPROVEN)
-                # It arrived meanwhile, and is as new.
-                return newest
-        except ShareSpent:
-            # It concerns the client, not the name: another client may query it.
-            raise
-        except CouldNotVerify as failure:
-            # Another request may need no signature.
-            if not (demand.certified and isinstance(failure, SignatureInvalid)):
-                self._remember_failure(name.key, failure)
-            raise
-        self._failures.forget(name.key)
-        # No process has a registry record in memory, so its confirmation is not announced.
-        agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(entry.answer)
-        await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
-        return entry
-
-    async def _fetch_and_confirm(
-        self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters
-    ) -> tuple[Entry, float]:
-        """Query the upstream, and again if its answer contradicts `known`. For the result see `_fetch`."""
-        is_verifying = self._verification != "never"
-        # An answer without proof could not replace this one.
-        certified = demand.certified or (is_verifying and proves(known, self._clock()))
-        entry, sent_at = await self._fetch(name, replace(demand, certified=certified), waiters)
-        if must_confirm(known, entry, self._clock()) and not demand.authoritative:
-            confirming = replace(demand, authoritative=True, certified=certified and is_verifying)
-            entry, sent_at = await self._fetch(name, confirming, waiters)
-            self._observer.record_confirmation(entry.answer.code == 100)
-        return entry, sent_at
-
-    async def _fetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> tuple[Entry, float]:
-        """Query the upstream. Returns the entry, and the time at which the query was sent."""
-        sent_at = self._clock()
-
-        def leaves() -> None:
-            nonlocal sent_at
-            sent_at = self._clock()
-            self._flights.mark_sent(name.key)
-
-        answer = await self._source.fetch(
-            UpstreamQuery(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
-        )
-        return self._policy.entry(name.key, answer, self._clock()), sent_at
-
-    def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:
-        now = self._clock()
-        self._failures.remember(key, failure, now)
-        if (refusal := self._failures.find_refusal(key, now)) is not None:
-            failure.retry_after = refusal.retry_after
 
     def _is_popular(self, entry: Entry, now: float) -> bool:
         if not in_refresh_window(entry, now):

@@ -40,7 +40,7 @@ class UpstreamSettings(SettingsGroup):
     upstream_verify: Literal["never", "when-asked", "always"] = Field(
         "when-asked",
         description="When the signatures of handle servers are verified: `when-asked` by `?cert`, or for every answer. "
-        "An answer whose signature is missing or wrong counts as a failure.",
+        "An answer whose signature is missing or wrong counts as a failure. `always` allows no HTTP API.",
     )
     upstream_private_servers: bool = Field(
         False,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ClientDenied, RateExceeded, TooManyBypasses, TooManyRequests
+from app.resolver.demand import Demand
 from app.resolver.options import ResolveOptions
-from app.resolver.resolver import Demand
 from app.web.cache_directives import NO_DIRECTIVES, read_directives
 from app.web.client_buckets import ClientBuckets, Rate
 from app.web.client_network import ClientNetworks

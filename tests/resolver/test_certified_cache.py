@@ -17,9 +17,10 @@ from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import SignatureInvalid
+from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution
-from app.resolver.resolver import Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.settings import Settings
 from app.upstream.routed import RoutedSource
 from app.upstream.source import Source, Verification

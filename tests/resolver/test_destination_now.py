@@ -12,11 +12,12 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import NotADOI
 from app.handle.answer import Answer, ResponseCode
+from app.resolver.demand import Demand
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.options import ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Demand, Resolver
+from app.resolver.resolver import Resolver
 from app.upstream.local import SealedSource
 from tests.clock import Clock
 from tests.parts import usual_cache, usual_patience, usual_ttl_policy

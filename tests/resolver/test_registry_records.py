@@ -11,8 +11,8 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import UpstreamRefused
+from app.resolver.demand import Demand
 from app.resolver.resolution import Origin
-from app.resolver.resolver import Demand
 from tests.clock import Clock
 from tests.registry_records import count_registry, write_registry
 from tests.resolver.test_resolver import NAME, NEW, Bench, running, target

@@ -11,12 +11,13 @@ from app.doi.name import HandleName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.location import Location
 from app.handle.record import Record, read_values
+from app.resolver.demand import ORDINARY
 from app.resolver.destination import DestinationQuery, Destinations
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.location_choice import choose
 from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import ORDINARY, Resolver
+from app.resolver.resolver import Resolver
 from app.resolver.target import NameLocations, choose_target, links, own_xml_bytes, read_links, read_own_locations
 from app.resolver.target_url import web_target
 from app.resolver.which_ra import WhichRa

@@ -1,0 +1,63 @@
+"""What one resolution may do: the conditions of a caller, and how long the resolver waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from app.upstream.source import ClientNetwork, Priority
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Waiting times, in seconds."""
+
+    #: Wait for the upstream if there is a stale record to answer with. Clients time out after a few seconds.
+    upstream: float
+    #: Time after a failed query in which a stale record is served without another query.
+    recheck: float
+    #: Longest time that a query may take: the wait for the answer to another process's query.
+    query: float
+    #: Length of the lease on a query, which is renewed while the query lasts. If the process that has it is killed, the
+    #: other processes wait this long.
+    lease: float
+    #: Time between two reads of the store while another process queries the upstream.
+    poll: float
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Conditions of one resolution."""
+
+    authoritative: bool = False
+    certified: bool = False
+    priority: Priority = Priority.PERSON
+    #: The client that upstream queries are charged to.
+    client: ClientNetwork = None
+    #: Whether the cache alone answers. It has no meaning for a demand that bypasses the cache.
+    only_cached: bool = False
+    #: The largest age of a cached record, in seconds. None: its TTL decides alone. See `may_renew`.
+    max_age: float | None = None
+    #: Called before a fresh record is fetched again because of `max_age`. If it returns False, the record is used.
+    may_renew: Callable[[], bool] = lambda: True
+    #: Called before a query that bypasses the cache. It may raise TooManyBypasses.
+    admit_bypass: Callable[[], None] = lambda: None
+    #: The longest time past its TTL, in seconds, of a record that is used without a query. None: it never is.
+    max_stale: float | None = None
+    #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
+    stale_if_error: float = inf
+
+    @property
+    def takes_any_fresh(self) -> bool:
+        """Whether every fresh record of the cache will do."""
+        return not self.bypasses_cache and self.max_age is None
+
+    @property
+    def bypasses_cache(self) -> bool:
+        """Whether ordinary cached answers must not be used. For `certified`, one that a signature proves can be."""
+        return self.authoritative or self.certified
+
+
+ORDINARY: Final = Demand()

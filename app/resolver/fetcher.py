@@ -1,0 +1,160 @@
+"""Queries the upstream about one name and stores its answer, once for all processes that share the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from app.cache.entry import Entry, RegistryEntry
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, ShareSpent, SignatureInvalid
+from app.resolver.demand import Demand, Patience
+from app.resolver.failure_memory import FailureMemory
+from app.resolver.observer import ResolutionObserver
+from app.resolver.proof import loses_proof, needs_proof, proves
+from app.resolver.resolution import must_confirm
+from app.resolver.ttl_policy import TtlPolicy
+from app.upstream.source import Source, UpstreamQuery, Verification, Waiters
+
+#: Renewals in the time of one lease: two of three may fail.
+_RENEWALS: Final = 3
+#: An answer that cannot replace a verified record.
+_UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
+
+
+class Fetcher:
+    """Fetches entries for the resolver, which has at most one query of a kind under way for a name."""
+
+    def __init__(
+        self,
+        *,
+        cache: TieredStore,
+        source: Source,
+        policy: TtlPolicy,
+        clock: Callable[[], float],
+        failures: FailureMemory,
+        patience: Patience,
+        owner: str | None,
+        observer: ResolutionObserver,
+        verification: Verification,
+        mark_sent: Callable[[str], None],
+    ) -> None:
+        """For `owner` and `verification` see Resolver. `mark_sent` is called with the key of a name when its query is
+        sent."""
+        self._cache = cache
+        self._source = source
+        self._policy = policy
+        self._clock = clock
+        self._failures = failures
+        self._patience = patience
+        self._owner = owner
+        self._observer = observer
+        self._verification = verification
+        self._mark_sent = mark_sent
+
+    async def fetch(self, name: HandleName, demand: Demand, previous: Entry | None, waiters: Waiters) -> Entry:
+        """Query the upstream. If another process that shares the store does so already, wait for its answer.
+
+        `previous` is the entry that the answer replaces. Raises CouldNotVerify.
+        """
+        if self._owner is None:
+            return await self._fetch_and_store(name, demand, previous, waiters)
+        deadline = self._clock() + self._patience.query
+        while not await self._cache.lease(name.key, self._owner, self._patience.lease):
+            entry = await self._cache.reread(name.key)
+            if entry is not None and self._is_answer(entry, previous, demand):
+                return entry
+            if self._clock() > deadline:
+                break
+            await asyncio.sleep(self._patience.poll)
+        renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
+        try:
+            # Another process may have stored an answer between the last read of the store and the lease.
+            entry = await self._cache.reread(name.key)
+            if entry is not None and self._is_answer(entry, previous, demand) and entry.is_fresh(self._clock()):
+                return entry
+            return await self._fetch_and_store(name, demand, entry, waiters)
+        finally:
+            renewal.cancel()
+            await self._cache.release(name.key, self._owner)
+
+    def _is_answer(self, entry: Entry, previous: Entry | None, demand: Demand) -> bool:
+        """Whether another process has stored an answer, in place of `previous`, that meets the demand."""
+        # The clocks of hosts differ, so times are compared for equality only.
+        is_other = previous is None or entry.fetched_at != previous.fetched_at
+        return is_other and (entry.answer.is_verified or not needs_proof(demand.certified, self._verification))
+
+    async def _renew_lease(self, key: str, owner: str) -> None:
+        """Renew a lease until the task is cancelled."""
+        while True:
+            await asyncio.sleep(self._patience.lease / _RENEWALS)
+            await self._cache.renew(key, owner, self._patience.lease)
+
+    async def refetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
+        """Query the upstream for a demand that bypasses the cache. Raises CouldNotVerify."""
+        # Another process may have a verified entry, which the answer must not replace without proof.
+        known = await self._cache.reread(name.key)
+        if demand.authoritative or self._verification == "never":
+            return await self._fetch_and_store(name, demand, known, waiters)
+        return await self.fetch(name, demand, known, waiters)
+
+    async def _fetch_and_store(self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters) -> Entry:
+        """Query the upstream and store its answer in place of `known`."""
+        try:
+            entry, sent_at = await self._fetch_and_confirm(name, demand, known, waiters)
+            newest = self._cache.peek(name.key) or known
+            if self._verification != "never" and loses_proof(newest, entry, self._clock()):
+                if newest is known or demand.authoritative:
+                    raise SignatureInvalid(_UNPROVEN)
+                # It arrived meanwhile, and is as new.
+                return newest
+        except ShareSpent:
+            # It concerns the client, not the name: another client may query it.
+            raise
+        except CouldNotVerify as failure:
+            # Another request may need no signature.
+            if not (demand.certified and isinstance(failure, SignatureInvalid)):
+                self._remember_failure(name.key, failure)
+            raise
+        self._failures.forget(name.key)
+        # No process has a registry record in memory, so its confirmation is not announced.
+        agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(entry.answer)
+        await self._cache.put(entry, announce=not agrees, sent_at=sent_at)
+        return entry
+
+    async def _fetch_and_confirm(
+        self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters
+    ) -> tuple[Entry, float]:
+        """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
+        is_verifying = self._verification != "never"
+        # An answer without proof could not replace this one.
+        certified = demand.certified or (is_verifying and proves(known, self._clock()))
+        entry, sent_at = await self._query(name, replace(demand, certified=certified), waiters)
+        if must_confirm(known, entry, self._clock()) and not demand.authoritative:
+            confirming = replace(demand, authoritative=True, certified=certified and is_verifying)
+            entry, sent_at = await self._query(name, confirming, waiters)
+            self._observer.record_confirmation(entry.answer.code == 100)
+        return entry, sent_at
+
+    async def _query(self, name: HandleName, demand: Demand, waiters: Waiters) -> tuple[Entry, float]:
+        """Query the upstream. Returns the entry, and the time at which the query was sent."""
+        sent_at = self._clock()
+
+        def leaves() -> None:
+            nonlocal sent_at
+            sent_at = self._clock()
+            self._mark_sent(name.key)
+
+        answer = await self._source.fetch(
+            UpstreamQuery(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)
+        )
+        return self._policy.entry(name.key, answer, self._clock()), sent_at
+
+    def _remember_failure(self, key: str, failure: CouldNotVerify) -> None:
+        now = self._clock()
+        self._failures.remember(key, failure, now)
+        if (refusal := self._failures.find_refusal(key, now)) is not None:
+            failure.retry_after = refusal.retry_after

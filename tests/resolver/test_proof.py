@@ -1,0 +1,66 @@
+"""What a signature proves, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.cache.entry import Entry, expire_unverified
+from app.resolver.proof import loses_proof, needs_proof, proves
+from app.upstream.source import Verification
+from tests.cache.entries import NOW, entry, missing, verified
+
+
+@pytest.mark.parametrize(
+    ("verification", "certified", "needed"),
+    [
+        ("never", False, False),
+        ("never", True, False),
+        ("when-asked", False, False),
+        ("when-asked", True, True),
+        ("always", False, True),
+        ("always", True, True),
+    ],
+)
+def test_the_setting_and_the_request_say_whether_a_proof_is_needed(
+    verification: Verification, certified: bool, needed: bool
+) -> None:
+    assert needs_proof(certified, verification) is needed
+
+
+@pytest.mark.parametrize(
+    ("one", "proof"),
+    [
+        (None, False),
+        (entry(ttl=60), False),
+        (verified(entry(ttl=60)), True),
+        (verified(missing()), True),
+        (verified(entry(ttl=0)), False),
+        (verified(entry(fetched_at=NOW - 60, ttl=60)), False),
+    ],
+)
+def test_a_verified_entry_is_a_proof_until_its_ttl_ends(one: Entry | None, proof: bool) -> None:
+    assert proves(one, NOW) is proof
+
+
+@pytest.mark.parametrize(("max_age", "proof"), [(29, False), (30, True), (None, True)])
+def test_a_proof_is_as_young_as_the_request_says(max_age: float | None, proof: bool) -> None:
+    assert proves(verified(entry(fetched_at=NOW - 30)), NOW, max_age) is proof
+
+
+def test_only_a_verified_answer_keeps_the_proof() -> None:
+    known = verified(entry(ttl=60))
+    assert loses_proof(known, entry(url="http://other.example/"), NOW)
+    assert loses_proof(known, missing(known.key), NOW)
+    assert not loses_proof(known, verified(entry()), NOW)
+    assert not loses_proof(known, entry(), NOW + 60)
+    assert not loses_proof(entry(), entry(), NOW)
+    assert not loses_proof(None, entry(), NOW)
+
+
+def test_an_entry_that_is_not_verified_can_be_stale_from_the_start() -> None:
+    expired = expire_unverified(entry())
+    assert expired is not None
+    assert (expired.is_fresh(NOW), expired.is_usable(NOW), expired.answer) == (False, True, entry().answer)
+    assert expire_unverified(missing()) is None
+    for unchanged in (verified(entry()), verified(missing()), expired):
+        assert expire_unverified(unchanged) is unchanged
