@@ -14,6 +14,9 @@ from app.cache.bundle import BundleWriter
 from app.cache.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
 from app.errors import DoiProxyError, InvalidParameter
 
+#: Limits of the full pages that are kept for further children: their bytes, and their age in seconds.
+_KEPT_BYTES: Final = 8 * 1024 * 1024
+_KEPT_SECONDS: Final = 60.0
 #: Level of gzip: a page of 2,000 records takes 15 ms, outside the event loop.
 _COMPRESSION: Final = 4
 
@@ -25,6 +28,35 @@ class FeedPage:
     body: bytes
     lines: int
     more: bool
+
+
+class _FullPages:
+    """The pages that other pages follow. Many children that follow one parent request the same ones.
+
+    An earlier state of such a page does no harm: what changed since is in the log, and the last page has it.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._pages: dict[str, tuple[float, FeedPage]] = {}
+        self._bytes = 0
+
+    def find(self, cursor: str) -> FeedPage | None:
+        """The page after a cursor, if it is not too old."""
+        at, page = self._pages.get(cursor, (0.0, None))
+        # A page from the future was made before the clock was set back.
+        return page if abs(self._clock() - at) <= _KEPT_SECONDS else None
+
+    def add(self, cursor: str, page: FeedPage) -> None:
+        """Keep a page, and drop the oldest ones over the limit. The last page is never kept: it must be new."""
+        if not page.more:
+            return
+        _, before = self._pages.pop(cursor, (0.0, None))
+        self._pages[cursor] = self._clock(), page
+        self._bytes += len(page.body) - (0 if before is None else len(before.body))
+        while self._bytes > _KEPT_BYTES:
+            _, oldest = self._pages.pop(next(iter(self._pages)))
+            self._bytes -= len(oldest.body)
 
 
 class ChangeFeed:
@@ -42,6 +74,7 @@ class ChangeFeed:
         self._max_open = max_open
         self._record = record
         self._open = 0
+        self._full = _FullPages(clock)
 
     async def read(self, cursor: str) -> FeedPage | None:
         """The page after a cursor, or the first of everything if it is empty. None if too many are under way.
@@ -66,13 +99,17 @@ class ChangeFeed:
                 " server, or move records by cache export and cache import."
             )
         place = parse_cursor(cursor) if cursor else None
+        if (page := self._full.find(cursor)) is not None:
+            return page
         if self._open >= self._max_open:
             return None
         self._open += 1
         try:
-            return await asyncio.to_thread(_make_page, self._path, place, cursor, self._clock())
+            page = await asyncio.to_thread(_make_page, self._path, place, cursor, self._clock())
         finally:
             self._open -= 1
+        self._full.add(cursor, page)
+        return page
 
 
 def _make_page(path: Path, place: Cursor | None, since: str, now: float) -> FeedPage:
