@@ -67,8 +67,8 @@ def _hash(handle: bytes, option: int) -> int:
         part = prefix if slash else _ROOT_PREFIX
     elif option == HashOption.SUFFIX and slash:
         part = suffix
-    # RFC 3651, section 3.2.2 takes all bytes of the digest. Its erratum and the servers take the last four. `upper`
-    # changes ASCII letters alone, as the servers do.
+    # RFC 3651 takes all bytes of the digest. Its erratum and the servers take the last four. `upper` changes ASCII
+    # letters alone, as the servers do.
     digest = hashlib.md5(part.upper(), usedforsecurity=False).digest()
     return abs(int.from_bytes(digest[-_HASH_BYTES:], "big", signed=True))
 

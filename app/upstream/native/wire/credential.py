@@ -1,4 +1,4 @@
-"""The credential of a message: the signature of its sender (RFC 3652, section 2.2.4)."""
+"""The credential of a message: the signature of its sender (RFC 3652)."""
 
 from __future__ import annotations
 

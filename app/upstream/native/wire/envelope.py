@@ -1,4 +1,4 @@
-"""The envelope: the first 20 bytes of every message and of every UDP packet (RFC 3652, section 2.2.1)."""
+"""The envelope: the first 20 bytes of every message and of every UDP packet (RFC 3652)."""
 
 from __future__ import annotations
 

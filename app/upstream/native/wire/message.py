@@ -1,4 +1,4 @@
-"""A message: envelope, header, body and credential (RFC 3652, section 2.2)."""
+"""A message: envelope, header, body and credential (RFC 3652)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _HEADER: Final = Struct(">IIIHBBII")
 
 
 class OpCode(IntEnum):
-    """What a client requests (RFC 3652, section 2.2.2). All other operations administer records."""
+    """What a client requests (RFC 3652). All other operations administer records."""
 
     RESOLUTION = 1
     SITE_INFORMATION = 2
 
 
 class ResponseStatus(IntEnum):
-    """The response codes that this program handles by name (RFC 3652, section 2.2.2)."""
+    """The response codes that this program handles by name (RFC 3652, section 2.2.2.3)."""
 
     SUCCESS = 1
     HANDLE_NOT_FOUND = 100
@@ -36,7 +36,7 @@ class ResponseStatus(IntEnum):
 
 
 class OpFlag(IntFlag):
-    """The flags of an operation (RFC 3652, section 2.2.2)."""
+    """The flags of an operation (RFC 3652)."""
 
     #: The client selects a server of a primary site. It is set in every answer and means nothing there.
     AUTHORITATIVE = 0x8000_0000

@@ -1,4 +1,4 @@
-"""An answer: its digest of the request, its body and its credential (RFC 3652, sections 2.2.3 and 3.2)."""
+"""An answer: its digest of the request, its body and its credential (RFC 3652)."""
 
 from __future__ import annotations
 
