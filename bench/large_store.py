@@ -1,28 +1,30 @@
-"""A large store: import, size, look-ups, and opening, of registry records with names of real shapes."""
+"""A large store of registry records with names of real shapes: import, size, look-ups, start, and a sealed proxy."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import random
-import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import islice
+from http.client import HTTPConnection
 from pathlib import Path
 from statistics import mean, median, quantiles
+from tempfile import TemporaryDirectory
 from typing import Final
+from urllib.parse import unquote
 
-from app.cache.compression import compress
-from app.cache.registry_wire import RegistryRow
-from app.cache.sqlite.registry import MAX_BATCH, ImportPart, RegistryTable
 from app.cache.sqlite.store import SqliteStore
+from bench.contestants import proxy_command
 from bench.findings import Claim, Section, Table
+from bench.large_import import Imported, import_tables, import_with_kills, write_tables
+from bench.names import path_of
 from bench.plan import STORE_BYTES, Plan
 from bench.registry_names import RegistryNames, url_of
+from bench.servers import HOST, PATIENCE, Server, served
 from bench.tools import NotMeasured
 
 #: The store that the large one is compared with.
@@ -34,25 +36,12 @@ _OPENINGS: Final = 5
 #: Room that must be left on the disk, in bytes.
 _SPARE: Final = 10 * 2**30
 _BYTES_A_RECORD: Final = 160
+_RECORDS_A_SECOND: Final = 60_000
+#: The tables, two stores, and the runs of an import.
+_BYTES_ON_DISK: Final = 350
+#: Names that the sealed proxy is asked for.
+_SEALED: Final = 100_000
 _SEED: Final = 13
-
-#: In the process that makes the records: the names. A task would be large with them.
-_names_of_worker: list[RegistryNames] = []
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A store that was built: seconds, records a second of each tenth, bytes of the file, peak memory."""
-
-    path: Path
-    names: RegistryNames
-    seconds: float
-    rates: tuple[float, ...]
-
-    @property
-    def bytes(self) -> int:
-        """The length of the file."""
-        return self.path.stat().st_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,95 +52,116 @@ class LookUps:
     warm: tuple[float, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Answers of a sealed proxy: names, right redirects, seconds, and seconds of processor time."""
+
+    names: int
+    right: int
+    seconds: float
+    cpu: float
+
+
 def large_store(plan: Plan) -> tuple[Section, ...]:
     """Build both stores and measure them in turn. Raises NotMeasured if the disk has no room."""
     free = shutil.disk_usage(plan.folder).free
-    if free < plan.records * _BYTES_A_RECORD + _SPARE:
+    if free < plan.records * _BYTES_ON_DISK + _SPARE:
         raise NotMeasured(f"not measured: the disk has {free / 2**30:.0f} GiB left, too little for this many records")
-    stores = [build(plan, plan.folder / f"registry-{count}.sqlite3", count) for count in (SMALL, plan.records)]
-    found = [asyncio.run(look_up(store)) for store in stores]
+    with TemporaryDirectory(dir=plan.folder) as folder:
+        return (_measure(plan, Path(folder)),)
+
+
+def _measure(plan: Plan, folder: Path) -> Section:
+    stores = [_build(plan, folder, count) for count in (SMALL, plan.records)]
+    small, large = (asyncio.run(look_up(store)) for store in stores)
     openings = [asyncio.run(opening(store)) for store in stores]
-    small, large = found
+    starts = [median(first_answer(store) for _ in range(_OPENINGS)) for store in stores]
+    killed = import_with_kills(folder / str(plan.records), folder / "killed.sqlite3", stores[1].names)
+    sealed = answer_sealed(folder / "killed.sqlite3", stores[1].names)
     sizes = f"{plan.records:,} records to {SMALL:,}"
-    rows = tuple(
+    imports = tuple(
         (
             f"{store.names.records:,} records",
             f"{store.names.records / store.seconds:,.0f}",
-            f"{store.rates[-1]:,.0f}",
+            f"{store.cpu / store.names.records * 1e6:.1f} µs",
+            f"{store.peak / 2**20:.0f} MiB",
             f"{store.bytes / store.names.records:.1f} B",
             f"{store.bytes / 2**20:,.0f} MiB",
-            f"{opened * 1000:.1f} ms",
         )
-        for store, opened in zip(stores, openings, strict=True)
+        for store in stores
     )
     times = tuple(
         (
             f"{store.names.records:,} records",
             *(f"{value:.0f} µs" for value in (*one.cold, *one.warm)),
+            f"{opened * 1000:.1f} ms",
+            f"{start:.2f} s",
         )
-        for store, one in zip(stores, found, strict=True)
+        for store, one, opened, start in zip(stores, (small, large), openings, starts, strict=True)
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return (
-        Section(
-            title="Large store",
-            method=(
-                f"Registry records of generated names and URLs (mean: {_describe(stores[1].names)}), packed by one"
-                " process and written by another in the order of their keys. Look-ups are of names at random by the"
-                f" store's own `get`: {_COLD} with the file dropped from the system's cache before each, and {_WARM:,}"
-                f" from the cache. Peak memory of the process that writes: {peak / 2**20:.0f} MiB."
-            ),
-            tables=(
-                Table(("Import", "records/s", "in the last tenth", "a record", "file", "opening"), rows),
-                Table(("Look-up", "cold, median", "cold, p99", "cached, median", "cached, p99"), times),
-            ),
-            claims=(
-                Claim("bytes a record", stores[1].bytes / plan.records, "<=", _BYTES_A_RECORD, "B"),
-                Claim("records a second in the last tenth of the import", stores[1].rates[-1], ">=", 60_000),
-                Claim(f"cold look-up, {sizes}", large.cold[0] / small.cold[0], "<=", 1.5),
-                Claim(f"cached look-up, {sizes}", large.warm[0] / small.warm[0], "<=", 1.5),
-                Claim("opening", openings[1], "<=", 1.0, "s"),
-            ),
+    return Section(
+        title="Large store",
+        method=(
+            f"`doi-proxy cache import` of tables with generated names and URLs ({_describe(stores[1].names)}), in an"
+            " order that is not that of their keys; processor time of all processes, memory of the largest one."
+            f" Look-ups are of names at random by the store's own `get`: {_COLD} with the file dropped from the"
+            f" system's cache before each, and {_WARM:,} from the cache. A second import of the large tables was killed"
+            f" (SIGKILL) while {' and while '.join(killed)}, and continued: it had every record once. A sealed proxy"
+            f" then answered for {sealed.names:,} of its names over one connection: {sealed.right:,} redirects were"
+            f" right, {sealed.names / sealed.seconds:,.0f} a second, {sealed.cpu / sealed.names * 1e6:.0f} µs of"
+            " processor time each."
+        ),
+        tables=(
+            Table(("Import", "records/s", "processor time", "memory", "a record", "file"), imports),
+            Table(("Look-up", "cold", "cold, p99", "cached", "cached, p99", "opening", "start to answer"), times),
+        ),
+        claims=(
+            Claim("bytes a record", stores[1].bytes / plan.records, "<=", _BYTES_A_RECORD, "B"),
+            Claim("records a second", plan.records / stores[1].seconds, ">=", _RECORDS_A_SECOND),
+            Claim(f"cold look-up, {sizes}", large.cold[0] / small.cold[0], "<=", 1.5),
+            Claim(f"cached look-up, {sizes}", large.warm[0] / small.warm[0], "<=", 1.5),
+            Claim("opening", openings[1], "<=", 1.0, "s"),
+            Claim(f"start to first answer, {sizes}", starts[1] / starts[0], "<=", 1.1),
+            Claim("right redirects of the sealed proxy", sealed.right / sealed.names, ">=", 1.0),
         ),
     )
 
 
-def build(plan: Plan, path: Path, records: int) -> Imported:
-    """Build a store with so many records. One process makes the records while this one writes them."""
-    for old in path.parent.glob(path.name + "*"):
-        old.unlink()
+def _build(plan: Plan, folder: Path, records: int) -> Imported:
     names = RegistryNames(plan.names, records)
-    rates: list[float] = []
-    began, written = time.perf_counter(), 0
-    step_began, step = began, max(1, records // 10)
-    with RegistryTable(path, clock=time.time) as table:
-        for batch in _batches(names):
-            table.write(batch, finishes=ImportPart("bench", "last", batch[-1][0]))
-            written += len(batch)
-            if written >= step * (len(rates) + 1):
-                now = time.perf_counter()
-                rates.append(step / (now - step_began))
-                step_began = now
-        counted = table.count()
-    seconds = time.perf_counter() - began
-    if counted != records:
-        raise NotMeasured(f"not measured: {counted:,} of {records:,} records arrived in the store")
-    return Imported(path, names, seconds, tuple(rates))
+    tables = folder / str(records)
+    if not tables.exists():
+        write_tables(tables, names)
+    return import_tables(tables, folder / f"{records}.sqlite3", names)
 
 
-def _batches(names: RegistryNames) -> Iterator[list[RegistryRow]]:
-    """The records in batches, made by another process, a few batches ahead."""
-    starts = iter(range(0, names.records, MAX_BATCH))
-    with ProcessPoolExecutor(1, initializer=_names_of_worker.append, initargs=(names,)) as pool:
-        waiting = [pool.submit(_make, start) for start in islice(starts, 4)]
-        while waiting:
-            batch = waiting.pop(0).result()
-            waiting.extend(pool.submit(_make, start) for start in islice(starts, 1))
-            yield batch
+def first_answer(built: Imported) -> float:
+    """Seconds from the start of a sealed proxy to its first answer."""
+    began = time.perf_counter()
+    with _sealed(built.path, path_of(built.names.name(0))):
+        return time.perf_counter() - began
 
 
-def _make(start: int) -> list[RegistryRow]:
-    return _names_of_worker[-1].rows(start, start + MAX_BATCH)
+def answer_sealed(path: Path, names: RegistryNames) -> Sealed:
+    """Ask a sealed proxy for names at random over one connection, and compare the locations."""
+    chance = random.Random(_SEED)
+    chosen = [names.name(chance.randrange(names.records)) for _ in range(_SEALED)]
+    with _sealed(path, path_of(chosen[0])) as server:
+        cpu, began, right = server.cpu(), time.perf_counter(), 0
+        connection = HTTPConnection(HOST, server.port, timeout=PATIENCE)
+        for name in chosen:
+            connection.request("GET", path_of(name))
+            answer = connection.getresponse()
+            answer.read()
+            status = answer.getheader("Cache-Status", "")
+            right += unquote(answer.getheader("Location", "")) == unquote(url_of(name)) and "detail=registry" in status
+        connection.close()
+        return Sealed(len(chosen), right, time.perf_counter() - began, server.cpu() - cpu)
+
+
+def _sealed(path: Path, first: str) -> AbstractContextManager[Server]:
+    settings = {"DOI_PROXY_MODE": "sealed", "DOI_PROXY_STORE_URL": f"sqlite:///{path}", "DOI_PROXY_ACCESS_LOG": "off"}
+    return served(proxy_command, environment=settings, path=first)
 
 
 async def look_up(built: Imported) -> LookUps:
@@ -209,8 +219,7 @@ async def opening(built: Imported) -> float:
 
 def _describe(names: RegistryNames) -> str:
     sample = [names.name(number) for number in range(0, names.records, max(1, names.records // 1_000))]
-    urls = [url_of(name).encode() for name in sample]
     return (
-        f"{mean(map(len, sample)):.0f} B a name, {mean(map(len, urls)):.0f} B a URL, "
-        f"{mean(len(compress(url)) for url in urls):.0f} B compressed"
+        f"{mean(map(len, sample)):.0f} B a name, {mean(len(url_of(name).encode()) for name in sample):.0f} B a URL,"
+        f" {names.each} names of each stem"
     )

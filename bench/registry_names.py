@@ -44,18 +44,19 @@ class RegistryNames:
     def __init__(self, names: Sequence[str], records: int) -> None:
         # Without its last digits, a name leaves room for those that follow.
         self._stems = sorted({fold(name).rstrip(digits) for name in names})
-        self._each = -(-records // len(self._stems))
-        self._width = len(str(self._each))
+        #: Names that have the same stem.
+        self.each = -(-records // len(self._stems))
+        self._width = len(str(self.each))
         self.records = records
 
     def name(self, number: int) -> str:
         """The name of a number, in its canonical form."""
-        stem, place = divmod(number, self._each)
+        stem, place = divmod(number, self.each)
         return f"{self._stems[stem]}{place:0{self._width}}"
 
-    def rows(self, start: int, end: int) -> list[RegistryRow]:
-        """The records of a range of numbers."""
-        return [_row(key) for key in map(self.name, range(start, min(end, self.records)))]
+    def row(self, name: str) -> RegistryRow:
+        """The record of a name in its canonical form."""
+        return name, _DATE + crc32(name.encode()) % 10_000_000, "Crossref", url_of(name)
 
 
 def url_of(name: str) -> str:
@@ -63,7 +64,3 @@ def url_of(name: str) -> str:
     stem_hash, number = crc32(name[:12].encode()), crc32(name.encode())
     shape = _SHAPES[crc32(name[:-4].encode()) % len(_SHAPES)]
     return shape.format(doi=name.lower(), number=number, host=f"{stem_hash % 10_000:04}")
-
-
-def _row(key: str) -> RegistryRow:
-    return key, _DATE + crc32(key.encode()) % 10_000_000, "Crossref", url_of(key)
