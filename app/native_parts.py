@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from app.upstream.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
 from app.upstream.native.direct import DirectLimits, DirectServer
 from app.upstream.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
 from app.upstream.native.health import Health, HealthLimits
-from app.upstream.native.referral import Service
+from app.upstream.native.referral import Question, Service
 from app.upstream.native.service_records import RecordStore
 from app.upstream.native.source import Finder, NativeSource
 from app.upstream.native.transport.base import Transport
@@ -30,6 +31,7 @@ from app.upstream.native.transport.tunnel import TunnelTransport
 from app.upstream.native.transport.udp import UdpTransport
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES
 from app.upstream.native.wire.site_value import Site
+from app.upstream.source import CONTROL_NAME
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +59,27 @@ def open_native(
 
     `store` is the cache, which keeps the records of prefixes and of service handles.
     """
+    exchange = _open_exchange(settings, url, may_ask_again, observer, only)
+    return NativeSource(
+        _open_directory(settings, exchange, store)
+        if url == FROM_ROOT
+        else _open_server(settings, url, exchange, may_ask_again),
+        exchange,
+        total_timeout=settings.upstream_timeout,
+        max_answer_bytes=settings.upstream_max_answer_bytes,
+        verification=settings.upstream_verify,
+    )
+
+
+def _open_exchange(
+    settings: Settings,
+    url: str,
+    may_ask_again: Callable[[], Awaitable[bool]],
+    observer: ExchangeObserver | None,
+    only: TransportProtocol | None,
+) -> Exchange:
     transports = _open_transports(settings, may_ask_again)
-    exchange = Exchange(
+    return Exchange(
         transports if only is None else {only: transports[only]},
         Health(_health_limits(settings)),
         clocks=Clocks(time.time, time.monotonic),
@@ -69,15 +90,26 @@ def open_native(
         max_attempts=settings.native_max_attempts,
         observer=observer,
     )
-    return NativeSource(
-        _open_directory(settings, exchange, store)
-        if url == FROM_ROOT
-        else _open_server(settings, url, exchange, may_ask_again),
-        exchange,
-        total_timeout=settings.upstream_timeout,
-        max_answer_bytes=settings.upstream_max_answer_bytes,
-        verification=settings.upstream_verify,
-    )
+
+
+def list_root_interfaces(settings: Settings) -> list[Site]:
+    """Each interface of each server of the root, as a site that has nothing else. Raises ConfigurationError."""
+    root = read_root(settings)
+    return [
+        replace(site, servers=(replace(server, interfaces=(interface,)),))
+        for site in (root.sites if root else ())
+        for server in site.servers
+        for interface in server.interfaces
+    ]
+
+
+async def probe_interface(settings: Settings, site: Site, may_ask_again: Callable[[], Awaitable[bool]]) -> None:
+    """Query the only interface of a site of the root. Any answer shows that it works. Raises CouldNotVerify."""
+    exchange = _open_exchange(settings, FROM_ROOT, may_ask_again, None, None)
+    try:
+        await exchange(Service((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
+    finally:
+        await exchange.aclose()
 
 
 def _open_directory(settings: Settings, exchange: Exchange, store: RecordStore | None) -> Finder:

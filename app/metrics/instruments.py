@@ -41,6 +41,8 @@ SHARE_REFUSED: Final = "share"
 REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass", "batches")
 #: The transports of the native Handle protocol.
 TRANSPORTS: Final = ("udp", "tcp", "http", "https")
+#: What a message to a handle server is for.
+PURPOSES: Final = ("name", "lookup", "site")
 #: The results of a request for a page of changes: a page, too many pages under way, and a cursor that cannot be used.
 PAGE_RESULTS: Final = ("sent", "busy", "refused")
 #: The operations of a store, as a label of its errors.
@@ -177,19 +179,29 @@ class UpstreamMetrics:
         )
         self._exchanges = Counter(
             "doi_proxy_upstream_exchanges",
-            "Messages to handle servers of a native upstream, by transport and result.",
-            ["upstream", "transport", "result"],
+            "Messages to handle servers of a native upstream, by transport, purpose and result.",
+            ["upstream", "transport", "purpose", "result"],
             registry=registry,
+        )
+        self._rests = _counter(
+            registry,
+            "upstream_transport_rests",
+            "How often a transport came last for a while, because servers were silent by it and answered by another.",
+            "upstream",
+            "transport",
         )
 
     def exchange_observer(self, number: int) -> ExchangeCounter:
         """The observer of the handle servers of one upstream."""
+        label = str(number)
         return ExchangeCounter(
             {
-                (transport, is_answered): self._exchanges.labels(str(number), transport, result).inc
+                (transport, purpose, is_answered): self._exchanges.labels(label, transport, purpose, result).inc
                 for transport in TRANSPORTS
+                for purpose in PURPOSES
                 for is_answered, result in ((True, "answer"), (False, "failure"))
-            }
+            },
+            {transport: self._rests.labels(label, transport).inc for transport in TRANSPORTS},
         )
 
     def observer(self, number: int) -> QueryObserver:
@@ -221,11 +233,16 @@ class QueryObserver:
 class ExchangeCounter:
     """Counts the messages to the handle servers of one upstream."""
 
-    counters: dict[tuple[str, bool], Callable[[], None]]
+    counters: dict[tuple[str, str, bool], Callable[[], None]]
+    rests: dict[str, Callable[[], None]]
 
-    def record_exchange(self, transport: str, *, is_answered: bool) -> None:
-        """Count a message by its transport, one of TRANSPORTS."""
-        self.counters[transport, is_answered]()
+    def record_exchange(self, transport: str, purpose: str, *, is_answered: bool) -> None:
+        """Count a message by its transport, one of TRANSPORTS, and its purpose, one of PURPOSES."""
+        self.counters[transport, purpose, is_answered]()
+
+    def record_rest(self, transport: str) -> None:
+        """Count a transport that comes last for a while."""
+        self.rests[transport]()
 
 
 class StoreMetrics:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from app.settings import Settings
 from app.setup.finding import Finding, exit_status
 from app.setup.upstream_checks import examine_upstreams
-from tests.upstream.native.server import TRANSPORTS, HandleServer
+from tests.upstream.native.server import TRANSPORTS, HandleServer, write_bootstrap
 
 pytestmark = pytest.mark.anyio
 
 
-async def examine(**settings: str) -> list[Finding]:
+async def examine(**settings: str | bool) -> list[Finding]:
     return await asyncio.to_thread(examine_upstreams, Settings(**settings))
 
 
@@ -45,3 +46,44 @@ async def test_an_upstream_that_does_not_answer_is_an_error() -> None:
         ("error", f"http://127.0.0.1:{server.port}"),
     ]
     assert exit_status(found) == 2
+
+
+async def examine_root(server: HandleServer, folder: Path) -> dict[str, str]:
+    file = folder / "root.json"
+    file.write_bytes(write_bootstrap(server))
+    found = await examine(
+        upstream_url="hdl:", upstream_bootstrap=str(file), upstream_private_servers=True, upstream_timeout="1"
+    )
+    return {one.source: one.problem.partition(",")[0] for one in found}
+
+
+async def test_each_interface_of_the_root_is_named(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        found = await examine_root(server, tmp_path)
+        start = f"hdl: 127.0.0.1 port {server.port} by"
+    assert found == {f"{start} HTTP": "works", f"{start} TCP": "works", f"{start} UDP": "works"}
+
+
+@pytest.mark.parametrize("closed", ["udp", "tcp", "http"])
+async def test_an_interface_of_the_root_that_a_firewall_drops_is_named(tmp_path: Path, closed: str) -> None:
+    async with HandleServer(mute=frozenset({closed})) as server:
+        found = await examine_root(server, tmp_path)
+    for source, problem in found.items():
+        is_closed = source.endswith(closed.upper())
+        assert problem == ("no answer within 1 s" if is_closed else "works")
+
+
+async def test_a_root_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        pass
+    found = await examine_root(server, tmp_path)
+    assert found["hdl:"] == "no server of the root answers"
+
+
+async def test_a_private_address_of_the_root_is_not_queried(tmp_path: Path) -> None:
+    async with HandleServer() as server:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(server))
+        found = await examine(upstream_url="hdl:", upstream_bootstrap=str(file))
+        assert "upstream_private_servers" in found[0].problem
+        assert (server.queries(), exit_status(found)) == (0, 2)

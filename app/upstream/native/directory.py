@@ -220,7 +220,7 @@ class Directory:
     async def _look_up(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
         sent_at = self._clock()
         # All types: the answer is the record of this name in the cache.
-        response = await self._resolve(Question(record, certified=certified), trail)
+        response = await self._resolve(Question(record, certified=certified, is_lookup=True), trail)
         now = self._clock()
         if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
             ends_at = now + self._limits.bound(0.0)

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from app.errors import CouldNotVerify, ServiceNotFound, UpstreamRefused, UpstreamTimeout
 from app.upstream.native.health import Health
@@ -41,17 +41,30 @@ _random: Final = random.SystemRandom()
 TransportProtocol = site_value.Protocol
 
 
-class ExchangeObserver(Protocol):
-    """Records the end of each exchange with a server. Must be quick and must not raise."""
+#: What a message is for: the record of a name, the lookup of the service of a prefix, or the site of a server.
+Purpose = Literal["name", "lookup", "site"]
 
-    def record_exchange(self, transport: str, *, is_answered: bool) -> None:
-        """Record the transport (udp, tcp, http, https), and whether the server answered. A refusal is an answer."""
+
+class ExchangeObserver(Protocol):
+    """Records what happens between this program and handle servers. Must be quick and must not raise.
+
+    A transport is udp, tcp, http or https.
+    """
+
+    def record_exchange(self, transport: str, purpose: Purpose, *, is_answered: bool) -> None:
+        """Record the end of an exchange, and whether the server answered. A refusal is an answer."""
+
+    def record_rest(self, transport: str) -> None:
+        """Record that a server was silent by this transport and answered by another, so this transport comes last."""
 
 
 class NoExchangeObserver:
     """Counts nothing."""
 
-    def record_exchange(self, transport: str, *, is_answered: bool) -> None:
+    def record_exchange(self, transport: str, purpose: Purpose, *, is_answered: bool) -> None:
+        """Nothing."""
+
+    def record_rest(self, transport: str) -> None:
         """Nothing."""
 
 
@@ -103,7 +116,12 @@ class Exchange:
         """
         candidate = self._list(service, Question(b""))[0]
         query = self._write_query(candidate, Filters(b""), op_code=OpCode.SITE_INFORMATION)
-        response = await self._send(candidate, query)
+        is_answered = False
+        try:
+            response = await self._send(candidate, query)
+            is_answered = True
+        finally:
+            self._observer.record_exchange(_name(candidate.endpoint), "site", is_answered=is_answered)
         if not isinstance(response.body, Site):
             raise UpstreamRefused(
                 "The handle server did not send its site information.", response_code=response.header.response_code
@@ -169,6 +187,8 @@ class Exchange:
         self._health.record_recovery(answered.address)
         for endpoint in silent:
             is_firewall = endpoint.address == answered.address
+            if is_firewall:
+                self._observer.record_rest(_name(endpoint))
             key = endpoint.protocol if is_firewall else endpoint.address
             self._health.record_failure(key, self._clocks.monotonic())
 
@@ -179,17 +199,17 @@ class Exchange:
         try:
             response = await self._exchange(candidate, question)
         except UpstreamRefused:
-            self._learn_answer(endpoint, began)
+            self._learn_answer(endpoint, question, began)
             raise
         except CouldNotVerify:
-            self._learn_failure(endpoint)
+            self._learn_failure(endpoint, question)
             raise
         except asyncio.CancelledError:
             # Another interface answered first, or the caller's time is over.
             if self._clocks.monotonic() - began >= self._head_start:
-                self._learn_failure(endpoint)
+                self._learn_failure(endpoint, question)
             raise
-        self._learn_answer(endpoint, began)
+        self._learn_answer(endpoint, question, began)
         return response
 
     async def _exchange(self, candidate: Candidate, question: Question) -> Response:
@@ -238,13 +258,21 @@ class Exchange:
             op_code=op_code,
         )
 
-    def _learn_answer(self, endpoint: Endpoint, began: float) -> None:
+    def _learn_answer(self, endpoint: Endpoint, question: Question, began: float) -> None:
         self._health.record_answer(endpoint, endpoint.address, self._clocks.monotonic() - began)
-        self._observer.record_exchange(endpoint.protocol.name.lower(), is_answered=True)
+        self._observer.record_exchange(_name(endpoint), _purpose(question), is_answered=True)
 
-    def _learn_failure(self, endpoint: Endpoint) -> None:
+    def _learn_failure(self, endpoint: Endpoint, question: Question) -> None:
         self._health.record_failure(endpoint, self._clocks.monotonic())
-        self._observer.record_exchange(endpoint.protocol.name.lower(), is_answered=False)
+        self._observer.record_exchange(_name(endpoint), _purpose(question), is_answered=False)
+
+
+def _name(endpoint: Endpoint) -> str:
+    return endpoint.protocol.name.lower()
+
+
+def _purpose(question: Question) -> Purpose:
+    return "lookup" if question.is_lookup else "name"
 
 
 def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:

@@ -51,6 +51,8 @@ class Question:
     authoritative: bool = False
     #: The answer must be signed, and so must every answer that leads to the server.
     certified: bool = False
+    #: It is about a prefix or a service handle, on the way to the server of a name.
+    is_lookup: bool = False
 
 
 @dataclass(frozen=True, slots=True)

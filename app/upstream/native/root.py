@@ -103,7 +103,7 @@ class Root:
     async def _refresh_service(self) -> None:
         """Read the root's sites at the root. Only an answer that a key of the known root signed replaces them."""
         try:
-            response = await self._query(Question(ROOT_HANDLE, SERVICE_TYPES, certified=True))
+            response = await self._query(Question(ROOT_HANDLE, SERVICE_TYPES, certified=True, is_lookup=True))
             now = self._clock()
             lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
             if lead is None or not lead.sites:

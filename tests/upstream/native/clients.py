@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from app.errors import CouldNotVerify
 from app.upstream.native.direct import DirectLimits, DirectServer
 from app.upstream.native.directory import Directory
 from app.upstream.native.directory_limits import DirectoryLimits
-from app.upstream.native.exchange import Clocks, Exchange, TransportProtocol
+from app.upstream.native.exchange import Clocks, Exchange, Purpose, TransportProtocol
 from app.upstream.native.health import Health, HealthLimits
 from app.upstream.native.referral import Service
 from app.upstream.native.site import Candidate, Endpoint
@@ -51,11 +52,20 @@ class Exchanges:
     """The exchanges that an observer saw, in order."""
 
     def __init__(self) -> None:
+        #: The exchanges about names.
         self.seen: list[tuple[str, bool]] = []
+        self.purposes: Counter[str] = Counter()
+        self.rests: list[str] = []
 
-    def record_exchange(self, transport: str, *, is_answered: bool) -> None:
+    def record_exchange(self, transport: str, purpose: Purpose, *, is_answered: bool) -> None:
         """See ExchangeObserver."""
-        self.seen.append((transport, is_answered))
+        self.purposes[purpose] += 1
+        if purpose == "name":
+            self.seen.append((transport, is_answered))
+
+    def record_rest(self, transport: str) -> None:
+        """See ExchangeObserver."""
+        self.rests.append(transport)
 
 
 class Reports:

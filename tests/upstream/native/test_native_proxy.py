@@ -95,7 +95,7 @@ async def test_messages_to_handle_servers_are_counted() -> None:
     async with HandleServer() as server, running(upstream_url=server.url) as proxy:
         await proxy.ask("GET", f"/{NAME}")
         text = (await proxy.ask("GET", "/metrics")).text
-        sample = 'doi_proxy_upstream_exchanges_total{result="answer",transport="udp",upstream="1"} '
+        sample = 'doi_proxy_upstream_exchanges_total{purpose="name",result="answer",transport="udp",upstream="1"} '
         assert float(text.partition(sample)[2].partition("\n")[0]) >= 1
 
 

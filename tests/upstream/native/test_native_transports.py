@@ -165,6 +165,17 @@ async def test_a_firewall_that_swallows_udp_is_learned() -> None:
         # One question was sent by UDP. The others did not wait for it.
         assert [answered for transport, answered in seen.seen if transport == "udp"] == [False]
         assert len([answered for _, answered in seen.seen if answered]) == 3
+        assert seen.rests == ["udp"]
+
+
+async def test_messages_are_counted_by_their_purpose() -> None:
+    seen = Exchanges()
+    async with HandleServer() as server, client_of(server, from_root=True, observer=seen) as client:
+        server.put_values("0.NA/10.1000", server.site_value())
+        for number in range(2):
+            await client.fetch(query(f"10.1000/{number}"))
+        assert (seen.purposes["name"], seen.purposes["site"]) == (2, 0)
+        assert seen.purposes["lookup"] >= 1
 
 
 async def test_a_transport_that_one_server_shows_to_be_blocked_is_the_last_at_another() -> None:
