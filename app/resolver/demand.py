@@ -36,7 +36,7 @@ class Demand:
     priority: Priority = Priority.PERSON
     #: The client that upstream queries are charged to.
     client: ClientNetwork = None
-    #: Whether the cache alone answers. It has no meaning for a demand that bypasses the cache.
+    #: Whether the cache alone answers. A demand that bypasses the cache then fails, but for one that a record proves.
     only_cached: bool = False
     #: The largest age of a cached record, in seconds. None: its TTL decides alone. See `may_renew`.
     max_age: float | None = None

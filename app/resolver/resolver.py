@@ -198,6 +198,8 @@ class Resolver:
             proven = await self._find_proof(name.key, demand)
             if proven is not None:
                 return Resolution(name, proven, Origin.HIT)
+        if demand.only_cached:
+            raise NotCached
         demand.admit_bypass()
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
         task, _ = self._flights.join(

@@ -126,6 +126,9 @@ async def test_only_if_cached_never_queries_the_upstream() -> None:
         assert (record.status, record.json["responseCode"]) == (504, 2)
         strict = await proxy.get(path, cache_control="only-if-cached, no-cache")
         assert strict.status == 504
+        for option in ("auth", "cert"):
+            past = await proxy.get(f"{path}?{option}", cache_control="only-if-cached")
+            assert past.status == 504
         assert proxy.upstream.queries() == before
 
 
