@@ -37,12 +37,14 @@ class ServiceCache:
         """`most` is the number of usual services; a large one counts as several."""
         self._most = most
         self._weight = 0
+        #: Entries that lead to a service. The others are records that do not exist.
+        self._leads = 0
         self._entries: OrderedDict[tuple[bytes, bool], ServiceEntry] = OrderedDict()
 
     @property
     def is_empty(self) -> bool:
         """Whether no service is known."""
-        return not self._entries
+        return not self._leads
 
     def find(self, record: bytes, now: float, *, certified: bool) -> ServiceEntry | None:
         """The usable lookup of a record that is due last. With `certified`, it was verified."""
@@ -65,6 +67,7 @@ class ServiceCache:
         self._drop(key)
         self._entries[key] = entry
         self._weight += entry.weight
+        self._leads += entry.lead is not None
         while self._weight > self._most:
             self._drop(next(iter(self._entries)))
 
@@ -83,4 +86,6 @@ class ServiceCache:
 
     def _drop(self, key: tuple[bytes, bool]) -> None:
         entry = self._entries.pop(key, None)
-        self._weight -= entry.weight if entry else 0
+        if entry is not None:
+            self._weight -= entry.weight
+            self._leads -= entry.lead is not None
