@@ -141,20 +141,20 @@ class ValkeyStore:
         return 0
 
     async def parents(self) -> tuple[ParentState, ...]:
-        """See Store."""
+        """See Store. A damaged value counts as none: the child then begins again."""
         partition = self._layout.find(_PARENTS)
-        reply = await self._servers.call(partition.slot, command("HGETALL", partition.parents), repeat=True)
-        values = list(reply.values())[:MAX_PARENTS]
+        data = await self._servers.call(partition.slot, command("GET", partition.parents), repeat=True)
         try:
-            return tuple(msgspec.json.decode(value, type=ParentState) for value in values)
-        except msgspec.DecodeError as error:
-            raise DamagedEntry(f"The key {partition.parents} is not a list of parents: {error}.") from error
+            return () if data is None else msgspec.json.decode(data, type=tuple[ParentState, ...])[:MAX_PARENTS]
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return ()
 
     async def save_parent(self, state: ParentState) -> None:
-        """See Store."""
+        """See Store. Of two pulls at the same moment, one can be forgotten: it then continues one page earlier."""
+        others = [one for one in await self.parents() if one.url != state.url]
         partition = self._layout.find(_PARENTS)
-        # Written twice, the state is the same.
-        write = command("HSET", partition.parents, state.url, msgspec.json.encode(state))
+        # Written twice, the value is the same.
+        write = command("SET", partition.parents, msgspec.json.encode([state, *others][:MAX_PARENTS]))
         await self._servers.call(partition.slot, write, repeat=True)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:

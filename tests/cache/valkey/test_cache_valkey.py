@@ -9,6 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from app.cache.memory import MemoryStore
+from app.cache.parents import ParentState
 from app.cache.tiered import TieredStore
 from app.cache.valkey.layout import KEY_PREFIX
 from app.cache.valkey.node import PAUSE
@@ -61,6 +62,22 @@ async def test_an_entry_past_its_hard_expiry_is_not_sent(valkey_url: str, clock:
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
     await store.put(entry("10.1000/OVER", ttl=-20, grace=10))
     assert await store.get("10.1000/OVER") is None
+    await store.close()
+
+
+@pytest.mark.parametrize("data", [b"pickled", b"{}", b"[1]", b'["c1"]', b"[" * 100_000, b"\xff"])
+async def test_a_damaged_list_of_parents_counts_as_none_and_is_replaced(
+    valkey_url: str, clock: Clock, data: bytes
+) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    await server.set(f"{KEY_PREFIX}parents", data)
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    assert await store.parents() == ()
+    state = ParentState("https://parent.example", "c1", 5.0)
+    await store.save_parent(state)
+    assert await store.parents() == (state,)
+    await server.delete(f"{KEY_PREFIX}parents")
+    await server.aclose()
     await store.close()
 
 
