@@ -10,11 +10,14 @@ from typing import Final
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from app.upstream.native.certificate import check_certificate
 from app.upstream.native.referral import Question, Service
 from app.upstream.native.site import Candidate, Endpoint
+from app.upstream.native.transport.http import HttpConnection
 from app.upstream.native.wire.message import ResponseStatus
 from app.upstream.native.wire.query import Filters, Query, encode_query
 from tests.upstream.native.certificates import new_key, serve_tls
@@ -238,15 +241,74 @@ async def test_the_host_of_a_site_is_sent_and_cannot_add_a_field() -> None:
         assert seen[0].startswith(b"POST /10.1000%2F182 HTTP/1.1\r\n")
 
 
+class Pipe(asyncio.Transport):
+    """A connection to nothing."""
+
+    is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Drop the data."""
+
+    def is_closing(self) -> bool:
+        """Whether `abort` was called."""
+        return self.is_closed
+
+    def abort(self) -> None:
+        """Close."""
+        self.is_closed = True
+
+
+_PIECES: Final = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [
+            b"HTTP/1.1 200 OK\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\n",
+            b"Content-Length: 3\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Connection: upgrade\r\nUpgrade: x\r\n",
+            b"\r\n",
+            b"3\r\nabc\r\n",
+            b"0\r\n\r\n",
+            b"abc",
+        ]
+    ),
+)
+
+
+@given(st.lists(_PIECES, max_size=12), st.booleans())
+async def test_any_bytes_are_an_answer_or_a_failure_of_ours(pieces: list[bytes], ends_at_head: bool) -> None:
+    connection = HttpConnection(MAX_BYTES, ends_at_head=ends_at_head)
+    connection.connection_made(Pipe())
+    answer = asyncio.ensure_future(connection.exchange(b"request"))
+    await asyncio.sleep(0)
+    for piece in pieces:
+        connection.data_received(piece)
+    connection.connection_lost(None)
+    try:
+        assert (await answer).status >= 200
+    except CouldNotVerify:
+        assert connection.is_closed
+
+
 # A connection that the server closed while it was idle
 
 
 async def test_a_query_on_a_closed_idle_connection_is_sent_again_for_a_token() -> None:
-    # The first answer leaves the connection open, and the server closes it then.
+    seen: list[bytes] = []
     tokens = Tokens(1)
-    async with http_server(ok(_REQUEST, _LENGTH)) as port:
+    # The second request on a connection is read, and the connection is closed without an answer.
+    async with http_server(ok(_REQUEST, _LENGTH), b"", connections=seen) as port:
         assert await post(port, times=2, tokens=tokens) == _REQUEST
-        assert tokens.left >= 0
+        assert (len(seen), tokens.left) == (3, 0)
+
+
+async def test_a_query_on_a_closed_idle_connection_fails_without_a_token() -> None:
+    seen: list[bytes] = []
+    async with http_server(ok(_REQUEST, _LENGTH), b"", connections=seen) as port:
+        with pytest.raises(UpstreamUnreachable):
+            await post(port, times=2, tokens=Tokens(0))
+        assert len(seen) == 2
 
 
 async def test_an_answer_that_was_begun_on_an_idle_connection_is_not_requested_again() -> None:
