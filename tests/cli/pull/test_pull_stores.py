@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -154,3 +155,20 @@ async def test_a_child_that_is_killed_continues_after_the_last_page_that_it_has(
         assert await place.pull(url, store=child) == 0
     assert "new 55, kept 0, expired 0, refused 0; 6 pages" in capsys.readouterr().out
     assert await names_of(child) == names
+
+
+async def test_the_metrics_of_a_child_have_the_time_of_its_last_complete_pull(place: Place) -> None:
+    await place.put(place.parent, *NAMES)
+    await place.put(place.child)
+    async with serving(place.parent) as url, serving(place.child) as child_url:
+
+        def read() -> float:
+            with urllib.request.urlopen(f"{child_url}/metrics") as answer:
+                lines = answer.read().decode().splitlines()
+            (value,) = (line.split()[1] for line in lines if line.startswith("doi_proxy_parent_pull_timestamp_seconds"))
+            return float(value)
+
+        assert await asyncio.to_thread(read) == 0.0
+        before = time.time()
+        assert await place.pull(url) == 0
+        assert before <= await asyncio.to_thread(read) <= time.time()
