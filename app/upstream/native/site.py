@@ -17,8 +17,9 @@ from app.upstream.native.wire.site_value import HashOption, Interface, Protocol,
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535
-#: Servers whose interfaces are kept ready for queries. One takes about 2 kB.
-_CACHED_SERVERS: Final = 1_000
+#: Servers whose interfaces are kept ready for queries. One takes about 2 kB; a hostile one has a key as long as a site
+#: value can be, 64 KiB.
+_CACHED_SERVERS: Final = 256
 #: The prefix of prefix records.
 _ROOT_PREFIX: Final = b"0.NA"
 # RFC 6052, section 2.1: a gateway turns these addresses into IPv4 addresses.
