@@ -19,7 +19,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 #: Files that take minutes.
-LONGEST: Final = ("test_cluster_drills.py", "test_express_lane.py")
+LONGEST: Final = ("test_cluster_drills.py", "test_debian_package.py", "test_express_lane.py")
 
 
 class NotLoopback(RuntimeError):

@@ -123,6 +123,8 @@ def _serve_http(settings: Settings, server: str | None, host: str, port: int) ->
     from app.server.signals import ignore_hangup
 
     begin_logging(settings)
+    # At INFO, the SDK logs "Terminating session: None" for each request.
+    logging.getLogger("mcp.server.streamable_http").setLevel(logging.WARNING)
     ignore_hangup()
     listening = listen(host, port)
     try:
