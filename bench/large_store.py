@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from app.cache.sqlite.store import SqliteStore
+from bench.agency_files import SAMPLES, write_agency_files
 from bench.contestants import proxy_command
 from bench.findings import Claim, Section, Table
 from bench.large_import import Imported, import_tables, import_with_kills, write_tables
@@ -39,6 +40,8 @@ _BYTES_A_RECORD: Final = 160
 _RECORDS_A_SECOND: Final = 60_000
 #: The tables, two stores, and the runs of an import.
 _BYTES_ON_DISK: Final = 350
+#: Records in the files of each agency's format.
+_AGENCY_RECORDS: Final = 300_000
 #: Names that the sealed proxy is asked for.
 _SEALED: Final = 100_000
 _SEED: Final = 13
@@ -79,16 +82,18 @@ def _measure(plan: Plan, folder: Path) -> Section:
     killed = import_with_kills(folder / str(plan.records), folder / "killed.sqlite3", stores[1].names)
     sealed = answer_sealed(folder / "killed.sqlite3", stores[1].names)
     sizes = f"{plan.records:,} records to {SMALL:,}"
+    rows = [(f"table, {store.names.records:,} records", store) for store in stores]
+    rows += [_import_agency(plan, folder, agency) for agency in SAMPLES]
     imports = tuple(
         (
-            f"{store.names.records:,} records",
+            label,
             f"{store.names.records / store.seconds:,.0f}",
             f"{store.cpu / store.names.records * 1e6:.1f} µs",
             f"{store.peak / 2**20:.0f} MiB",
             f"{store.bytes / store.names.records:.1f} B",
             f"{store.bytes / 2**20:,.0f} MiB",
         )
-        for store in stores
+        for label, store in rows
     )
     times = tuple(
         (
@@ -103,7 +108,8 @@ def _measure(plan: Plan, folder: Path) -> Section:
         title="Large store",
         method=(
             f"`doi-proxy cache import` of tables with generated names and URLs ({_describe(stores[1].names)}), in an"
-            " order that is not that of their keys; processor time of all processes, memory of the largest one."
+            " order that is not that of their keys, and of compressed lines in the formats of the agencies; processor"
+            " time of all processes, memory of the largest one."
             f" Look-ups are of names at random by the store's own `get`: {_COLD} with the file dropped from the"
             f" system's cache before each, and {_WARM:,} from the cache. A second import of the large tables was killed"
             f" (SIGKILL) while {' and while '.join(killed)}, and continued: it had every record once. A sealed proxy"
@@ -133,6 +139,14 @@ def _build(plan: Plan, folder: Path, records: int) -> Imported:
     if not tables.exists():
         write_tables(tables, names)
     return import_tables(tables, folder / f"{records}.sqlite3", names)
+
+
+def _import_agency(plan: Plan, folder: Path, agency: str) -> tuple[str, Imported]:
+    """Import files in the format of an agency."""
+    names = RegistryNames(plan.names, _AGENCY_RECORDS)
+    size = write_agency_files(folder / agency, agency, names)
+    label = f"{agency}, {names.records:,} records of {size / 1000:.1f} kB"
+    return label, import_tables(folder / agency, folder / f"{agency}.sqlite3", names)
 
 
 def first_answer(built: Imported) -> float:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from app.bulk.import_job import hold_folder
-from app.bulk.import_parts import BLOCK_BYTES, MAX_RECORD_BYTES, Part
+from app.bulk.import_parts import MAX_RECORD_BYTES, Part
 from app.bulk.import_runs import PartReport, RunHeader, run_path, write_run
 from app.bulk.import_streams import UnreadablePart, gunzip
 from app.cache.registry_wire import RegistryRow, to_row
@@ -34,7 +34,10 @@ _RUN_BYTES: Final = 48 * 1024 * 1024
 #: Limit of the decompressed bytes and of the records of one part. A longer one is refused as a part.
 _MAX_PART_BYTES: Final = 2 * 1024 * 1024 * 1024
 _MAX_PART_RECORDS: Final = 2_000_000
-_READ_BYTES: Final = 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+#: Bytes that are decoded at a time. They stay in the processor's caches: with 8 MiB, a work of Crossref takes 27 µs
+#: instead of 19.
+_BLOCK_BYTES: Final = 256 * 1024
 #: Bytes in which the format is looked for. A document can have 100 MB.
 _DETECT_BYTES: Final = 1024 * 1024
 
@@ -145,7 +148,7 @@ def _read_blocks(part: Part, options: WorkerOptions, findings: Findings) -> Iter
     """The records of each block. `findings` counts those of the whole part."""
     dates = RecordDates(default=part.date, latest=options.now)
     reader: BlockReader | None = None
-    for block in cut_blocks(_open(part), BLOCK_BYTES, MAX_RECORD_BYTES):
+    for block in cut_blocks(_open(part), _BLOCK_BYTES, MAX_RECORD_BYTES):
         reader = reader or _choose_reader(part, block, options.form)
         reader.read(block, dates, findings)
         yield findings.records
