@@ -324,7 +324,9 @@ async def test_an_answer_that_was_begun_on_an_idle_connection_is_not_requested_a
 
 
 @asynccontextmanager
-async def egress_proxy(target: int, *, refuses: bool = False) -> AsyncIterator[tuple[int, list[bytes]]]:
+async def egress_proxy(
+    target: int, *, refuses: bool = False, success: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
+) -> AsyncIterator[tuple[int, list[bytes]]]:
     """A proxy that leads every CONNECT and every request to a port of this machine."""
     heads: list[bytes] = []
 
@@ -351,7 +353,7 @@ async def egress_proxy(target: int, *, refuses: bool = False) -> AsyncIterator[t
             return
         there, back = await asyncio.open_connection("127.0.0.1", target)
         if head.startswith(b"CONNECT "):
-            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            writer.write(success)
         else:
             back.write(head)
         await asyncio.gather(pump(reader, back), pump(there, writer))
@@ -389,6 +391,37 @@ async def test_tls_goes_through_an_egress_proxy_and_its_certificate_is_compared(
             with pytest.raises(UpstreamUnreachable, match="another key"):
                 await ask(server)
             assert impostor.queries() == 0
+
+
+async def test_an_egress_proxy_gets_the_host_of_the_server_and_not_that_of_its_site(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with http_server(ok(_REQUEST, _LENGTH)) as port, egress_proxy(port) as (proxy, heads):
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        await post(port, host=b"internal.example:80")
+        assert f"\r\nHost: 127.0.0.1:{port}\r\n".encode() in heads[0]
+        assert b"internal" not in heads[0]
+
+
+@pytest.mark.parametrize(
+    "success",
+    [
+        b"HTTP/1.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+async def test_the_framing_of_an_answer_to_connect_does_not_count(
+    tmp_path: Path, key: RSAPrivateKey, monkeypatch: pytest.MonkeyPatch, success: bytes
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with (
+        HandleServer(key=key, tls=serve_tls(tmp_path, key)) as server,
+        egress_proxy(server.tls_port, success=success) as (proxy, _),
+    ):
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy}")
+        assert await ask(server) == ResponseStatus.HANDLE_NOT_FOUND
 
 
 async def test_an_egress_proxy_that_refuses_is_a_failure(

@@ -90,7 +90,8 @@ class HttpConnection(StreamConnection[HttpAnswer]):
 
     def on_message_complete(self) -> None:
         """The parser read the whole answer."""
-        if self._current.status:
+        # The length and the end of a connection do not concern a tunnel (RFC 9110, section 9.3.6).
+        if self._current.status and not self._ends_at_head:
             self._complete()
             if not self._parser.should_keep_alive():
                 self.close()

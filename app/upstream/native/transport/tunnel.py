@@ -97,7 +97,9 @@ class TunnelTransport:
         host = domain.decode("ascii") if domain and _HOST.fullmatch(domain) else authority
         target, proxy_field = f"/{quote(handle, safe='')}", ""
         if route.proxy is not None and route.scheme == "http":
-            # A proxy gets the absolute form (RFC 9112, section 3.2.2).
+            # A proxy gets the absolute form (RFC 9112, section 3.2.2), and the host of it: one that goes by the field
+            # Host would connect to any machine that a site value names.
+            host = authority
             target, proxy_field = f"http://{authority}{target}", route.proxy.field
         head = f"POST {target} HTTP/1.1\r\nHost: {host}\r\n{proxy_field}{self._fields}"
         return f"{head}Content-Length: {len(message)}\r\n\r\n".encode("latin-1") + message
