@@ -34,4 +34,5 @@ def _read_limits(settings: Settings) -> DirectoryLimits:
         # The breaker of the whole upstream opens later, because the servers of known prefixes may work.
         root_failures=max(1, settings.upstream_breaker_failures // 2),
         root_pause=settings.upstream_breaker_cooldown,
+        timeout=settings.upstream_timeout,
     )

@@ -159,11 +159,18 @@ class Directory:
         key = (record.upper(), certified)
         task = self._lookups.get(key)
         if task is None:
-            task = asyncio.create_task(self._find(record, certified, self._new_trail().enter(record)))
+            task = asyncio.create_task(self._find_in_time(record, certified))
             self._lookups[key] = task
             task.add_done_callback(lambda task: self._end_lookup(key, task))
         # One caller that goes away does not end the lookup of the others.
         return await asyncio.shield(task)
+
+    async def _find_in_time(self, record: bytes, certified: bool) -> Service | None:
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                return await self._find(record, certified, self._new_trail().enter(record))
+        except TimeoutError as error:
+            raise UpstreamTimeout("The service of a prefix could not be looked up in time.") from error
 
     def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[Service | None]) -> None:
         self._lookups.pop(key, None)

@@ -26,6 +26,8 @@ class DirectoryLimits:
     #: Prefixes in a row whose lookup at the root failed, and the pause of such lookups after them.
     root_failures: int
     root_pause: float
+    #: For one lookup of a service, and for one refresh of the root. No caller's time limits them: callers share them.
+    timeout: float
 
     def bound(self, lifetime: float) -> float:
         """A lifetime within the limits."""

@@ -96,6 +96,13 @@ class Root:
         self._failed_at = None
         return response
 
+    async def _read_record(self) -> Response:
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                return await self._query(Question(ROOT_HANDLE, SERVICE_TYPES, certified=True, is_lookup=True))
+        except TimeoutError as error:
+            raise UpstreamTimeout("The root of the handle system did not answer in time.") from error
+
     def _record_failure(self, question: Question) -> None:
         self._failed_at = self._clock()
         self._breaker.record_failure(question.handle.decode("latin-1"), self._failed_at)
@@ -103,7 +110,7 @@ class Root:
     async def _refresh_service(self) -> None:
         """Read the root's sites at the root. Only an answer that a key of the known root signed replaces them."""
         try:
-            response = await self._query(Question(ROOT_HANDLE, SERVICE_TYPES, certified=True, is_lookup=True))
+            response = await self._read_record()
             now = self._clock()
             lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
             if lead is None or not lead.sites:

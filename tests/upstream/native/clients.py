@@ -44,6 +44,7 @@ LIMITS: Final = DirectoryLimits(
     patience=5.0,
     root_failures=3,
     root_pause=60.0,
+    timeout=60.0,
 )
 HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, busy_queries=3.0, entries=100)
 

@@ -71,6 +71,8 @@ class World:
     failures: dict[int, CouldNotVerify] = field(default_factory=dict)
     #: Services that never answer, by serial number.
     silent: set[int] = field(default_factory=set)
+    #: Questions that are never answered: the service's serial number and the handle.
+    unanswered: set[tuple[int, bytes]] = field(default_factory=set)
     #: Answers wait for it.
     gate: asyncio.Event | None = None
 
@@ -81,7 +83,7 @@ class World:
         self.questions.append((service, question))
         if self.gate is not None:
             await self.gate.wait()
-        if serial in self.silent:
+        if serial in self.silent or (serial, question.handle) in self.unanswered:
             await asyncio.Event().wait()
         if (failure := self.failure or self.failures.get(serial)) is not None:
             raise failure
