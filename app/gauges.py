@@ -14,7 +14,8 @@ async def expose(parts: Parts, state: StateMetrics, exposition: Exposition, acce
     store = stats.store
     entries, size = (0, 0) if store is None else (store.entries, store.bytes)
     # Of several parents, the one that was followed the longest ago.
-    followed_at = min((parent.completed_at for parent in await parts.cache.parents()), default=0.0)
+    parents = await parts.cache.parents() if stats.healthy else ()
+    followed_at = min((parent.completed_at for parent in parents), default=0.0)
     state.set_shared_state(SharedState(tokens, entries, size, stats.healthy, followed_at))
     state.set_process_state(read_process(parts))
     return exposition.write(accept)

@@ -174,7 +174,9 @@ async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) ->
             with progress("counting", store.entries) as bar:
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
-        facts["parents"] = [_describe_parent(one) for one in await cache.parents()]
+        # A store that fails is shown as such, without a further failure.
+        parents = await cache.parents() if store.healthy else ()
+        facts["parents"] = [_describe_parent(one) for one in parents]
     _print_facts(facts, as_json)
     return 0 if store.healthy else 1
 
