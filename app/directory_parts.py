@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from app.root_file import RootFile
 from app.settings import Settings
@@ -12,15 +14,22 @@ from app.upstream.native.directory_log import DirectoryLog
 from app.upstream.native.service_records import RecordStore, ServiceRecords
 
 
-def open_directory(settings: Settings, root: RootFile, ask: Asker, store: RecordStore | None) -> Directory:
+def open_directory(
+    settings: Settings,
+    root: RootFile,
+    ask: Asker,
+    may_look_up: Callable[[], Awaitable[bool]],
+    store: RecordStore | None,
+) -> Directory:
     """The directory below a root. With `store`, the cache, lookups and a refreshed root are kept."""
-    limits, observer = _read_limits(settings), DirectoryLog(time.monotonic)
-    if store is None:
-        return Directory(root.service, ask, limits=limits, clock=time.time, observer=observer)
-    records = ServiceRecords(store, limits=limits, max_bytes=settings.upstream_max_answer_bytes)
-    return Directory(
-        root.service, ask, limits=limits, clock=store.clock, observer=observer, records=records, keeper=root
+    limits = _read_limits(settings)
+    open_with = partial(
+        Directory, root.service, ask, limits=limits, observer=DirectoryLog(time.monotonic), may_look_up=may_look_up
     )
+    if store is None:
+        return open_with(clock=time.time)
+    records = ServiceRecords(store, limits=limits, max_bytes=settings.upstream_max_answer_bytes)
+    return open_with(clock=store.clock, records=records, keeper=root)
 
 
 def _read_limits(settings: Settings) -> DirectoryLimits:

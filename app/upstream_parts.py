@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -119,7 +120,14 @@ def _open_api(
     settings: Settings, url: str, budget: Budget, exchanges: ExchangeObserver | None, records: RecordStore | None
 ) -> HandleClient | NativeSource:
     if is_native(url):
-        return open_native(settings, url, may_ask_again=budget.admit_retry, observer=exchanges, store=records)
+        return open_native(
+            settings,
+            url,
+            may_ask_again=budget.admit_retry,
+            may_look_up=partial(budget.admit_lookup, settings.native_service_patience),
+            observer=exchanges,
+            store=records,
+        )
     if settings.upstream_verify == "always":
         # Settings refuse it too. This one is a route of the local records.
         raise ConfigurationError(

@@ -45,7 +45,9 @@ async def _measured(api: str, server: str, plan: Plan) -> Section:
     contestants: dict[str, Source] = {_HTTP_API: _open_api(api)}
     for protocol in (TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP):
         label = "native, HTTP tunnel" if protocol is TransportProtocol.HTTP else f"native, {protocol.name}"
-        contestants[label] = open_native(Settings(upstream_url=server), server, may_ask_again=_allow, only=protocol)
+        contestants[label] = open_native(
+            Settings(upstream_url=server), server, may_ask_again=_allow, may_look_up=_allow, only=protocol
+        )
     found: dict[str, list[_Times]] = {label: [] for label in contestants}
     for number in range(plan.rounds + 1):
         for label, source in contestants.items():

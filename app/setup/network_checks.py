@@ -83,7 +83,8 @@ async def try_upstream(settings: Settings, url: str) -> None:
     try:
         if is_native(url):
             # A server that is not responsible for the control name works too.
-            source = open_native(settings, url, may_ask_again=parts.upstream.budget.admit_retry)
+            retry = parts.upstream.budget.admit_retry
+            source = open_native(settings, url, may_ask_again=retry, may_look_up=retry)
             try:
                 await source.probe()
             finally:

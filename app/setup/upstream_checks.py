@@ -87,7 +87,7 @@ async def _examine_transports(settings: Settings, url: str) -> list[Finding]:
 
 
 async def _probe(settings: Settings, url: str, protocol: TransportProtocol) -> None:
-    source = open_native(settings, url, may_ask_again=_allow, only=protocol)
+    source = open_native(settings, url, may_ask_again=_allow, may_look_up=_allow, only=protocol)
     try:
         await source.probe()
     finally:

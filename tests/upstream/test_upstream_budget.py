@@ -284,6 +284,15 @@ async def test_one_more_request_spends_a_token_only_if_there_is_one() -> None:
     assert budget.tokens == 0
 
 
+async def test_a_lookup_waits_for_its_token_and_no_longer_than_its_patience() -> None:
+    clock = Clock(0.0)
+    budget = budget_of(clock, rate=2, burst=1)
+    assert [await budget.admit_lookup(1.0), await budget.admit_lookup(1.0)] == [True, True]
+    assert clock() == 0.5
+    assert not await budget.admit_lookup(0.1)
+    assert clock() == 0.5
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_comings_goings_and_cancellations_leave_nothing_behind(seed: int) -> None:
     dice, clock = random.Random(seed), Clock(0.0)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
 from app.errors import (
+    BudgetSpent,
     CouldNotVerify,
     HandleServerUnreachable,
     ServiceNotFound,
@@ -39,6 +40,8 @@ from app.upstream.native.trail import Allowance, Trail
 from app.upstream.native.wire.message import ResponseStatus
 from app.upstream.native.wire.response import Response, Values
 
+#: Seconds after which a client may ask again if the budget is spent.
+_RETRY_AFTER: Final = 1.0
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
@@ -53,7 +56,8 @@ class Directory:
     """Finds the servers of a handle, and queries them.
 
     `root` is the service of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the
-    epoch. `records` has the lookups of other processes and of earlier starts. For all names under a prefix, one lookup
+    epoch. `records` has the lookups of other processes and of earlier starts. `may_look_up` is awaited before each
+    query but the first of a question, which needs a token of the budget too. For all names under a prefix, one lookup
     of the prefix runs at a time.
     """
 
@@ -65,15 +69,19 @@ class Directory:
         limits: DirectoryLimits,
         clock: Callable[[], float],
         observer: DirectoryObserver,
+        may_look_up: Callable[[], Awaitable[bool]],
         records: ServiceRecords | None = None,
         keeper: RootKeeper | None = None,
     ) -> None:
         self._records = records
-        self._root = Root(root, ask, limits=limits, clock=clock, observer=observer, keeper=keeper)
+        self._root = Root(
+            root, ask, limits=limits, clock=clock, observer=observer, may_refresh=may_look_up, keeper=keeper
+        )
         self._ask = ask
         self._limits = limits
         self._clock = clock
         self._observer = observer
+        self._may_look_up = may_look_up
         self._services = ServiceCache(limits.services)
         self._lookups: dict[tuple[bytes, bool], asyncio.Task[Service | None]] = {}
 
@@ -82,7 +90,7 @@ class Directory:
 
         Raises CouldNotVerify.
         """
-        return await self._resolve(question, self._new_trail())
+        return await self._resolve(question, self._new_trail(paid=1))
 
     async def probe(self, question: Question) -> Response | None:
         """The answer of the root, or if it fails, of the service that was used last. Raises CouldNotVerify.
@@ -104,8 +112,8 @@ class Directory:
             task.cancel()
         await asyncio.gather(*tasks, self._root.aclose(), return_exceptions=True)
 
-    def _new_trail(self) -> Trail:
-        return Trail(Allowance(queries=self._limits.queries, records=self._limits.queries))
+    def _new_trail(self, paid: int = 0) -> Trail:
+        return Trail(Allowance(self._limits.queries, self._limits.queries, paid))
 
     async def _resolve(self, question: Question, trail: Trail) -> Response | None:
         record = prefix_record(question.handle)
@@ -130,6 +138,8 @@ class Directory:
         """Ask a service, or the root if it is None, and follow the referrals."""
         while True:
             trail.count_query()
+            if not trail.take_paid() and not await self._may_look_up():
+                raise BudgetSpent(retry_after=_RETRY_AFTER)
             if service is None:
                 response = await self._root.query(question, is_needed=self._services.is_empty)
             else:

@@ -15,6 +15,8 @@ class Allowance:
     queries: int
     #: Records that lead onwards, also those that are remembered.
     records: int
+    #: Queries whose tokens of the budget the caller has spent.
+    paid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +46,10 @@ class Trail:
         if not self.left.queries:
             raise ServiceNotFound(detail="the way has too many queries, service handles and referrals")
         self.left.queries -= 1
+
+    def take_paid(self) -> bool:
+        """Whether the token of the next query is spent already. Each is used once."""
+        if not self.left.paid:
+            return False
+        self.left.paid -= 1
+        return True

@@ -183,7 +183,8 @@ async def client_of(
     finder: Finder = direct_server(server, exchange, known=sites, **(direct or {}))
     if from_root:
         root = Service(sites, is_verified=True)
-        finder = Directory(root, exchange, limits=replace(LIMITS, patience=patience), clock=clock, observer=Reports())
+        limits = replace(LIMITS, patience=patience)
+        finder = Directory(root, exchange, limits=limits, clock=clock, observer=Reports(), may_look_up=Tokens())
     source = NativeSource(
         finder, exchange, total_timeout=total_timeout, max_answer_bytes=1 << 20, verification=verification
     )

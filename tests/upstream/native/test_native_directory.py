@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import ServiceNotFound, SignatureInvalid, UpstreamTimeout
+from app.errors import BudgetSpent, ServiceNotFound, SignatureInvalid, UpstreamTimeout
 from app.upstream.native.referral import read_lead
 from app.upstream.native.wire.message import ResponseStatus
 from app.upstream.native.wire.site_value import Server, Site, encode_site
@@ -39,6 +39,18 @@ async def test_the_record_of_the_prefix_names_the_sites() -> None:
     bench = Bench(_direct())
     assert await bench.codes(b"10.5072/1", b"10.5072/2") == [1, 100]
     assert bench.asked == [(ROOT, b"0.NA/10.5072"), (2, b"10.5072/1"), (2, b"10.5072/2")]
+
+
+async def test_each_query_but_the_first_takes_a_token_of_the_budget() -> None:
+    bench = Bench(_direct())
+    bench.tokens.left = 2  # the prefix record, and the refresh of the root
+    assert await bench.codes(b"10.5072/1", b"10.5072/2") == [1, 100]
+    assert bench.tokens.left == 0
+    bench = Bench(_direct())
+    bench.tokens.left = 0
+    with pytest.raises(BudgetSpent):
+        await bench.codes(b"10.5072/1")
+    assert bench.world.asked == []
 
 
 async def test_the_record_of_the_prefix_names_a_service_handle() -> None:

@@ -21,7 +21,7 @@ from app.upstream.native.wire.site_value import Interface, Server, Site, encode_
 from app.upstream.native.wire.value import Value
 from tests.clock import Clock
 from tests.upstream.native.clients import LIMITS as USUAL_LIMITS
-from tests.upstream.native.clients import Reports
+from tests.upstream.native.clients import Reports, Tokens
 
 #: The serial number of the root.
 ROOT = 1
@@ -113,6 +113,8 @@ class Bench:
         self.clock = clock or Clock(1_000_000.0)
         self.world = World(records)
         self.reports = Reports()
+        #: The tokens of the budget for lookups.
+        self.tokens = Tokens()
         bounds, stored = replace(LIMITS, **limits), None
         if cache is not None:
             store = CachedRecords(cache, POLICY, self.clock)
@@ -123,6 +125,7 @@ class Bench:
             limits=bounds,
             clock=self.clock,
             observer=self.reports,
+            may_look_up=self.tokens,
             records=stored,
         )
 
