@@ -19,7 +19,7 @@ from app.cache.entry import FOREVER, RegistryEntry
 from app.doi.name import HandleName
 from app.errors import DamagedEntry
 from app.handle.answer import Answer, ResponseCode
-from app.registry.record import RegistryRecord
+from app.registry.record import LAST_DATE, RegistryRecord
 
 #: A record as a tuple: key, date, agency, URL. See RegistryRecord. An import has hundreds of millions of them.
 RegistryRow = tuple[str, int, str, str]
@@ -110,9 +110,13 @@ def _read_text(first: str, data: object) -> bytes | None:
 def _read_line(first: str, line: bytes) -> RegistryRow:
     try:
         key, date, agency, url = line.decode().split("\t")
-        return key, int(date), agency, url
+        row = key, int(date), agency, url
     except ValueError as error:
         raise DamagedEntry(f"The registry records after {first!r} are damaged: {error}.") from error
+    # A later date would be an error when it is written as text.
+    if not 0 <= row[1] <= LAST_DATE:
+        raise DamagedEntry(f"The registry records after {first!r} are damaged: the date {row[1]} is not possible.")
+    return row
 
 
 def to_entry(row: RegistryRow) -> RegistryEntry:

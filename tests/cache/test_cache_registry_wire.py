@@ -89,6 +89,14 @@ def test_a_row_that_a_block_does_not_have_is_none() -> None:
     assert find_row("10.1000/183", KEY, pack_block(KEY, [row(), row("10.1000/184")])) is None
 
 
+@pytest.mark.parametrize("date", [-1, LAST_DATE + 1, 10**30])
+def test_a_date_that_is_not_possible_is_damage(date: int) -> None:
+    data = pack_block(KEY, [(KEY, date, "Crossref", "https://a.example/")])
+    for read in (lambda: unpack_block(KEY, data), lambda: find_row(KEY, KEY, data)):
+        with pytest.raises(DamagedEntry, match="date"):
+            read()
+
+
 def test_an_entry_is_never_fresh_always_usable_and_has_the_url_value() -> None:
     entry = to_entry(row())
     assert (entry.key, entry.agency, entry.fetched_at) == ("10.1000/182", "Crossref", NOW)

@@ -25,6 +25,7 @@ TARGET_NAMES: Final = (
     "query",
     "headers",
     "stored",
+    "block",
     "line",
     "retry_after",
     "lists",

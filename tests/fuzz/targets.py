@@ -10,7 +10,10 @@ from collections.abc import Callable
 from io import BytesIO
 from ipaddress import ip_address
 from typing import Any, Final
+from zlib import crc32
 
+from app.cache.compression import compress
+from app.cache.registry_wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
 from app.cache.wire import InvalidBundleLine, from_line, pack, unpack
 from app.doi.name import DOIName, HandleName
 from app.doi.parsing import parse, write_line
@@ -163,6 +166,24 @@ def stored(data: bytes) -> None:
         assert -0.001 <= before - after <= 1.001
 
 
+def block(data: bytes) -> None:
+    """A block of registry records is read or refused, by its bytes and by its text. A row is found as it is read."""
+    first = "10.1000/182"
+    body = bytes((FORMAT_VERSION,)) + compress(data)
+    check = crc32(body, crc32(first.encode())).to_bytes(4, "little")
+    for stored_block in (data, check + body):
+        try:
+            rows = unpack_block(first, stored_block) or []
+        except StoreError:
+            continue
+        firsts: dict[str, RegistryRow] = {}
+        for row in rows:
+            firsts.setdefault(row[0], row)
+            assert to_entry(row).key == row[0]
+        for key, row in firsts.items():
+            assert find_row(key, first, stored_block) == row
+
+
 def line(data: bytes) -> None:
     """A line of a bundle is read or refused."""
     try:
@@ -287,6 +308,7 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
         query,
         headers,
         stored,
+        block,
         line,
         retry_after,
         lists,

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from app.cache.registry_wire import RegistryRow, cut_blocks, find_row, pack_block, unpack_block
+from app.doi.name import MAX_NAME_BYTES
 from app.errors import DamagedEntry, StoreError
 
 #: The block of a key: its first key, the number of its records, and its data.
@@ -29,8 +30,8 @@ _PUT: Final = (
 _DELETE: Final = "DELETE FROM registry_blocks WHERE first = ?"
 _SUM: Final = "SELECT ifnull(sum(records), 0) FROM registry_blocks WHERE first >= ? AND first < ?"
 _ADD: Final = "UPDATE registry_total SET records = max(0, records + ?)"
-#: After every key with a prefix: the last code point.
-_LAST: Final = "\U0010ffff"
+#: Added to a prefix, after every key with that prefix: the longest name, of the last code point.
+LAST: Final = "\U0010ffff" * (MAX_NAME_BYTES // 4)
 _KEY: Final = itemgetter(0)
 
 
@@ -106,7 +107,7 @@ def delete(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
 
 def count(connection: sqlite3.Connection, prefix: str) -> int:
     """The number of records whose key begins with `prefix`. Reads two blocks, and the numbers of the others."""
-    bounds = (prefix, prefix + _LAST)
+    bounds = (prefix, prefix + LAST)
     (total,) = connection.execute(_SUM, bounds).fetchone()
     start = connection.execute(SELECT_BLOCK, (prefix,)).fetchone()
     if start is not None and start[0] < prefix:

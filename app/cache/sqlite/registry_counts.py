@@ -10,8 +10,6 @@ from typing import Final, Self
 from app.cache.sqlite import registry_blocks
 from app.cache.sqlite.file import connect_to_read, translate_open_errors
 
-#: After every key with a prefix: the last code point.
-_LAST: Final = "\U0010ffff"
 #: Keys of one SELECT. The limit of SQLite is 32,766 variables.
 _KEYS: Final = 500
 #: Entries that are compared with the registry records at a time.
@@ -27,7 +25,7 @@ def count_registry(path: Path, prefix: str, now: float) -> int:
 
     Blocks. Raises StoreError.
     """
-    bounds = (prefix, prefix + _LAST)
+    bounds = (prefix, prefix + registry_blocks.LAST)
     with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'").fetchone() is None:
             return 0

@@ -17,6 +17,7 @@ from app.cache.sqlite import registry_blocks
 from app.cache.sqlite.file import connect_to_read
 from app.cache.sqlite.registry import MAX_BATCH, ImportPart, RegistryTable
 from app.cache.sqlite.registry_blocks import WriteCounts
+from app.cache.sqlite.registry_counts import count_registry
 from app.doi.name import HandleName
 from app.errors import DamagedEntry, StoreError
 from app.registry.record import RegistryRecord
@@ -212,6 +213,14 @@ def test_neither_records_nor_their_part_are_kept_of_a_write_that_fails(path: Pat
 def test_a_batch_has_a_limit(table: RegistryTable) -> None:
     with pytest.raises(ValueError, match="more than"):
         table.write(rows(record()) * (MAX_BATCH + 1))
+
+
+def test_names_with_the_last_code_point_are_counted_under_their_prefix(table: RegistryTable) -> None:
+    names = ["10.1000/" + "\U0010ffff" * length for length in (1, 2, 2_040)]
+    table.write(rows(*(RegistryRecord(HandleName(name), "https://a.example/", "", 1) for name in names)))
+    with closing(connect_to_read(table.path)) as connection:
+        assert registry_blocks.count(connection, "10.1000/") == 3
+    assert count_registry(table.path, "10.1000/", NOW) == 3
 
 
 def test_counts_add_up() -> None:
