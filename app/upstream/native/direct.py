@@ -79,13 +79,12 @@ class DirectServer:
         self._site_ends = self._site_may_change = float("-inf")
         self._service = Service((), is_verified=False)
         self._reading: asyncio.Task[None] | None = None
+        self._lookup: asyncio.Task[None] | None = None
 
     async def resolve(self, question: Question) -> Response:
         """The server's answer, whatever it is. Raises CouldNotVerify."""
         if self._addresses_end <= self._clock():
-            self._addresses = await self._look_up()
-            self._addresses_end = self._clock() + self._limits.address_lifetime
-            self._rebuild()
+            await self._share_look_up()
         response = await self._ask(self._service, question)
         self._refresh(response.header.site_serial)
         return response
@@ -96,11 +95,33 @@ class DirectServer:
 
     async def aclose(self) -> None:
         """Stop what is under way."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        tasks = [task for task in (self._reading, self._lookup) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look_up(self) -> list[Address]:
+    async def _share_look_up(self) -> None:
+        """Look up the host. Concurrent callers share one look-up.
+
+        It takes one of a few threads, for many seconds if no name server answers. Other work needs these threads too.
+        """
+        if self._lookup is None:
+            self._lookup = asyncio.create_task(self._look_up())
+            self._lookup.add_done_callback(self._end_look_up)
+        # One caller that goes away does not end the look-up of the others.
+        await asyncio.shield(self._lookup)
+
+    def _end_look_up(self, task: asyncio.Task[None]) -> None:
+        self._lookup = None
+        if not task.cancelled():
+            task.exception()  # without this, asyncio reports an error that no caller is left to see
+
+    async def _look_up(self) -> None:
+        self._addresses = await self._read_addresses()
+        self._addresses_end = self._clock() + self._limits.address_lifetime
+        self._rebuild()
+
+    async def _read_addresses(self) -> list[Address]:
         """The addresses of the host, in the order of the system (RFC 6724). Those known are used if there is none."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)

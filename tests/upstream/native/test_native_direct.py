@@ -212,6 +212,45 @@ async def test_the_addresses_that_are_known_are_used_while_the_name_cannot_be_lo
     await finder.aclose()
 
 
+async def test_queries_share_one_look_up_of_the_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, look_ups = asyncio.Event(), 0
+
+    async def wait(*args: Any, **kwargs: Any) -> Sequence[Any]:
+        nonlocal look_ups
+        look_ups += 1
+        await gate.wait()
+        raise socket.gaierror("no name server")
+
+    seen = Seen()
+    finder = finder_of(seen, host="localhost")
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", wait)
+    tasks = [asyncio.create_task(finder.resolve(QUESTION)) for _ in range(3)]
+    while not look_ups:  # noqa: ASYNC110 - the task has no event
+        await asyncio.sleep(0)
+    # A caller that goes away does not end the look-up of the others.
+    tasks[0].cancel()
+    gate.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(one) for one in results] == [asyncio.CancelledError, UpstreamUnreachable, UpstreamUnreachable]
+    assert look_ups == 1
+
+
+async def test_a_look_up_under_way_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = asyncio.Event()
+
+    async def wait(*args: Any, **kwargs: Any) -> Sequence[Any]:
+        began.set()
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    finder = finder_of(Seen(), host="localhost")
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", wait)
+    task = asyncio.create_task(finder.resolve(QUESTION))
+    await began.wait()
+    await finder.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 # With a server
 
 
