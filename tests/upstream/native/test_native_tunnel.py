@@ -230,6 +230,13 @@ async def test_a_second_answer_after_the_first_is_not_the_answer_of_the_next_que
         assert await post(port, times=2) == _REQUEST
 
 
+async def test_a_connection_is_not_used_again_after_the_answer_to_another_message() -> None:
+    other = encode_query(Query(Filters(NAME), request_id=8, expiration=0))
+    async with http_server(ok(other, _LENGTH), ok(_REQUEST, _LENGTH)) as port:
+        # Each connection begins with the wrong answer.
+        assert await post(port, times=2) == other
+
+
 async def test_the_host_of_a_site_is_sent_and_cannot_add_a_field() -> None:
     seen: list[bytes] = []
     async with http_server(ok(_REQUEST, _LENGTH), connections=seen) as port:

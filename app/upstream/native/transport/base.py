@@ -9,6 +9,8 @@ from app.upstream.native.site import Candidate
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES, decode_envelope
 
 _MAX_DETAIL: Final = 200
+#: Where the request id is in an envelope.
+REQUEST_ID: Final = slice(8, 12)
 
 
 class Transport(Protocol):
@@ -22,6 +24,11 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections. The transport is not used afterwards."""
+
+
+def has_id_of(message: bytes, answer: bytes) -> bool:
+    """Whether an answer has the request id of a message."""
+    return answer[REQUEST_ID] == message[REQUEST_ID]
 
 
 def measure_message(head: bytes | bytearray, max_bytes: int) -> int:

@@ -106,19 +106,28 @@ class ConnectionPool(Generic[Answer]):
         self._count = 0
 
     async def exchange(
-        self, key: Hashable, connect: Callable[[], Awaitable[StreamConnection[Answer]]], message: bytes
+        self,
+        key: Hashable,
+        connect: Callable[[], Awaitable[StreamConnection[Answer]]],
+        message: bytes,
+        *,
+        belongs: Callable[[Answer], bool],
     ) -> Answer:
-        """Send a message on an idle connection, or on a new one from `connect`. Raises CouldNotVerify."""
+        """Send a message on an idle connection, or on a new one from `connect`. Raises CouldNotVerify.
+
+        The connection is kept if the answer `belongs` to the message. Otherwise each answer could be that to the
+        message before.
+        """
         connection = self._take(key)
         if connection is not None:
             try:
-                return await self._exchange(key, connection, message)
+                return await self._exchange(key, connection, message, belongs)
             except UpstreamUnreachable:
                 # The server closed the connection while it was idle. It can have read the message, so the second
                 # one needs a token. A server that began to answer gets no second message.
                 if connection.received_bytes or not await self._may_ask_again():
                     raise
-        return await self._exchange(key, await connect(), message)
+        return await self._exchange(key, await connect(), message, belongs)
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -127,13 +136,17 @@ class ConnectionPool(Generic[Answer]):
                 connection.close()
         self._count = 0
 
-    async def _exchange(self, key: Hashable, connection: StreamConnection[Answer], message: bytes) -> Answer:
+    async def _exchange(
+        self, key: Hashable, connection: StreamConnection[Answer], message: bytes, belongs: Callable[[Answer], bool]
+    ) -> Answer:
         try:
             answer = await connection.exchange(message)
         except BaseException:
             connection.close()
             raise
-        if not connection.is_closed:
+        if not belongs(answer):
+            connection.close()
+        elif not connection.is_closed:
             self._keep(key, connection)
         return answer
 

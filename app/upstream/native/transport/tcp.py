@@ -6,7 +6,7 @@ import asyncio
 
 from app.errors import CouldNotVerify
 from app.upstream.native.site import Candidate, Endpoint
-from app.upstream.native.transport.base import measure_message, translate_socket_error
+from app.upstream.native.transport.base import has_id_of, measure_message, translate_socket_error
 from app.upstream.native.transport.stream import ConnectionPool, StreamConnection
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES
 
@@ -25,7 +25,9 @@ class TcpTransport:
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
         """See Transport."""
         endpoint = candidate.endpoint
-        return await self._pool.exchange(endpoint, lambda: self._connect(endpoint), message)
+        return await self._pool.exchange(
+            endpoint, lambda: self._connect(endpoint), message, belongs=lambda answer: has_id_of(message, answer)
+        )
 
     async def aclose(self) -> None:
         """See Transport."""

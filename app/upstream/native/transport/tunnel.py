@@ -15,7 +15,7 @@ from urllib.parse import quote
 from app.errors import InvalidAnswer, UpstreamRefused
 from app.upstream.native.certificate import check_certificate
 from app.upstream.native.site import Candidate
-from app.upstream.native.transport.base import measure_message
+from app.upstream.native.transport.base import has_id_of, measure_message
 from app.upstream.native.transport.egress import Egress, EgressProxy, read_certificate
 from app.upstream.native.transport.http import HttpAnswer, HttpConnection
 from app.upstream.native.transport.stream import ConnectionPool
@@ -68,7 +68,10 @@ class TunnelTransport:
         """See Transport."""
         route = self._find_route(candidate)
         request = self._write_request(route, candidate.host, handle, message)
-        return self._read(await self._pool.exchange(route, lambda: self._connect(route), request))
+        answer = await self._pool.exchange(
+            route, lambda: self._connect(route), request, belongs=lambda answer: has_id_of(message, answer.body)
+        )
+        return self._read(answer)
 
     async def aclose(self) -> None:
         """See Transport."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from app.errors import CouldNotVerify, MalformedMessage, UpstreamTimeout
 from app.upstream.native.site import Candidate
-from app.upstream.native.transport.base import translate_socket_error
+from app.upstream.native.transport.base import REQUEST_ID, translate_socket_error
 from app.upstream.native.wire.envelope import ENVELOPE_BYTES, NO_REQUEST_ID, decode_envelope
 from app.upstream.native.wire.fields import U32
 from app.upstream.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
@@ -26,8 +26,6 @@ _RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
 _PACKET_FACTOR: Final = 4
 #: Packets with another request id that are dropped for one message. Each takes about 2 us.
 _MAX_STRANGERS: Final = 200_000
-#: Where the request id is in an envelope.
-_ID: Final = slice(8, 12)
 _NO_ID: Final = U32.pack(NO_REQUEST_ID)
 
 
@@ -98,7 +96,7 @@ class _Packets(asyncio.DatagramProtocol):
         """See asyncio.DatagramProtocol."""
         if self.message.done():
             return
-        if data[_ID] != self._request_id or len(data) < ENVELOPE_BYTES:
+        if data[REQUEST_ID] != self._request_id or len(data) < ENVELOPE_BYTES:
             self._drop(data)
             return
         self._packets_left -= 1
@@ -129,7 +127,7 @@ class _Packets(asyncio.DatagramProtocol):
         self._strangers_left -= 1
         if self._strangers_left < 0:
             self._fail(MalformedMessage(detail=f"over {_MAX_STRANGERS} packets with another request id arrived"))
-        elif self.refusal is None and len(data) >= ENVELOPE_BYTES and data[_ID] == _NO_ID:
+        elif self.refusal is None and len(data) >= ENVELOPE_BYTES and data[REQUEST_ID] == _NO_ID:
             self.refusal = data
 
     def _fail(self, error: CouldNotVerify) -> None:
