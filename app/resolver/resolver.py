@@ -118,7 +118,9 @@ class Resolver:
                 if local is not None:
                     return self.count_answer(local)
             if demand.bypasses_cache:
-                return self.count_answer(await self._resolve_past_cache(name, demand))
+                past = await self._resolve_past_cache(name, demand)
+                _refuse_too_stale(past, demand, self._clock())
+                return self.count_answer(past)
             if demand.only_cached:
                 return self.count_answer(await self._resolve_from_cache(name, demand))
             try:

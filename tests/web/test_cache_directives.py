@@ -139,11 +139,12 @@ async def test_max_stale_accepts_a_stale_record_without_a_query(directive: str, 
         assert (await proxy.get(path, cache_control=directive))["location"] == location
 
 
+@pytest.mark.parametrize("query", ["", "?auth", "?cert"])
 @pytest.mark.parametrize(("seconds", "status"), [(0, 502), (59, 502), (60, 302)])
-async def test_stale_if_error_bounds_how_stale_an_answer_may_be(seconds: int, status: int) -> None:
+async def test_stale_if_error_bounds_how_stale_an_answer_may_be(seconds: int, status: int, query: str) -> None:
     async with running() as proxy:
         path = await moved(proxy, TTL + 60)
         proxy.upstream.fault(path[1:], "reset")
-        got = await proxy.get(path, cache_control=f"stale-if-error={seconds}")
+        got = await proxy.get(path + query, cache_control=f"stale-if-error={seconds}")
         assert got.status == status
         assert (await proxy.get(path)).status == 302
