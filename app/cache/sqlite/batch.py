@@ -40,7 +40,8 @@ def write_batch(
         _put(connection, entries, now)
         # A "not found" of the upstream wins over what a file of the registration agency says.
         absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
-        registry_blocks.delete(connection, gone + absent)
+        # A record that a newer release wrote must not cost the batch: it answers nothing here.
+        registry_blocks.delete(connection, gone + absent, skips_newer=True)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
         log_purges(connection, purged, known, purges)
         log_changes(connection, Kind.PUT, [entry.key for entry in entries], now)

@@ -93,11 +93,14 @@ def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow]) -> tuple[
     return changed, total
 
 
-def delete(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
-    """Delete the records of keys, and return their number."""
+def delete(connection: sqlite3.Connection, keys: Sequence[str], *, skips_newer: bool = False) -> int:
+    """Delete the records of keys, and return their number.
+
+    With `skips_newer`, blocks of another format version stay as they are. They answer no name.
+    """
     gone = 0
     rows: list[RegistryRow] = [(key, 0, "", "") for key in sorted(set(keys))]
-    for block, part in _group(connection, rows):
+    for block, part in _group(connection, rows, skips_newer=skips_newer):
         found = [row[0] for row in part if block.rows.pop(row[0], None)]
         gone += len(found)
         if found:
@@ -125,7 +128,7 @@ def count_known(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
 
 
 def _group(
-    connection: sqlite3.Connection, rows: Sequence[RegistryRow]
+    connection: sqlite3.Connection, rows: Sequence[RegistryRow], *, skips_newer: bool = False
 ) -> Iterator[tuple[_Block, Sequence[RegistryRow]]]:
     """The rows by the block that they belong to. The caller may replace a block before it takes the next one."""
     at = 0
@@ -133,7 +136,7 @@ def _group(
         key = rows[at][0]
         # Rows before the first block join it.
         found = connection.execute(SELECT_BLOCK, (key,)).fetchone() or connection.execute(_NEXT, (key,)).fetchone()
-        block = _Block(None, 0, {}) if found is None else _read_block(*found)
+        block = _Block(None, 0, {}) if found is None else _read_block(*found, skips_newer=skips_newer)
         (bound,) = connection.execute(_NEXT_KEY, (max(key, block.first or key),)).fetchone()
         end = len(rows) if bound is None else bisect_left(rows, bound, lo=at, key=_KEY)
         yield block, rows[at:end]
@@ -174,12 +177,14 @@ def _replace(connection: sqlite3.Connection, block: _Block) -> None:
         connection.execute(_ADD, (len(rows) - block.records,))
 
 
-def _read_block(first: str, records: object, data: object) -> _Block:
-    """A block with its rows by their key. Raises StoreError for another format version."""
+def _read_block(first: str, records: object, data: object, *, skips_newer: bool) -> _Block:
+    """A block with its rows by their key. Another format version has no rows, or is a StoreError."""
     number = records if isinstance(records, int) else 0
     try:
         rows = unpack_block(first, data)
     except DamagedEntry:
+        return _Block(first, number, {})
+    if rows is None and skips_newer:
         return _Block(first, number, {})
     if rows is None:
         raise StoreError(f"A newer doi-proxy wrote the registry records after {first!r}; use it to change them.")

@@ -21,7 +21,8 @@ from app.cache.sqlite.registry_counts import count_registry
 from app.doi.name import HandleName
 from app.errors import DamagedEntry, StoreError
 from app.registry.record import RegistryRecord
-from tests.cache.entries import NOW
+from tests.cache.entries import NOW, entry, missing
+from tests.cache.sqlite_stores import opened
 from tests.clock import Clock
 
 
@@ -114,7 +115,8 @@ def test_a_row_with_a_blob_as_its_key_hides_no_record(path: Path, table: Registr
     assert (table.find("10.1000/00001"), keys(table)) == (record(1), ["10.1000/00001"])
 
 
-def test_records_of_a_newer_format_are_misses_and_not_overwritten(path: Path, table: RegistryTable) -> None:
+def _write_newer(path: Path, table: RegistryTable) -> None:
+    """Write a record, and mark its block as one of a newer format."""
     table.write(rows(record(1)))
     with sqlite3.connect(path) as file:
         (data,) = file.execute("SELECT data FROM registry_blocks").fetchone()
@@ -122,9 +124,28 @@ def test_records_of_a_newer_format_are_misses_and_not_overwritten(path: Path, ta
         check = crc32(body, crc32(b"10.1000/00001")).to_bytes(4, "little")
         file.execute("UPDATE registry_blocks SET data = ?", (check + body,))
     file.close()
+
+
+def test_records_of_a_newer_format_are_misses_and_not_overwritten(path: Path, table: RegistryTable) -> None:
+    _write_newer(path, table)
     assert table.find("10.1000/00001") is None
     with pytest.raises(StoreError, match="newer"):
         table.write(rows(record(2)))
+
+
+@pytest.mark.anyio
+async def test_an_older_proxy_leaves_them_and_writes_the_rest_of_its_batch(
+    path: Path, table: RegistryTable, clock: Clock
+) -> None:
+    _write_newer(path, table)
+    async with opened(path, clock) as store:
+        await store.put(missing("10.1000/00001"))
+        await store.put(entry("10.1000/other"))
+        await store.flush()
+    with sqlite3.connect(path) as file:
+        assert file.execute("SELECT count(*) FROM entries").fetchone() == (2,)
+        assert file.execute("SELECT records FROM registry_blocks").fetchone() == (1,)
+    file.close()
 
 
 def test_long_records_are_in_blocks_of_their_own(path: Path, table: RegistryTable) -> None:
