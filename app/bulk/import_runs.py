@@ -21,9 +21,9 @@ from app.cache.registry_wire import RegistryRow
 from app.errors import ConfigurationError
 
 #: Rows in a block of a run. A merge holds one block of each run in memory.
-BLOCK_ROWS: Final = 2_000
+BLOCK_ROWS: Final = 1_000
 #: Runs that are merged at a time. More are merged into longer ones first.
-MAX_MERGED: Final = 64
+MAX_MERGED: Final = 128
 _SUFFIX: Final = ".run"
 _LENGTH: Final = Struct("<I")
 _LEVEL: Final = 1
