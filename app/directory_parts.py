@@ -18,13 +18,13 @@ def open_directory(
     settings: Settings,
     root: RootFile,
     ask: Asker,
-    may_look_up: Callable[[], Awaitable[bool]],
+    admit_query: Callable[[], Awaitable[None]],
     store: RecordStore | None,
 ) -> Directory:
     """The directory below a root. With `store`, the cache, lookups and a refreshed root are kept."""
     limits = _read_limits(settings)
     open_with = partial(
-        Directory, root.service, ask, limits=limits, observer=DirectoryLog(time.monotonic), may_look_up=may_look_up
+        Directory, root.service, ask, limits=limits, observer=DirectoryLog(time.monotonic), admit_query=admit_query
     )
     if store is None:
         return open_with(clock=time.time)

@@ -51,19 +51,19 @@ def open_native(
     url: str,
     *,
     may_ask_again: Callable[[], Awaitable[bool]],
-    may_look_up: Callable[[], Awaitable[bool]],
+    admit_query: Callable[[], Awaitable[None]],
     observer: ExchangeObserver | None = None,
     only: TransportProtocol | None = None,
     store: RecordStore | None = None,
 ) -> NativeSource:
     """The source that a URL names, by `only` one transport if it is set. Raises ConfigurationError.
 
-    `may_ask_again` is awaited before a message is repeated, and `may_look_up` before one of a lookup. `store` is the
+    `may_ask_again` is awaited before a message is repeated, and `admit_query` before one of a lookup. `store` is the
     cache, which keeps the records of prefixes and of service handles.
     """
     exchange = _open_exchange(settings, url, may_ask_again, observer, only)
     return NativeSource(
-        _open_directory(settings, exchange, may_look_up, store)
+        _open_directory(settings, exchange, admit_query, store)
         if url == FROM_ROOT
         else _open_server(settings, url, exchange, may_ask_again),
         exchange,
@@ -115,12 +115,12 @@ async def probe_interface(settings: Settings, site: Site, may_ask_again: Callabl
 
 
 def _open_directory(
-    settings: Settings, exchange: Exchange, may_look_up: Callable[[], Awaitable[bool]], store: RecordStore | None
+    settings: Settings, exchange: Exchange, admit_query: Callable[[], Awaitable[None]], store: RecordStore | None
 ) -> Finder:
     root = _read_kept_root(settings)
     if root is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
-    return open_directory(settings, root, exchange, may_look_up, store)
+    return open_directory(settings, root, exchange, admit_query, store)
 
 
 def _open_server(

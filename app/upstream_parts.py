@@ -124,7 +124,7 @@ def _open_api(
             settings,
             url,
             may_ask_again=budget.admit_retry,
-            may_look_up=partial(budget.admit_lookup, settings.native_service_patience),
+            admit_query=partial(budget.admit_lookup, settings.native_service_patience),
             observer=exchanges,
             store=records,
         )

@@ -1,4 +1,4 @@
-"""Compression of what a store holds: DEFLATE (RFC 1951) with a preset dictionary, one record at a time."""
+"""Compression of what a store holds: DEFLATE (RFC 1951) with a preset dictionary, one row at a time."""
 
 from __future__ import annotations
 

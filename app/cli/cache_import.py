@@ -164,7 +164,7 @@ def _show_bar(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]
 
 
 def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
-    """Print the counts of the records. Exit status 1 if a file could not be read, or if there was no record."""
+    """Print the counts of the records. Exit status 1 if a file could not be read or no file had a record."""
     counts = report.counts
     if report.is_continued:
         print("an import that was interrupted was continued; the counts are those of both", file=sys.stderr)

@@ -28,8 +28,8 @@ class NativeSettings(SettingsGroup):
         8,
         ge=1,
         le=100,
-        description="Most servers and transports that are tried for one message to a service. Each further one needs "
-        "a token of the upstream budget.",
+        description="Limit of servers and transports that are tried for one message to a service. Each one after the "
+        "first needs a token of the upstream budget.",
     )
     # The reference client sends a message at 0, 0.5 and 1.5 s too.
     native_udp_wait: float = Field(
@@ -44,8 +44,7 @@ class NativeSettings(SettingsGroup):
         64,
         ge=0,
         le=10_000,
-        description="Idle connections to handle servers that one process keeps: so many for TCP, and so many "
-        "for the HTTP tunnel.",
+        description="Idle connections to handle servers that one process keeps, for TCP and for the HTTP tunnel each.",
     )
     # Servers and firewalls that keep connections do so for a minute or more.
     native_idle_timeout: float = Field(
@@ -108,8 +107,8 @@ class NativeSettings(SettingsGroup):
         20,
         ge=2,
         le=1_000,
-        description="Most queries for one name with `hdl:`: for its prefix, for service handles, after referrals, and "
-        "for the name itself. So many records can lead to it.",
+        description="Limit of queries for one name with `hdl:`: for its prefix, for service handles, after referrals, "
+        "and for the name itself. The records that lead to it have the same limit.",
     )
 
     @model_validator(mode="after")

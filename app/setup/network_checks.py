@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,8 +84,9 @@ async def try_upstream(settings: Settings, url: str) -> None:
     try:
         if is_native(url):
             # A server that is not responsible for the control name works too.
-            retry = parts.upstream.budget.admit_retry
-            source = open_native(settings, url, may_ask_again=retry, may_look_up=retry)
+            budget = parts.upstream.budget
+            admit_query = partial(budget.admit_lookup, settings.native_service_patience)
+            source = open_native(settings, url, may_ask_again=budget.admit_retry, admit_query=admit_query)
             try:
                 await source.probe()
             finally:

@@ -87,7 +87,7 @@ async def _examine_transports(settings: Settings, url: str) -> list[Finding]:
 
 
 async def _probe(settings: Settings, url: str, protocol: TransportProtocol) -> None:
-    source = open_native(settings, url, may_ask_again=_allow, may_look_up=_allow, only=protocol)
+    source = open_native(settings, url, may_ask_again=_allow, admit_query=_admit, only=protocol)
     try:
         await source.probe()
     finally:
@@ -96,6 +96,10 @@ async def _probe(settings: Settings, url: str, protocol: TransportProtocol) -> N
 
 async def _allow() -> bool:
     return True
+
+
+async def _admit() -> None:
+    """No budget limits a check."""
 
 
 async def _time(work: Awaitable[None], deadline: float = _DEADLINE) -> tuple[Exception | None, str]:

@@ -118,14 +118,16 @@ class Budget:
         """Spend a token on a retry of a query in flight, if there is one now. Returns whether there was."""
         return not await self._bucket.take()
 
-    async def admit_lookup(self, patience: float) -> bool:
-        """Spend a token on a further message that a query in flight needs. Waits at most `patience` seconds for one."""
+    async def admit_lookup(self, patience: float) -> None:
+        """Spend a token on a further message that a query in flight needs. Waits at most `patience` seconds for one.
+
+        Raises BudgetSpent.
+        """
         ends_at = self._clock() + patience
         while (wait := await self._bucket.take()) > 0:
             if self._clock() + wait > ends_at:
-                return False
+                raise BudgetSpent(retry_after=_USUAL_RETRY)
             await self._sleep(wait)
-        return True
 
     async def start_empty(self) -> None:
         """Empty the bucket. It fills at its rate."""

@@ -117,7 +117,7 @@ class _Page:
             self._bytes += len(line)
 
     def _add_table(self, rows: Iterable[tuple[str, DeltaChange | None]]) -> bool:
-        """Add rows, each a key and a change. Returns whether there are no more."""
+        """Add rows, each a key and a change. Returns whether all of them fit."""
         # Not every row is a line: an entry may be too old.
         for count, (key, change) in enumerate(rows):
             if self._is_full() or count >= MAX_CHANGES:

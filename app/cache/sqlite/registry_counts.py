@@ -23,7 +23,7 @@ _RANGE: Final = "SELECT key FROM entries WHERE key >= ? AND key <= ? LIMIT ?"
 def count_registry(path: Path, prefix: str, now: float) -> int:
     """The number of names under a prefix that have a registry record and no usable entry. `now` is in seconds.
 
-    Blocks. Raises StoreError.
+    It blocks the caller's thread. Raises StoreError.
     """
     bounds = (prefix, prefix + registry_blocks.LAST)
     with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:

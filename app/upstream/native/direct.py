@@ -1,9 +1,9 @@
 """One handle server that the operator named: `hdl://host:port`. No record leads to it, and none is looked up.
 
-The server is queried at the port that the operator named, by every transport. After its first answer it is asked for
-its site information, which names its other ports, such as that of the HTTP tunnel. Site information is not signed by
-anyone that is known. So it adds ports at the addresses of the host that the operator named, and nothing else: no
-address, no key, and no server of the same site.
+The server is queried at the port that the operator named, by every transport. After its first answer, the program
+reads its site information, which names its other ports, such as that of the HTTP tunnel. No known key signs site
+information. So it adds ports at the addresses of the host that the operator named, and nothing else: no address, no
+key, and no server of the same site.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class DirectServer:
         """The server at one address: the ports that it announced, then the one that the operator named."""
         named = tuple(Interface(Purpose.QUERY, protocol, self._port) for protocol in _TRANSPORTS)
         server = Server(1, address, self._find_key(address), self._find_interfaces(address) + named)
-        # The operator named this server, so it is asked for `auth` too, whatever it says about its site.
+        # The operator named this server, so `auth` queries it too, whatever it says about its site.
         return replace(_NO_SITE, serial=self._site.serial, attributes=self._site.attributes, servers=(server,))
 
     def _find_interfaces(self, address: bytes) -> tuple[Interface, ...]:

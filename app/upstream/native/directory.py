@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from app.errors import (
-    BudgetSpent,
     CouldNotVerify,
     HandleServerUnreachable,
     ServiceNotFound,
@@ -40,8 +39,6 @@ from app.upstream.native.trail import Allowance, Trail
 from app.upstream.native.wire.message import ResponseStatus
 from app.upstream.native.wire.response import Response, Values
 
-#: Seconds after which a client may ask again if the budget is spent.
-_RETRY_AFTER: Final = 1.0
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
@@ -56,8 +53,8 @@ class Directory:
     """Finds the servers of a handle, and queries them.
 
     `root` is the service of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the
-    epoch. `records` has the lookups of other processes and of earlier starts. `may_look_up` is awaited before each
-    query but the first of a question, which needs a token of the budget too. For all names under a prefix, one lookup
+    epoch. `records` has the lookups of other processes and of earlier starts. `admit_query` spends a token of the
+    budget on each query but the first of a question, and raises BudgetSpent. For all names under a prefix, one lookup
     of the prefix runs at a time.
     """
 
@@ -69,19 +66,19 @@ class Directory:
         limits: DirectoryLimits,
         clock: Callable[[], float],
         observer: DirectoryObserver,
-        may_look_up: Callable[[], Awaitable[bool]],
+        admit_query: Callable[[], Awaitable[None]],
         records: ServiceRecords | None = None,
         keeper: RootKeeper | None = None,
     ) -> None:
         self._records = records
         self._root = Root(
-            root, ask, limits=limits, clock=clock, observer=observer, may_refresh=may_look_up, keeper=keeper
+            root, ask, limits=limits, clock=clock, observer=observer, admit_query=admit_query, keeper=keeper
         )
         self._ask = ask
         self._limits = limits
         self._clock = clock
         self._observer = observer
-        self._may_look_up = may_look_up
+        self._admit_query = admit_query
         self._services = ServiceCache(limits.services)
         self._lookups: dict[tuple[bytes, bool], asyncio.Task[Service | None]] = {}
 
@@ -138,8 +135,8 @@ class Directory:
         """Ask a service, or the root if it is None, and follow the referrals."""
         while True:
             trail.count_query()
-            if not trail.take_paid() and not await self._may_look_up():
-                raise BudgetSpent(retry_after=_RETRY_AFTER)
+            if not trail.take_paid():
+                await self._admit_query()
             if service is None:
                 response = await self._root.query(question, is_needed=self._services.is_empty)
             else:

@@ -32,7 +32,7 @@ class Root:
     """Queries the root, refreshes its sites, and leaves it alone after several failures.
 
     `service` is that of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the epoch.
-    `may_refresh` is awaited before a refresh, which needs a token of the budget.
+    `admit_query` spends a token of the budget on a refresh, and raises BudgetSpent.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Root:
         limits: DirectoryLimits,
         clock: Callable[[], float],
         observer: DirectoryObserver,
-        may_refresh: Callable[[], Awaitable[bool]],
+        admit_query: Callable[[], Awaitable[None]],
         keeper: RootKeeper | None,
     ) -> None:
         self._service = service
@@ -51,7 +51,7 @@ class Root:
         self._limits = limits
         self._clock = clock
         self._observer = observer
-        self._may_refresh = may_refresh
+        self._admit_query = admit_query
         self._keeper = keeper
         self._breaker = Breaker(limits.root_failures, limits.root_pause)
         self._failed_at: float | None = None
@@ -112,9 +112,8 @@ class Root:
 
     async def _refresh_service(self) -> None:
         """Read the root's sites at the root. Only an answer that a key of the known root signed replaces them."""
-        if not await self._may_refresh():
-            return
         try:
+            await self._admit_query()
             response = await self._read_record()
             now = self._clock()
             lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify
+from app.errors import BudgetSpent, CouldNotVerify
 from app.upstream.native.direct import DirectLimits, DirectServer
 from app.upstream.native.directory import Directory
 from app.upstream.native.directory_limits import DirectoryLimits
@@ -95,6 +95,11 @@ class Tokens:
         """Take a token."""
         self.left -= 1
         return self.left >= 0
+
+    async def spend(self) -> None:
+        """Take a token. Raises BudgetSpent."""
+        if not await self():
+            raise BudgetSpent
 
 
 def open_transports(
@@ -184,7 +189,7 @@ async def client_of(
     if from_root:
         root = Service(sites, is_verified=True)
         limits = replace(LIMITS, patience=patience)
-        finder = Directory(root, exchange, limits=limits, clock=clock, observer=Reports(), may_look_up=Tokens())
+        finder = Directory(root, exchange, limits=limits, clock=clock, observer=Reports(), admit_query=Tokens().spend)
     source = NativeSource(
         finder, exchange, total_timeout=total_timeout, max_answer_bytes=1 << 20, verification=verification
     )

@@ -307,7 +307,9 @@ async def test_one_server_of_several_is_a_warning(caplog: pytest.LogCaptureFixtu
     async with HandleServer() as server:
         server.site_information = site_of(*server.site().servers, server_at("127.0.0.2"))
         with caplog.at_level(logging.WARNING, logger="app.native_parts"):
-            source = open_native(Settings(upstream_url=server.url), server.url, may_ask_again=allow, may_look_up=allow)
+            source = open_native(
+                Settings(upstream_url=server.url), server.url, may_ask_again=allow, admit_query=Tokens().spend
+            )
             await source.probe()
             for _ in range(100):
                 await source.probe()

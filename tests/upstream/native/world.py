@@ -125,7 +125,7 @@ class Bench:
             limits=bounds,
             clock=self.clock,
             observer=self.reports,
-            may_look_up=self.tokens,
+            admit_query=self.tokens.spend,
             records=stored,
         )
 

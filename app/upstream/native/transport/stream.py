@@ -54,12 +54,12 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         """Forget the last answer: a message is sent next."""
 
     def finish(self, answer: Answer) -> None:
-        """The answer is complete."""
+        """End the message under way with its answer."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
     def fail(self, error: CouldNotVerify) -> None:
-        """There is no answer. The connection is closed."""
+        """End the message under way with an error, and close the connection."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         self.close()
@@ -69,7 +69,7 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         self._timer = asyncio.get_running_loop().call_later(seconds, self.close)
 
     def close(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         self._stop_timer()
         if self.transport is not None:
             self.transport.abort()
