@@ -22,6 +22,10 @@ _OUTSIDE: Final = re.compile(rb'["\[\]{},]')
 _INSIDE: Final = re.compile(rb'["\\]')
 _BLANKS: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
+#: Everything before the first escape of a surrogate without its other half, and that escape (RFC 8259, section 7).
+_LONE_SURROGATE: Final = re.compile(
+    rb"(?:[^\\]++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?!u[dD][89a-fA-F]).)*+(\\u[dD][89a-fA-F]..)", re.DOTALL
+)
 
 
 class JsonLinesReader(LinesReader):
@@ -141,7 +145,7 @@ def _read_value(data: bytes, number: int, place: str, column: str | None) -> Ite
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return UnreadableItem(show(data), number, f"{place} {number} is not JSON: {error}.")
+        return UnreadableItem(show(data), number, f"{place} {number} is not JSON: {explain(data, error)}.")
     text = _find_member(value, column or DOI_COLUMN) if isinstance(value, dict) else value
     if isinstance(text, str):
         return ListItem(text, number)
@@ -149,6 +153,14 @@ def _read_value(data: bytes, number: int, place: str, column: str | None) -> Ite
     return UnreadableItem(
         show(data), number, f"{place} {number} is neither a string nor an object with a string {wanted!r}."
     )
+
+
+def explain(data: bytes, error: Exception) -> str:
+    """Why data is not JSON. `error` is that of msgspec, which reports half a surrogate pair as truncated data."""
+    lone = _LONE_SURROGATE.match(data)
+    if lone is None:
+        return str(error)
+    return f"{show(lone[1])} is half a surrogate pair, not a character; send both halves"
 
 
 def _find_member(value: dict[str, Any], wanted: str) -> object:

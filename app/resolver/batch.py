@@ -161,7 +161,8 @@ class _Batch:
         end = _End()
         try:
             async for text in inputs:
-                await self._queue.put(text if isinstance(text, Row) else await self._start(text))
+                known = self._add_suggestions(text, ()) if isinstance(text, Row) else await self._start(text)
+                await self._queue.put(known)
                 await self._turn.yield_if_over()
         except Exception as error:  # raised to the caller after the rows before it
             end = _End(error)
@@ -267,19 +268,17 @@ class _Batch:
         finding = answer.finding
         age = finding.age(self._parts.clock())
         row = Row(text, name.text, finding.verdict, finding.url, answer.agency, age, finding.is_stale, finding.message)
-        if not self._options.suggests:
-            return row
-        is_missing = finding.verdict is Verdict.NOT_FOUND
-        return _add_suggestions(row, self._parts.suggested_names.for_name(name) if is_missing else ())
+        is_missing = self._options.suggests and finding.verdict is Verdict.NOT_FOUND
+        return self._add_suggestions(row, self._parts.suggested_names.for_name(name) if is_missing else ())
 
     def _reject(self, text: str, message: str) -> Row:
         """The row of an input that is not looked up."""
-        row = not_a_doi(text, message)
-        return _add_suggestions(row, self._parts.suggested_names.for_text(text)) if self._options.suggests else row
+        found = self._parts.suggested_names.for_text(text) if self._options.suggests else ()
+        return self._add_suggestions(not_a_doi(text, message), found)
 
-
-def _add_suggestions(row: Row, suggestions: Iterable[Suggestion]) -> Row:
-    return replace(row, suggestions=tuple(suggestions))
+    def _add_suggestions(self, row: Row, suggestions: Iterable[Suggestion]) -> Row:
+        """Every row of a batch passes here: either all have suggestions, or none has."""
+        return replace(row, suggestions=tuple(suggestions)) if self._options.suggests else row
 
 
 def _is_known(item: Row | _Pending | _End) -> TypeGuard[Row | _Pending]:

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from app.doi.parsing import parse, write_line
 from app.doi.percent import decode
 from app.errors import InvalidParameter, RequestTooLarge, UnsupportedBody
+from app.lists.json_lists import explain
 from app.web.freshness import NO_STORE, OWN_PAGE
 from app.web.media_types import JSON, NDJSON, PROBLEM, TEXT, read_content_type
 from app.web.openapi_parameters import EXAMPLE
@@ -156,7 +157,7 @@ def _read_array(body: bytes) -> list[str]:
     try:
         return msgspec.json.decode(body, type=list[str])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidParameter(f"The body is not a JSON array of strings: {error}.") from error
+        raise InvalidParameter(f"The body is not a JSON array of strings: {explain(body, error)}.") from error
 
 
 def _read_ndjson(body: bytes) -> list[str]:
@@ -167,7 +168,7 @@ def _read_string(line: bytes, number: int) -> str:
     try:
         return msgspec.json.decode(line, type=str)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidParameter(f"Line {number} is not a JSON string: {error}.") from error
+        raise InvalidParameter(f"Line {number} is not a JSON string: {explain(line, error)}.") from error
 
 
 def _read_lines(body: bytes) -> list[str]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app.errors import UnreadableList
 from app.lists.compression import PIECE_BYTES, Gunzip
 from app.lists.item import Item, ListItem, ListReader, UnreadableItem
-from app.lists.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader
+from app.lists.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain
 from app.lists.lines import LineCutter, LinesReader
 from app.lists.table import TableReader
 
@@ -208,3 +208,23 @@ def test_the_garbage_collector_does_not_count_lines_and_items() -> None:
     lines = LineCutter(LIMIT).feed(b"10.5555/a\n")
     assert [type(item) for item in items] == [ListItem, UnreadableItem]
     assert not any(gc.is_tracked(one) for one in (*items, *lines))
+
+
+@pytest.mark.parametrize(
+    ("data", "lone"),
+    [
+        (rb'["\ud800"]', r"\ud800"),
+        (rb'["\uDC00 "]', r"\uDC00"),
+        (rb'{"\ud83d\ude00\ud83d": 1}', r"\ud83d"),
+        (rb'["\\\udfff"]', r"\udfff"),
+        (rb'["\\ud800', None),
+        (rb'["\u0041\ud83d\ude00', None),
+        (rb'["\ud8', None),
+        (b'["' + rb"\n" * 100_000, None),
+    ],
+)
+def test_half_a_surrogate_pair_is_named(data: bytes, lone: str | None) -> None:
+    found = explain(data, ValueError("another reason"))
+    assert found == (
+        f"{lone} is half a surrogate pair, not a character; send both halves" if lone else "another reason"
+    )

@@ -337,6 +337,13 @@ async def test_rows_that_are_known_already_keep_their_place(bench: Bench) -> Non
     assert [row.verdict for row in rows] == [Verdict.RESOLVED, Verdict.NOT_A_DOI, Verdict.RESOLVED]
 
 
+async def test_every_row_has_suggestions_if_they_are_requested(bench: Bench) -> None:
+    bench.upstream.put("10.5555/a", url=URL)
+    unreadable = not_a_doi('"\\ud800"', "Line 2 is not JSON.")
+    rows = await bench.run("10.5555/a", unreadable, "10.5555/b", "?", suggests=True)
+    assert [row.suggestions for row in rows] == [()] * 4
+
+
 async def test_an_error_of_the_inputs_follows_the_rows_before_it(bench: Bench) -> None:
     bench.upstream.put("10.5555/a", url=URL)
 

@@ -75,6 +75,34 @@ async def test_the_media_type_decides_how_a_list_is_read(proxy: Proxy, content_t
     assert [row["doi"] for row in rows(got)] == expected
 
 
+@pytest.mark.parametrize("query", ["", "?suggest=true"])
+@pytest.mark.parametrize("output", ["ndjson", "csv", "json"])
+@pytest.mark.parametrize(
+    ("content_type", "body", "message"),
+    [
+        ("application/json", rb'["\ud800"]', r"Item 1 is not JSON: \ud800 is half a surrogate pair"),
+        ("application/json", rb'[{"\udfff": "x"}]', r"Item 1 is not JSON: \udfff is half a surrogate pair"),
+        ("application/x-ndjson", rb'"\ud800\ud800"', r"Line 1 is not JSON: \ud800 is half a surrogate pair"),
+        ("application/x-ndjson", b'"\xed\xa0\x80"', "Line 1 is not UTF-8, from byte 2"),
+        ("application/x-ndjson", b"7", "Line 1 is neither a string nor an object"),
+        ("text/csv", b"doi,x\n\xed\xa0\x80,1", "Line 2 is not UTF-8, from byte 1"),
+        ("text/plain", b"\xed\xa0\x80", "Line 1 is not UTF-8, from byte 1"),
+    ],
+)
+async def test_an_unreadable_item_is_a_row_in_every_form(
+    proxy: Proxy, content_type: str, body: bytes, message: str, output: str, query: str
+) -> None:
+    got = await send(proxy, body, f"{query or '?'}&output={output}", content_type)
+    assert got.status == 200
+    if output == "csv":
+        (row,) = csv.DictReader(got.text.splitlines())
+    else:
+        (row,) = got.json if output == "json" else rows(got)
+    assert row["verdict"] == "not_a_doi"
+    assert row["message"].startswith(message)
+    assert ("suggestions" in row) == bool(query)
+
+
 async def test_csv_out_has_a_header_and_the_chosen_members(proxy: Proxy) -> None:
     got = await send(proxy, "10.5555/a\n10.5555/x", "?output=csv&fields=doi,verdict,url")
     assert list(csv.reader(got.body.decode().splitlines())) == [
