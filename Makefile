@@ -6,7 +6,7 @@
 #   make bench   set up, then run the benchmarks
 #   make fuzz    set up, then fuzz the parsers of untrusted input (FUZZ_SECONDS=60)
 #   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
-#   make clients install the clients and generators that tests/clients and tests/openapi drive (make test does it too)
+#   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
 #   make pythons set up, then run all tests with every Python from 3.11 to 3.13 that is installed
 #   make cov     set up, then run all tests and report the lines that no test runs
 #   make docs    set up, then write the generated pages and build docs/ as a site in build/docs
@@ -83,7 +83,7 @@ build/clients/.locked: requirements/clients.lock .tools/.locked
 	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/clients/bin/python --require-hashes requirements/clients.lock
 	@touch $@
 
-# The generator of the Python client that tests/openapi drives.
+# The generator of the Python client that tests/features/openapi/clients drives.
 build/openapi/.locked: requirements/openapi.lock .tools/.locked
 	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" build/openapi
 	@$(USE_PIP_INDEX); $(UV) pip sync --quiet --python build/openapi/bin/python --require-hashes requirements/openapi.lock
@@ -96,7 +96,7 @@ tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
 	@$(NPM_INSTALL) tests/$* && touch $@
 
 clients: build/clients/.locked build/openapi/.locked
-clients: tests/clients/node_modules/.package-lock.json tests/openapi/node_modules/.package-lock.json
+clients: tests/clients/node_modules/.package-lock.json tests/features/openapi/clients/node_modules/.package-lock.json
 
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)
@@ -156,7 +156,7 @@ lock: .tools/.locked
 	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
 	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
 		tests/clients/requirements.in; \
-	$(COMPILE) --output-file requirements/openapi.lock tests/openapi/requirements.in; \
+	$(COMPILE) --output-file requirements/openapi.lock tests/features/openapi/clients/requirements.in; \
 	$(COMPILE) --group dev --extra otel --extra mcp --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:

@@ -13,48 +13,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from app import __version__
-from app.assembly import Observers, assemble
-from app.cache.tiered import TieredStore
-from app.client_parts import build_denials, build_limits, open_connections, read_networks
-from app.library_file import LibraryFile
-from app.lifecycle import Lifecycle
-from app.local_files import LocalFiles
-from app.metrics.history import SharedHistory
-from app.metrics.instruments import (
-    AnswerMetrics,
-    BatchMetrics,
-    ClientMetrics,
-    FollowerMetrics,
-    LibraryMetrics,
-    StoreMetrics,
-    UpstreamMetrics,
-)
-from app.metrics.requests import HttpMetrics
-from app.metrics.state import StateMetrics
-from app.metrics.workers import FOLDER_VARIABLE, Exposition
-from app.operation_parts import add_batches, build_admin, build_admin_application, build_operations
-from app.program_log import set_log_level
-from app.resolver.prefix_chain import PrefixChain
-from app.server.connections import Connections
-from app.server.proxies import trusted_addresses
-from app.settings import Settings
-from app.status import StatusReader
-from app.tracing.opening import Export, TracedQueries, Traces, check_extra, open_traces
-from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
-from app.upstream.loop import read_loop_id
-from app.upstream.source import Source
-from app.web.access_log import AccessLog, write_to_standard_output
-from app.web.application import Application
-from app.web.client_counts import ClientCounts
-from app.web.country import open_countries
-from app.web.fastapi_errors import allowed_methods
-from app.web.library import Library
-from app.web.limits import ClientLimits
-from app.web.operations import other_paths
-from app.web.pages import Pages
-from app.web.record_headers import read_allowed
-from app.web.route import Route
-from app.web_face import (
+from app.assembly.lifecycle import Lifecycle
+from app.assembly.names import (
     build_express_lane,
     build_face,
     build_pages,
@@ -63,6 +23,46 @@ from app.web_face import (
     read_public_url,
     read_sub_path,
 )
+from app.assembly.operations import add_batches, build_admin, build_admin_application, build_operations
+from app.assembly.program_log import set_log_level
+from app.assembly.resolving import Observers, assemble
+from app.assembly.settings import Settings
+from app.cache.tiered import TieredStore
+from app.features.access_log.access_log import AccessLog, write_to_standard_output
+from app.features.country.country import open_countries
+from app.features.library.file import LibraryFile
+from app.features.library.library import Library
+from app.features.limits.counts import ClientCounts
+from app.features.limits.limits import ClientLimits
+from app.features.limits.opening import build_denials, build_limits, open_connections, read_networks
+from app.features.local_records.files import LocalFiles
+from app.features.metrics.history import SharedHistory
+from app.features.metrics.instruments import (
+    AnswerMetrics,
+    BatchMetrics,
+    ClientMetrics,
+    FollowerMetrics,
+    LibraryMetrics,
+    StoreMetrics,
+    UpstreamMetrics,
+)
+from app.features.metrics.requests import HttpMetrics
+from app.features.metrics.state import StateMetrics
+from app.features.metrics.workers import FOLDER_VARIABLE, Exposition
+from app.features.status.reader import StatusReader
+from app.features.tracing.opening import Export, TracedQueries, Traces, check_extra, open_traces
+from app.resolver.prefix_chain import PrefixChain
+from app.server.connections import Connections
+from app.server.proxies import trusted_addresses
+from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
+from app.upstream.loop import read_loop_id
+from app.upstream.source import Source
+from app.web.application import Application
+from app.web.fastapi_errors import allowed_methods
+from app.web.operations import other_paths
+from app.web.pages import Pages
+from app.web.record_headers import read_allowed
+from app.web.route import Route
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A token bucket as arithmetic on three numbers. Process memory, SQLite and Valkey all use the same arithmetic.
 
-`app/cache/valkey/scripts.py` repeats it in Lua. One contract test runs against every implementation.
+`app/features/valkey/scripts.py` repeats it in Lua. One contract test runs against every implementation.
 """
 
 from __future__ import annotations

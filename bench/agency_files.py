@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.registry_names import RegistryNames, url_of
-from tests.registry.samples import crossref_work, datacite_record
+from tests.features.registry.samples import crossref_work, datacite_record
 
 _FILE_RECORDS: Final = 5_000
 _PROCESSES: Final = 2

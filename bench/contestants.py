@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from app.settings import Settings
+from app.assembly.settings import Settings
 from bench.machine import Cores
 from bench.names import HOT, path_of
 from bench.nginx import CACHING, CONSTANT

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from bench.findings import Claim, Section, Table
 from bench.plan import Plan
-from tests.cache.valkey_cluster import running_cluster
-from tests.cache.valkey_sentinel import running_sentinels
-from tests.cache.valkey_server import start_valkey
 from tests.cluster import lease_holder
 from tests.cluster.load import Load, Verdicts
 from tests.cluster.processes import Proxy, UpstreamProcess, until
+from tests.features.valkey.valkey_cluster import running_cluster
+from tests.features.valkey.valkey_sentinel import running_sentinels
+from tests.features.valkey.valkey_server import start_valkey
 
 _REGISTERED: Final = {f"10.1234/known{number}": f"https://www.example.org/{number}" for number in range(60)}
 #: Every third record has a TTL of a second, so it is fetched repeatedly.

@@ -7,10 +7,10 @@ import asyncio
 
 import msgspec
 
-from app.upstream.native.wire.query import Query
+from app.features.native.wire.query import Query
 from bench.records import values_of
-from tests.upstream.native.records import to_values
-from tests.upstream.native.server import Content, HandleServer, run
+from tests.features.native.records import to_values
+from tests.features.native.server import Content, HandleServer, run
 
 
 class HandleStandIn(HandleServer):

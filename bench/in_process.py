@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from app.assembly import open_cache
+from app.assembly.resolving import open_cache
+from app.assembly.settings import load
 from app.cache.tiered import TieredStore
 from app.main import SuppliedParts, create
-from app.settings import load
 from app.upstream.source import Source
 from app.web.application import Application
 from bench.records import entry_of

@@ -18,7 +18,7 @@ from typing import Final
 
 import psutil
 
-from app.cache.sqlite.registry import RegistryTable
+from app.features.registry.sqlite_table import RegistryTable
 from bench.registry_names import RegistryNames
 from bench.servers import plain_environment, program
 from bench.tools import NotMeasured

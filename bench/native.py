@@ -10,11 +10,11 @@ from typing import Final
 
 import uvloop
 
+from app.assembly.settings import Settings
 from app.doi.name import HandleName
-from app.native_parts import open_native
-from app.settings import Settings
+from app.features.native.exchange import TransportProtocol
+from app.features.native.opening import open_native
 from app.upstream.client import HandleClient
-from app.upstream.native.exchange import TransportProtocol
 from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Section, Table
 from bench.plan import Plan

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from app.assembly.program_log import begin_logging
+from app.assembly.settings import load
 from app.main import create
-from app.program_log import begin_logging
-from app.settings import load
 from app.web.application import Application
 
 

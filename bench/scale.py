@@ -9,9 +9,9 @@ from itertools import accumulate
 from math import ceil
 from typing import Final
 
+from app.assembly.settings import Settings
 from app.doi.name import fold
 from app.handle.answer import Answer, ResponseCode
-from app.settings import Settings
 from bench.findings import Claim, Section, Table
 from bench.names import HOT
 from bench.plan import Plan

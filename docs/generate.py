@@ -1,4 +1,4 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.settings.Settings`, and the files of front
+"""Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, and the files of front
 proxies, systemd, Compose and Kubernetes.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
@@ -18,9 +18,9 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
-from app.settings.sources import flag_of, variable  # noqa: E402
-from app.setup.shipped import shipped_files  # noqa: E402
+from app.assembly.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
+from app.assembly.settings.sources import flag_of, variable  # noqa: E402
+from app.features.setup.shipped import shipped_files  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
@@ -47,7 +47,7 @@ UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)
 MARKDOWN_HEAD: Final = """\
 # Settings
 
-`python docs/generate.py` writes this page from `app/settings/`.
+`python docs/generate.py` writes this page from `app/assembly/settings/`.
 
 A setting can be set in three places. A flag wins over an environment variable, and both win over the file:
 
@@ -213,7 +213,7 @@ def main(arguments: list[str]) -> int:
     for path, content in generated().items():
         if arguments == ["--check"]:
             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != content:
-                print(f"{path} differs from app/settings/ or app/setup/: run docs/generate.py", file=sys.stderr)
+                print(f"{path} differs from the settings or app/features/setup/: run docs/generate.py", file=sys.stderr)
                 different = 1
         else:
             (ROOT / path).write_text(content, encoding="utf-8")

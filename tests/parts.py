@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from app.assembly import open_cache, read_patience, read_ttl_policy
+from app.assembly.resolving import open_cache, read_patience, read_ttl_policy
+from app.assembly.settings import Settings
+from app.assembly.upstreams import read_queue_patience
 from app.cache.tiered import TieredStore
 from app.resolver.demand import Patience
 from app.resolver.ttl_policy import TtlPolicy
-from app.settings import Settings
 from app.upstream.client import HandleClient
-from app.upstream_parts import read_queue_patience
 
 DEFAULTS: Final = Settings()
 QUEUE_PATIENCE: Final = read_queue_patience(DEFAULTS)

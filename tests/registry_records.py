@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.cache.registry_wire import to_row
-from app.cache.sqlite.registry import RegistryTable
 from app.doi.name import HandleName
-from app.registry.record import RegistryRecord
+from app.features.registry.record import RegistryRecord
+from app.features.registry.sqlite_table import RegistryTable
+from app.features.registry.wire import to_row
 from tests.clock import Clock
 
 #: 2023-11-01, in seconds since the epoch: two weeks before the tests' clock.

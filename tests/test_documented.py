@@ -24,9 +24,9 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 import app.errors
+from app.assembly.settings import Settings, load
+from app.assembly.settings.sources import ENV_PREFIX, variable
 from app.errors import CouldNotVerify, DoiProxyError
-from app.settings import Settings, load
-from app.settings.sources import ENV_PREFIX, variable
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from app import __version__
-from app.settings import Settings, load
-from app.settings.sources import ENV_PREFIX
+from app.assembly.settings import Settings, load
+from app.assembly.settings.sources import ENV_PREFIX
 from tests.test_packaging import all_of, stages, variables
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "config/kubernetes"

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.cache.valkey_server import free_port
+from tests.features.valkey.valkey_server import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 ALERTMANAGER: Final = ROOT / "config/alertmanager/alertmanager.yml"

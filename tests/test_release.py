@@ -16,8 +16,8 @@ from urllib.error import HTTPError
 import pytest
 
 from app import __version__
-from tests.cache.valkey_server import free_port
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
+from tests.features.valkey.valkey_server import free_port
 
 UV: Final = ROOT / ".tools/bin/uv"
 #: For one command that installs packages, in seconds.

@@ -31,10 +31,10 @@ def open_store(
     """Open the memory tier and the store at `url`.
 
     `memory:` has no store. `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
-    absolute path. app/cache/valkey/url.py reads the URLs of servers. `store_bytes` limits the size of a file, `timeout`
-    the wait for a server, and `ceiling` how long a record is fresh, in seconds. With `read_only`, the file is not
-    changed. For `only_verified` see TieredStore. Raises ConfigurationError for any other URL, and StoreError for a file
-    that cannot be used.
+    absolute path. The module `url` of the feature valkey reads the URLs of servers. `store_bytes` limits the size of a
+    file, `timeout` the wait for a server, and `ceiling` how long a record is fresh, in seconds. With `read_only`, the
+    file is not changed. For `only_verified` see TieredStore. Raises ConfigurationError for any other URL, and
+    StoreError for a file that cannot be used.
     """
     store = _second_tier(url, clock, store_bytes, timeout, read_only=read_only)
     memory = MemoryStore(memory_bytes, clock=clock)
@@ -56,7 +56,7 @@ def _second_tier(
             return ReadOnlySqliteStore(_file_path(rest), clock=clock)
         return SqliteStore(_file_path(rest), clock=clock, max_bytes=store_bytes)
     if scheme.startswith(_SERVER):
-        from app.cache.valkey.url import SCHEMES  # noqa: PLC0415
+        from app.features.valkey.url import SCHEMES  # noqa: PLC0415
 
         if scheme in SCHEMES:
             return _server(url, clock, timeout)
@@ -79,7 +79,7 @@ def _file_path(rest: str) -> Path:
 
 
 def _server(url: str, clock: Callable[[], float], timeout: float) -> SharedStore:
-    from app.cache.valkey.store import ValkeyStore  # noqa: PLC0415
+    from app.features.valkey.store import ValkeyStore  # noqa: PLC0415
 
     # The URL may contain a password, so it is not part of a message.
     try:

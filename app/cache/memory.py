@@ -13,9 +13,9 @@ from app.cache.buckets import Buckets
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
-from app.cache.parents import MAX_PARENTS, ParentState
 from app.cache.purges import Purges
 from app.cache.store import StoreStats
+from app.features.follow.parents import MAX_PARENTS, ParentState
 from app.handle.answer import ResponseCode
 
 #: Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.

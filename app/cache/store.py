@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.cache.coordination import Coordination
 from app.cache.entry import Entry
-from app.cache.parents import ParentState
+from app.features.follow.parents import ParentState
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified
 from app.cache.memory import MemoryStore
 from app.cache.outage import Outage
-from app.cache.parents import ParentState
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import SharedStore, StoreStats
 from app.doi.name import fold
 from app.errors import BucketSettling, DamagedEntry, StoreError
+from app.features.follow.parents import ParentState
 from app.handle.answer import ResponseCode
 
 log = logging.getLogger(__name__)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from app import __version__
-from app.cli.cache import add_cache_commands, run_cache
-from app.cli.doctor import add_doctor_arguments, doctor
-from app.cli.front import add_gen_config_arguments, gen_config
-from app.cli.mcp import add_mcp_arguments, run_mcp
-from app.cli.parse import add_parse_arguments, parse_texts
-from app.cli.resolve import add_resolve_arguments, resolve
+from app.assembly.settings import Settings, build, load
+from app.assembly.settings.sources import SourcedValue, flag_of, read_values, variable
 from app.cli.worker import collect_nothing, skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
-from app.settings import Settings, build, load
-from app.settings.sources import SourcedValue, flag_of, read_values, variable
+from app.features.assistants.command import add_mcp_arguments, run_mcp
+from app.features.cache_commands.command import add_cache_commands, run_cache
+from app.features.lists.command import add_resolve_arguments, resolve
+from app.features.parse.command import add_parse_arguments, parse_texts
+from app.features.setup.doctor_command import add_doctor_arguments, doctor
+from app.features.setup.front_command import add_gen_config_arguments, gen_config
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
@@ -191,7 +191,7 @@ def _config(namespace: argparse.Namespace) -> int:
 
 
 def _check(namespace: argparse.Namespace) -> int:
-    from app.cli.check import check
+    from app.features.setup.check_command import check
 
     return check(_values(namespace), offline=namespace.offline, as_json=namespace.as_json)
 
@@ -205,13 +205,13 @@ def _doctor(namespace: argparse.Namespace) -> int:
 
 
 def _healthcheck(namespace: argparse.Namespace) -> int:
-    from app.cli.healthcheck import healthcheck
+    from app.features.setup.healthcheck_command import healthcheck
 
     return healthcheck(settings_of(namespace))
 
 
 def _status(namespace: argparse.Namespace) -> int:
-    from app.cli.admin_commands import open_client, show_status
+    from app.features.admin.command import open_client, show_status
 
     return show_status(open_client(settings_of(namespace), namespace.server), as_json=namespace.as_json)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app import __version__
+from app.assembly.settings import Settings
+from app.assembly.settings.sources import CONFIG_VARIABLE, flag_of, variable
 from app.cli.command_tree import Command, Option
-from app.settings import Settings
-from app.settings.sources import CONFIG_VARIABLE, flag_of, variable
 
 
 def write_man_page(commands: Sequence[Command]) -> str:

@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
+from app.assembly.lifecycle import Lifecycle, merge, reload_settings
+from app.assembly.program_log import begin_logging, set_log_level
+from app.assembly.settings import Settings
 from app.cli.worker import start_worker
 from app.errors import ConfigurationError
-from app.lifecycle import Lifecycle, merge, reload_settings
+from app.features.metrics.workers import FOLDER_VARIABLE, temporary_folder
 from app.main import check, create
-from app.metrics.workers import FOLDER_VARIABLE, temporary_folder
-from app.program_log import begin_logging, set_log_level
 from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
 from app.server.listening import check_certificate, listen, listen_at
 from app.server.signals import SignalServer, ignore_hangup
 from app.server.supervisor import Supervisor
 from app.server.systemd import SOCKET_VARIABLE, Notifier
 from app.server.worker import WorkerServer
-from app.settings import Settings
 from app.web.application import Application
 
 log = logging.getLogger(__name__)

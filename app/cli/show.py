@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from app.redaction import MASK, redact
-from app.settings import TABLES, Settings, is_secret, table_and_key
-from app.settings.sources import SourcedValue, variable
+from app.assembly.settings import TABLES, Settings, is_secret, table_and_key
+from app.assembly.settings.sources import SourcedValue, variable
+from app.features.redaction import MASK, redact
 
 Form = Literal["env", "toml"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
-from app.settings import Settings
+from app.assembly.settings import Settings
 
 
 def start_worker(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection) -> None:

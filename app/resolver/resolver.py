@@ -11,10 +11,10 @@ from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, NotCached, PrefixDenied, UpstreamTimeout
+from app.features.local_records.records import LocalRecords
 from app.resolver.demand import ORDINARY, Demand, Patience
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import Fetcher
-from app.resolver.local_records import LocalRecords
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.proof import proves
 from app.resolver.resolution import (

@@ -13,17 +13,17 @@ import msgspec
 from app.doi.name import HandleName
 from app.doi.presentation import read_exact, read_path
 from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, NotADOI, TooManyRequests
+from app.features.compression.compression import Compression
+from app.features.limits.limits import ClientLimits
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
 from app.handle.value import JSON_STRING
 from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.web.compression import Compression
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, Freshness, entity_tag
 from app.web.header import Header
-from app.web.limits import ClientLimits
 from app.web.request import Request
 from app.web.request_path import Parameters, is_true, read_api_options
 from app.web.responses import JAVASCRIPT, JSON, Hit, Reply

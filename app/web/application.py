@@ -12,26 +12,27 @@ from starlette.types import ASGIApp
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, TooManyRequests
-from app.metrics.requests import HttpMetrics
+from app.features.access_log.access_log import REQUEST_ID, AccessLog, echo_identifier, id_headers, sent_identifier
+from app.features.admin.application import AdminApplication
+from app.features.admin.gate import ADMIN_PATH, AdminGate
+from app.features.compression.compression import Compression
+from app.features.library.preferences import Preferences
+from app.features.limits.api_gate import refuse
+from app.features.limits.counts import ClientCounts
+from app.features.limits.limits import ClientLimits
+from app.features.metrics.requests import HttpMetrics
+from app.features.status.models import STATUS_PATH
+from app.features.tracing.opening import TracedRequest, Traces
 from app.resolver.which_ra import WhichRa
-from app.tracing.opening import TracedRequest, Traces
+from app.server.prepared_answers import ExpressLane
 from app.web import which_ra
-from app.web.access_log import REQUEST_ID, AccessLog, echo_identifier, id_headers, sent_identifier
-from app.web.admin_application import AdminApplication
-from app.web.admin_gate import ADMIN_PATH, AdminGate
 from app.web.api import PROTOCOL_ERROR, RestApi
-from app.web.api_gate import refuse
-from app.web.client_counts import ClientCounts
-from app.web.compression import Compression
 from app.web.error_handlers import ErrorPages
-from app.web.express_lane import ExpressLane
 from app.web.freshness import CACHE_CONTROL, OWN_PAGE
 from app.web.header import header_lines
-from app.web.limits import ClientLimits
 from app.web.negotiation import wants_page
 from app.web.openurl import read_openurl
 from app.web.pages import Link, Pages
-from app.web.preferences import Preferences
 from app.web.preflight import ALLOW, answer_options
 from app.web.redirect import Redirects
 from app.web.request import Request
@@ -49,7 +50,6 @@ from app.web.responses import (
     write_reply,
 )
 from app.web.route import OWN_API_ROUTES, Route, api_part, find_route, names_part
-from app.web.status import STATUS_PATH
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from math import ceil
 from typing import Final
 
 from app.doi.name import HandleName
-from app.doi.suggestion import Suggestion
 from app.errors import (
     AliasChainTooLong,
     ClientDenied,
@@ -22,7 +21,8 @@ from app.errors import (
     PrefixInactive,
     TooManyRequests,
 )
-from app.resolver.suggested_names import SuggestedNames
+from app.features.suggestions.suggested_names import SuggestedNames
+from app.features.suggestions.suggestion import Suggestion
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from app.features.suggestions.suggested_names import SuggestedNames
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS, Action, ResolveOptions
 from app.resolver.prefix_chain import ReportContact
 from app.resolver.resolution import UNCONFIRMED, Resolution
-from app.resolver.suggested_names import SuggestedNames
 from app.resolver.target import list_candidates
 from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
 from app.web.link_header import cite_as

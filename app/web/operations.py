@@ -12,18 +12,18 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.routing import BaseRoute
 
-from app.metrics.workers import MetricsText
+from app.features.library.preferences import Preferences
+from app.features.metrics.workers import MetricsText
+from app.features.openapi.document import write_document
+from app.features.openapi.sharing import share
+from app.features.setup.probe import Probe, add_probe
+from app.features.status.health import Health, Readiness
 from app.web.fastapi_errors import add_errors
 from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_ACCEPT, VARY_LANGUAGE
 from app.web.header import Header
-from app.web.health import Health, Readiness
 from app.web.languages import choose
-from app.web.openapi import write_document
-from app.web.openapi_sharing import share
 from app.web.pages import Link, Pages
-from app.web.preferences import Preferences
 from app.web.privacy import PrivacyFacts
-from app.web.probe import Probe, add_probe
 from app.web.problem import TITLES
 from app.web.responses import HTML, PAGE_POLICY
 from app.web.route import OWN_API, STATIC_PATH

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from app.doi.name import HandleName
-from app.doi.suggestion import Suggestion
 from app.errors import CouldNotVerify, DoiProxyError, TooManyRequests
+from app.features.suggestions.suggestion import Suggestion
 from app.resolver.resolution import Resolution
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, VARY_ACCEPT

@@ -11,23 +11,23 @@ from typing import Final
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
+from app.features.library.copy import NOT_CONCERNED, Decision
+from app.features.library.library import DETAIL, Library, direct_link, direct_url
+from app.features.limits.limits import ClientLimits
+from app.features.suggestions.suggested_names import SuggestedNames
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
-from app.resolver.library_copy import NOT_CONCERNED, Decision
 from app.resolver.lookup import Lookup
 from app.resolver.options import DEFAULT_OPTIONS, Client, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
 from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
-from app.resolver.suggested_names import SuggestedNames
 from app.resolver.target import USUAL_STATUS, Target
 from app.web.api import RestApi
 from app.web.cache_directives import read_directives
 from app.web.freshness import CACHE_CONTROL, VARY_ACCEPT, Freshness, vary
 from app.web.header import Header
-from app.web.library import DETAIL, Library, direct_link, direct_url
-from app.web.limits import ClientLimits
 from app.web.link_header import link_header
 from app.web.name_pages import NamePages
 from app.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem

@@ -11,7 +11,7 @@ from typing import Final
 import redis
 
 from bench.attacks.world import Checkout, Reply, Row, get, nginx, proxy, upstream
-from tests.cache.valkey_server import start_valkey
+from tests.features.valkey.valkey_server import start_valkey
 from tests.hostile.records import PREFIX
 from tests.hostile.upstream import BY_ADDRESS, CAMPUS, INSIDE, OUTSIDE, url_of
 

@@ -59,7 +59,7 @@ class Checkout:
     @functools.cached_property
     def settings(self) -> frozenset[str]:
         """The names of its settings."""
-        return frozenset(self.run("from app.settings import Settings; print(*Settings.model_fields)").split())
+        return frozenset(self.run("from app.assembly.settings import Settings; print(*Settings.model_fields)").split())
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Final
 
 from playwright.async_api import Page, Route, ViewportSize, async_playwright
 
-from app.settings import Settings
+from app.assembly.names import build_pages
+from app.assembly.settings import Settings
+from app.features.status.models import HistoryPoint, Status, view
 from app.web.pages import Link
-from app.web.status import HistoryPoint, Status, view
-from app.web_face import build_pages
 from tests.browser.proxy_process import ROOT
 from tests.browser.site import UNKNOWN, open_site
 from tests.browser.watched import CHROMIUM_FLAGS

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cache.valkey_cluster import Cluster, running_cluster
-from tests.cache.valkey_server import start_valkey
 from tests.clock import Clock
+from tests.features.valkey.valkey_cluster import Cluster, running_cluster
+from tests.features.valkey.valkey_server import start_valkey
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from app.cache.address import open_store
-from app.cache.valkey.store import ValkeyStore
 from app.errors import ConfigurationError, StoreError
+from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
 

@@ -14,10 +14,10 @@ from redis.asyncio import Redis
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
-from app.cache.parents import ParentState
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
-from app.cache.valkey.store import ValkeyStore
+from app.features.follow.parents import ParentState
+from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
 

@@ -18,10 +18,10 @@ from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.tiered import TieredStore
-from app.cache.valkey.layout import KEY_PREFIX
-from app.cache.valkey.store import ValkeyStore
 from app.cache.wire import pack
 from app.errors import StoreError
+from app.features.valkey.layout import KEY_PREFIX
+from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing
 from tests.cache.sqlite_stores import opened
 from tests.clock import Clock

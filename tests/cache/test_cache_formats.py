@@ -17,9 +17,9 @@ from redis.asyncio.cluster import RedisCluster
 from app.cache.entry import Entry
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
-from app.cache.valkey.layout import Layout, one_partition, partitions_of_cluster
-from app.cache.valkey.store import ValkeyStore
 from app.cache.wire import pack
+from app.features.valkey.layout import Layout, one_partition, partitions_of_cluster
+from app.features.valkey.store import ValkeyStore
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock

@@ -16,8 +16,8 @@ from redis.asyncio import Redis
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
-from app.cache.valkey.layout import KEY_PREFIX
-from app.cache.valkey.store import ValkeyStore
+from app.features.valkey.layout import KEY_PREFIX
+from app.features.valkey.store import ValkeyStore
 from app.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
 from app.upstream.buckets import LocalBucket
 from tests.clock import Clock

@@ -24,7 +24,7 @@ from typing import Final, Self
 import pytest
 
 from app import __version__
-from app.settings import Settings
+from app.assembly.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-m", "app")
@@ -63,7 +63,7 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
 def test_a_worker_imports_nothing_that_only_other_commands_need() -> None:
     start = (
         "from app.cli.worker import start_worker; from app.errors import ConfigurationError; "
-        "from app.settings import Settings\n"
+        "from app.assembly.settings import Settings\n"
         "try: start_worker(Settings(store_url='memory:', seed='missing'), None, None)\n"
         "except ConfigurationError: pass"
     )

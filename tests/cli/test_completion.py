@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from app.assembly.settings import Settings
+from app.assembly.settings.sources import flag_of, variable
 from app.cli.main import main
-from app.settings import Settings
-from app.settings.sources import flag_of, variable
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

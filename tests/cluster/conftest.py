@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cache.valkey_server import start_valkey
 from tests.cluster.processes import Proxy, UpstreamProcess
+from tests.features.valkey.valkey_server import start_valkey
 
 StartUpstream = Callable[..., UpstreamProcess]
 StartProxy = Callable[..., Proxy]

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from app.cli.admin_client import UNIX, _UnixConnection
-from tests.cache.valkey_server import free_port
+from app.features.admin.client import UNIX, _UnixConnection
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, until
+from tests.features.valkey.valkey_server import free_port
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

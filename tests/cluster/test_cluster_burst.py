@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from app.cache.entry import Entry
-from app.cache.valkey.store import ValkeyStore
+from app.features.valkey.store import ValkeyStore
 from app.handle.answer import Answer, ResponseCode
 from tests.parts import DEFAULTS
 

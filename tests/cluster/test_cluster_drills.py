@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from tests.cache.valkey_cluster import running_cluster
-from tests.cache.valkey_sentinel import running_sentinels
 from tests.cluster.processes import ROOT
+from tests.features.valkey.valkey_cluster import running_cluster
+from tests.features.valkey.valkey_sentinel import running_sentinels
 
 pytestmark = [pytest.mark.slow, pytest.mark.valkey]
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cache.valkey_cluster import Cluster, running_cluster
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.load import Load
 from tests.cluster.processes import Proxy, until
 from tests.cluster.test_cluster_killed import REGISTERED, SETTINGS, TTLS, UNKNOWN, expect_no_failure, expect_the_truth
+from tests.features.valkey.valkey_cluster import Cluster, running_cluster
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey]
 

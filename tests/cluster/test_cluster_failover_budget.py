@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pytest
 
-from app.cache.valkey.layout import partitions_of_cluster
+from app.features.valkey.layout import partitions_of_cluster
 from app.upstream.buckets import ALLOTMENT_SECONDS
-from tests.cache.valkey_cluster import Cluster, running_cluster
-from tests.cache.valkey_sentinel import running_sentinels
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, UpstreamProcess, until
+from tests.features.valkey.valkey_cluster import Cluster, running_cluster
+from tests.features.valkey.valkey_sentinel import running_sentinels
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey]
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from app.doi.name import DOIName, HandleName, fold
 from app.doi.percent import decode, encode
 from app.doi.presentation import BLANKS, read, read_path, read_typed
-from app.doi.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from app.doi.uri import component, equivalent, from_uri, template_path, to_uri, to_url, url_path
 from app.errors import InvalidName
+from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 
 #: Without a deadline: no test here depends on the speed of the machine.
 quick = settings(deadline=None, max_examples=150)

@@ -13,40 +13,40 @@ from typing import Any, Final
 from zlib import crc32
 
 from app.cache.compression import compress
-from app.cache.registry_wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
 from app.cache.wire import InvalidBundleLine, from_line, pack, unpack
 from app.doi.name import DOIName, HandleName
-from app.doi.parsing import parse, write_line
 from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
-from app.doi.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from app.doi.uri import url_path
 from app.errors import CouldNotVerify, InvalidName, InvalidParameter, MalformedMessage, StoreError, UnreadableList
+from app.features.lists.bibtex import BibtexReader
+from app.features.lists.item import Item, ListReader
+from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
+from app.features.lists.lines import LinesReader
+from app.features.lists.ris import RisReader
+from app.features.lists.table import TableReader
+from app.features.native.json_values import write_json_values
+from app.features.native.wire.envelope import ENVELOPE_BYTES
+from app.features.native.wire.public_key import decode_public_key, encode_public_key
+from app.features.native.wire.query import decode_filters, encode_filters
+from app.features.native.wire.response import Values, decode_response, encode_response
+from app.features.native.wire.site_value import decode_site, encode_site
+from app.features.parse.parsing import parse, write_line
+from app.features.registry import csv_file
+from app.features.registry.blocks import cut_blocks
+from app.features.registry.crossref import CrossrefReader
+from app.features.registry.datacite import DataCiteReader
+from app.features.registry.detect import detect_format
+from app.features.registry.reading import BlockReader, Findings
+from app.features.registry.record import RecordDates
+from app.features.registry.tar import InvalidArchive, TarReader
+from app.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
+from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
 from app.handle.answer import read_answer
 from app.handle.location import MalformedLocations, read_locations
 from app.handle.namespace import read_namespace
 from app.handle.record import read_values, write_values
-from app.lists.bibtex import BibtexReader
-from app.lists.item import Item, ListReader
-from app.lists.json_lists import JsonArrayReader, JsonLinesReader
-from app.lists.lines import LinesReader
-from app.lists.ris import RisReader
-from app.lists.table import TableReader
-from app.registry import csv_file
-from app.registry.blocks import cut_blocks
-from app.registry.crossref import CrossrefReader
-from app.registry.datacite import DataCiteReader
-from app.registry.detect import detect_format
-from app.registry.reading import BlockReader, Findings
-from app.registry.record import RecordDates
-from app.registry.tar import InvalidArchive, TarReader
 from app.resolver.location_choice import choose
 from app.resolver.options import Client
-from app.upstream.native.json_values import write_json_values
-from app.upstream.native.wire.envelope import ENVELOPE_BYTES
-from app.upstream.native.wire.public_key import decode_public_key, encode_public_key
-from app.upstream.native.wire.query import decode_filters, encode_filters
-from app.upstream.native.wire.response import Values, decode_response, encode_response
-from app.upstream.native.wire.site_value import decode_site, encode_site
 from app.upstream.retry_after import read_retry_after
 from app.web.languages import choose as choose_language
 from app.web.negotiation import negotiate

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.valkey_server import free_port
 from tests.cluster.processes import Process, Proxy, until
 from tests.cluster.raw_http import ask
+from tests.features.valkey.valkey_server import free_port
 
 
 @pytest.fixture(scope="session")

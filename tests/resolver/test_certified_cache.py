@@ -11,7 +11,8 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace as replace_member
 
-from app.assembly import open_cache
+from app.assembly.resolving import open_cache
+from app.assembly.settings import Settings
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
@@ -21,15 +22,14 @@ from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.settings import Settings
 from app.upstream.routed import RoutedSource
 from app.upstream.source import Source, Verification
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
+from tests.features.native.clients import client_of
+from tests.features.native.server import HandleServer
 from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
-from tests.upstream.native.clients import client_of
-from tests.upstream.native.server import HandleServer
 
 pytestmark = pytest.mark.anyio
 

@@ -11,14 +11,14 @@ from typing import Any, Final
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from app.assembly import open_cache
+from app.assembly.resolving import open_cache
+from app.assembly.settings import Settings
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
 from app.server.connections import Connections, Reason
 from app.server.protocol import ExpressProtocol
-from app.settings import Settings
 
 #: The deadline of every awaited event, in seconds, on a busy machine.
 PATIENCE: Final = 30.0

@@ -23,14 +23,14 @@ from itertools import count
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from app.lifecycle import Lifecycle
+from app.assembly.lifecycle import Lifecycle
+from app.assembly.settings import Settings
 from app.main import create
-from app.settings import Settings
 from app.web.application import Application
 from app.web.request import below
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.web.described import describe
+from tests.features.openapi.described import describe
 
 #: The settings of all tests that do not set others.
 OUT_OF_THE_WAY: Final[dict[str, Any]] = {

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
+from app.server.prepared_answers import is_plain
 from app.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
-from app.web.express_lane import is_plain
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio

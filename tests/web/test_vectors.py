@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.upstream.native.server import HandleServer
+from tests.features.native.server import HandleServer
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio

@@ -11,13 +11,13 @@ from typing import Final
 from app.cache.coordination import MAX_ANNOUNCEMENTS
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
-from app.cache.sqlite import registry_blocks
-from app.cache.sqlite.change_log import Kind, log_changes, log_purges
 from app.cache.sqlite.eviction import evict
 from app.cache.sqlite.file import total_bytes
 from app.cache.sqlite.writer import Change, is_later
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry
+from app.features.follow.sqlite_change_log import Kind, log_changes, log_purges
+from app.features.registry import sqlite_blocks as registry_blocks
 from app.handle.answer import ResponseCode
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy

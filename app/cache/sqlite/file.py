@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import quote
 
 from app.cache.private_file import create, create_beside, make_folders, open_beside
-from app.cache.sqlite.change_log import create_log
 from app.errors import StoreError
+from app.features.follow.sqlite_change_log import create_log
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from app.cache.coordination import Changes
 from app.cache.entry import Entry
-from app.cache.parents import ParentState
 from app.cache.sqlite.file import has_log, open_to_read
-from app.cache.sqlite.parents import read_parents
-from app.cache.sqlite.registry_counts import count_registry
 from app.cache.sqlite.rows import Rows
 from app.cache.store import StoreStats
 from app.errors import StoreError
+from app.features.follow.parents import ParentState
+from app.features.follow.sqlite_parents import read_parents
+from app.features.registry.sqlite_counts import count_registry
 
 
 class ReadOnlySqliteStore:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.cache.entry import Entry, RegistryEntry
-from app.cache.registry_wire import find_row, to_entry
 from app.cache.sqlite.file import is_damage, total_bytes
-from app.cache.sqlite.registry_blocks import SELECT_BLOCK
 from app.cache.store import StoreStats
 from app.cache.wire import unpack
 from app.errors import DamagedEntry, StoreError
+from app.features.registry.sqlite_blocks import SELECT_BLOCK
+from app.features.registry.wire import find_row, to_entry
 
 #: Rows read at a time by `pages`.
 _PAGE: Final = 500

@@ -13,7 +13,6 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry
-from app.cache.parents import ParentState
 from app.cache.sqlite.batch import write_batch
 from app.cache.sqlite.coordination import CoordinationFile
 from app.cache.sqlite.file import (
@@ -26,13 +25,14 @@ from app.cache.sqlite.file import (
     prepare,
     translate_open_errors,
 )
-from app.cache.sqlite.parents import read_parents, save_parent
-from app.cache.sqlite.registry import RegistryTable
-from app.cache.sqlite.registry_counts import count_registry
 from app.cache.sqlite.rows import Rows
 from app.cache.sqlite.writer import GATHER, BatchWriter, Change
 from app.cache.store import StoreStats
 from app.errors import DamagedEntry, StoreError
+from app.features.follow.parents import ParentState
+from app.features.follow.sqlite_parents import read_parents, save_parent
+from app.features.registry.sqlite_counts import count_registry
+from app.features.registry.sqlite_table import RegistryTable
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-import app.cache.sqlite.change_log
-import app.cache.sqlite.change_pages
-from app.cache.delta import Cursor, Stage, parse_cursor
-from app.cache.registry_wire import to_row
-from app.cache.sqlite.change_pages import ChangePage, find_cursor, read_changes
-from app.cache.sqlite.registry import RegistryTable
+import app.features.follow.sqlite_change_log
+import app.features.follow.sqlite_change_pages
 from app.cache.sqlite.store import SqliteStore
 from app.errors import ChangesGone
-from app.registry.record import make_record
+from app.features.follow.delta import Cursor, Stage, parse_cursor
+from app.features.follow.sqlite_change_pages import ChangePage, find_cursor, read_changes
+from app.features.registry.record import make_record
+from app.features.registry.sqlite_table import RegistryTable
+from app.features.registry.wire import to_row
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 
@@ -115,7 +115,7 @@ async def test_small_pages_have_every_line_once(path: Path, clock: Clock, monkey
     await put(store, *KEYS)
     write_registry(path, "10.2000/R", "10.2000/S", "10.2000/T", clock=clock)
     everything, _ = all_pages(path)
-    monkeypatch.setattr(app.cache.sqlite.change_pages, "MAX_CHANGES", 2)
+    monkeypatch.setattr(app.features.follow.sqlite_change_pages, "MAX_CHANGES", 2)
     assert all_pages(path)[0] == everything
     log, _ = all_pages(path, Cursor(read_changes(path, None, NOW).cursor.origin, 0))
     assert log == everything
@@ -142,8 +142,8 @@ async def test_a_registry_record_that_left_the_files_is_forgotten(path: Path, cl
 async def test_the_log_is_bounded_and_says_when_a_cursor_is_too_old(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.cache.sqlite.change_log, "MAX_ROWS", 5)
-    monkeypatch.setattr(app.cache.sqlite.change_log, "SLACK", 0)
+    monkeypatch.setattr(app.features.follow.sqlite_change_log, "MAX_ROWS", 5)
+    monkeypatch.setattr(app.features.follow.sqlite_change_log, "SLACK", 0)
     store = open_store(path, clock)
     _, cursor = all_pages(path)
     for number in range(20):

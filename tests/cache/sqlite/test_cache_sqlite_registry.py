@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.cache.registry_wire import FORMAT_VERSION, MAX_ROWS, RegistryRow, to_row
-from app.cache.sqlite import registry_blocks
 from app.cache.sqlite.file import connect_to_read
-from app.cache.sqlite.registry import MAX_BATCH, ImportPart, RegistryTable
-from app.cache.sqlite.registry_blocks import WriteCounts
-from app.cache.sqlite.registry_counts import count_registry
 from app.doi.name import HandleName
 from app.errors import DamagedEntry, StoreError
-from app.registry.record import RegistryRecord
+from app.features.registry import sqlite_blocks as registry_blocks
+from app.features.registry.record import RegistryRecord
+from app.features.registry.sqlite_blocks import WriteCounts
+from app.features.registry.sqlite_counts import count_registry
+from app.features.registry.sqlite_table import MAX_BATCH, ImportPart, RegistryTable
+from app.features.registry.wire import FORMAT_VERSION, MAX_ROWS, RegistryRow, to_row
 from tests.cache.entries import NOW, entry, missing
 from tests.cache.sqlite_stores import opened
 from tests.clock import Clock

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.purge import Selection, purge
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.sqlite.read_only import ReadOnlySqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import StoreError
+from app.features.cache_commands.purge import Selection, purge
 from tests.cache.entries import NOW, entry, missing
 from tests.cache.sqlite_stores import fill
 from tests.clock import Clock

@@ -1,0 +1,104 @@
+"""The state of a running process that can change: its settings, and whether it is draining."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from app.assembly.settings import Settings, reloadable
+from app.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two cancellations of a task that is still running, and how many there are.
+_CANCEL_INTERVAL: Final = 0.1
+_MAX_CANCELS: Final = 50
+
+#: Applies new settings to one part. Raises ConfigurationError, and then changes nothing.
+Apply = Callable[[Settings], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part that can be reloaded, with the names of the settings that it uses."""
+
+    apply: Apply
+    names: frozenset[str]
+
+
+class Lifecycle:
+    """The settings in force, the parts that follow a reload, and whether the process is draining."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        #: Whether `/readyz` answers 503, because the process is about to end.
+        self.draining = False
+        #: Reloads the whole service, all workers included. None where nothing follows a reload.
+        self.request_reload: Callable[[], None] | None = None
+        self._parts: list[_Part] = []
+
+    def on_reload(self, apply: Apply, *names: str) -> None:
+        """Call `apply` at each reload, even if no setting has changed: a file that a setting names may have."""
+        self._parts.append(_Part(apply, frozenset(names)))
+
+    @property
+    def reloaded(self) -> frozenset[str]:
+        """The names of the settings that the parts reload."""
+        return frozenset().union(*(part.names for part in self._parts))
+
+    def start_draining(self) -> None:
+        """Answer 503 at `/readyz` from now on."""
+        self.draining = True
+
+    def reload(self, fresh: Settings) -> None:
+        """Apply the reloadable settings. A part that cannot use them keeps its previous ones and logs the reason."""
+        before, unchanged = self.settings, set[str]()
+        after = merge(before, fresh)
+        for part in self._parts:
+            try:
+                part.apply(after)
+            except ConfigurationError as error:
+                log.error("reload failed, the previous settings stay in force: %s", error.message)
+                unchanged |= part.names
+        self.settings = after.model_copy(update={name: getattr(before, name) for name in unchanged})
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended.
+
+    One cancellation is not enough for a task that uses the store in a loop. redis-py sends with `asyncio.wait_for`. In
+    Python 3.11 that loses a cancellation which arrives together with its result (python/cpython#86296).
+    """
+    pending = set(tasks)
+    for _ in range(_MAX_CANCELS):
+        if not pending:
+            return
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_INTERVAL)
+
+
+def merge(in_force: Settings, fresh: Settings) -> Settings:
+    """The settings in force with the reloadable ones from `fresh`."""
+    return in_force.model_copy(update={name: getattr(fresh, name) for name in reloadable()})
+
+
+def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings:
+    """Load the settings again and log the differences. Returns `in_force` if the new settings cannot be used."""
+    try:
+        fresh = load()
+    except ConfigurationError as error:
+        log.error("SIGHUP: reload failed, the previous settings stay in force: %s", error.message)
+        return in_force
+    changed = {name for name in Settings.model_fields if getattr(fresh, name) != getattr(in_force, name)}
+    log.info("SIGHUP: reloading; settings that changed: %s", _join(changed & reloadable()))
+    if unapplied := changed - reloadable():
+        log.warning("SIGHUP: these settings changed and need a restart: %s", _join(unapplied))
+    return fresh
+
+
+def _join(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,193 @@
+"""Builds cache, upstream and resolver from the settings. `main` adds HTTP."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from app.assembly.settings import Settings
+from app.assembly.shared_budget import SharedBucket
+from app.assembly.upstreams import Upstream, count_processes, open_upstream
+from app.cache.address import open_store
+from app.cache.tiered import TieredStore, TierObserver
+from app.errors import ConfigurationError, StoreError
+from app.features.local_records.files import FileBounds, LocalFiles
+from app.features.local_records.records import LocalRecords
+from app.features.native.cached_records import CachedRecords
+from app.features.native.exchange import ExchangeObserver
+from app.features.native.opening import is_native
+from app.resolver import observer as resolving
+from app.resolver.demand import Patience
+from app.resolver.failure_memory import FailureMemory
+from app.resolver.resolver import Resolver
+from app.resolver.ttl_policy import TtlPolicy
+from app.upstream.buckets import AllottedBucket, TokenBucket
+from app.upstream.guarded import UpstreamObserver
+from app.upstream.source import Source, Verification
+
+#: Seconds between two reads of the store while another process queries the upstream for the same name.
+_POLL_INTERVAL: Final = 0.05
+#: Length of a lease on a query, in seconds. It is renewed while the query lasts.
+_LEASE: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """The observers of the parts. `upstream` and `exchanges` return those of an upstream, by its number, from 1."""
+
+    resolver: resolving.ResolutionObserver | None = None
+    upstream: Callable[[int], UpstreamObserver] | None = None
+    store: TierObserver | None = None
+    exchanges: Callable[[int], ExchangeObserver] | None = None
+
+
+UNOBSERVED: Final = Observers()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one process."""
+
+    settings: Settings
+    cache: TieredStore
+    upstream: Upstream
+    resolver: Resolver
+    #: The budget's tokens, if other processes share them.
+    bucket: SharedBucket | None = None
+    #: The files of local records, None without them.
+    local_files: LocalFiles | None = None
+
+
+def assemble(
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observers: Observers = UNOBSERVED,
+    *,
+    cache: TieredStore | None = None,
+    wrap_source: Callable[[Source], Source] | None = None,
+    read_only: bool = False,
+) -> Parts:
+    """The parts that resolve names, without HTTP. Raises ConfigurationError.
+
+    `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
+    queries, given the upstream.
+    """
+    if settings.seed is not None and not settings.seed.is_file():
+        raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
+    cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
+    shared = _is_shared(settings)
+    # To the upstream, all processes with this store are one client, also a command beside a running proxy.
+    is_stored = settings.store_url.partition(":")[0] != "memory"
+    rate, burst = settings.upstream_rate, settings.upstream_burst
+    bucket = SharedBucket(cache, rate, burst, count_processes(settings)) if is_stored else None
+    policy = read_ttl_policy(settings)
+    upstream = open_upstream(
+        settings,
+        _allot(settings, bucket),
+        observers.upstream,
+        cache if is_stored else None,
+        observers.exchanges,
+        CachedRecords(cache, policy, clock),
+    )
+    resolver = Resolver(
+        cache=cache,
+        source=wrap_source(upstream.source) if wrap_source else upstream.source,
+        policy=policy,
+        clock=clock,
+        failures=FailureMemory(
+            ttl=settings.upstream_failure_ttl,
+            most=settings.upstream_pause_first,
+            max_bytes=settings.upstream_failure_memory_bytes,
+        ),
+        patience=read_patience(settings),
+        owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
+        observer=observers.resolver,
+        verification=read_verification(settings),
+    )
+    # A command that only reads the store has its records, not those of the operator.
+    local_files = None if read_only else load_local_files(settings, clock, upstream, resolver)
+    return Parts(settings, cache, upstream, resolver, bucket, local_files)
+
+
+def load_local_files(
+    settings: Settings, clock: Callable[[], float], upstream: Upstream, resolver: Resolver
+) -> LocalFiles | None:
+    """Put the local records in force, if there are any files. Raises ConfigurationError if a file has an error."""
+    if settings.local_records is None:
+        return None
+
+    def use(records: LocalRecords) -> None:
+        upstream.use_routes(records.routes())
+        resolver.local_records = records if len(records) else None
+
+    bounds = FileBounds(settings.local_records_max, settings.local_records_max_bytes)
+    files = LocalFiles(settings.local_records, bounds, clock, use)
+    files.load()
+    return files
+
+
+def read_ttl_policy(settings: Settings) -> TtlPolicy:
+    """The limits of a record's lifetime."""
+    return TtlPolicy(
+        floor=settings.cache_ttl_floor,
+        ceiling=settings.cache_ttl_ceiling,
+        negative=settings.cache_negative_ttl,
+        grace=settings.cache_grace,
+    )
+
+
+def read_verification(settings: Settings) -> Verification:
+    """Which answers are verified: none without handle servers."""
+    urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
+    return settings.upstream_verify if any(map(is_native, urls)) else "never"
+
+
+def read_patience(settings: Settings) -> Patience:
+    """How long the resolver waits."""
+    return Patience(
+        upstream=settings.upstream_patience,
+        recheck=settings.upstream_recheck,
+        query=settings.upstream_timeout + settings.upstream_queue_patience,
+        lease=_LEASE,
+        poll=_POLL_INTERVAL,
+    )
+
+
+def open_cache(
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observer: TierObserver | None = None,
+    *,
+    read_only: bool = False,
+) -> TieredStore:
+    """The cache. Raises ConfigurationError for a URL or a file that cannot be used."""
+    try:
+        return open_store(
+            settings.store_url,
+            clock=clock,
+            memory_bytes=settings.cache_memory_bytes,
+            store_bytes=settings.store_max_bytes,
+            timeout=settings.store_timeout,
+            ceiling=settings.cache_ttl_ceiling,
+            observer=observer,
+            read_only=read_only,
+            only_verified=settings.upstream_verify == "always",
+        )
+    except StoreError as error:
+        raise ConfigurationError(f"the store cannot be opened: {error.message}") from error
+
+
+def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | None:
+    if bucket is None:
+        return None
+    most = settings.upstream_allotment
+    return AllottedBucket(bucket, burst=settings.upstream_burst, most=most, clock=time.monotonic)
+
+
+def _is_shared(settings: Settings) -> bool:
+    return settings.workers > 1 or urlsplit(settings.store_url).scheme not in ("memory", "sqlite")

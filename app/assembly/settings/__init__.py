@@ -1,0 +1,21 @@
+"""Every setting, its unit and its default. A flag wins over the environment, the environment over the TOML file.
+
+`DOI_PROXY_UPSTREAM_URL=…` in the environment, `url` in the table `[upstream]` of the TOML file and
+`--upstream-url` on the command line are the same setting.
+"""
+
+from app.assembly.settings.loading import Problem, build, load, mask_settings, validate
+from app.assembly.settings.model import TABLES, Settings, is_secret, reloadable, table_and_key
+
+__all__ = [
+    "TABLES",
+    "Problem",
+    "Settings",
+    "build",
+    "is_secret",
+    "load",
+    "mask_settings",
+    "reloadable",
+    "table_and_key",
+    "validate",
+]

@@ -1,0 +1,80 @@
+"""Reads the settings from their sources and validates them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from app.assembly.settings.explanations import explain
+from app.assembly.settings.model import Settings, is_secret, table_and_key
+from app.assembly.settings.sources import SourcedValue, flag_of, read_values, variable
+from app.errors import ConfigurationError
+from app.features.redaction import MASK, redact
+
+
+def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:
+    """Read the settings from flags, environment and TOML file.
+
+    Raises ConfigurationError, which names the setting, its source and the reason.
+    """
+    return build(read_values(flags, environment, config, Settings.model_fields))
+
+
+def build(values: Mapping[str, SourcedValue]) -> Settings:
+    """The settings from these values. Raises ConfigurationError for the first one that cannot be used."""
+    settings, problems = validate(values)
+    if settings is None:
+        raise ConfigurationError(str(problems[0]))
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A value that cannot be used. `name` is empty if several settings together are the problem."""
+
+    name: str
+    source: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.message}" if self.source else self.message
+
+
+def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
+    """The settings, or None and what is wrong with each value."""
+    try:
+        return Settings(**{name: one.value for name, one in values.items()}), []
+    except ValidationError as error:
+        return None, [_problem(one, values) for one in error.errors()]
+
+
+def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:
+    """The settings as text, with secrets masked. `secrets` are those that were read from secret files."""
+    values = settings.model_dump(mode="json").items()
+    return {
+        name: None if value is None else MASK if is_secret(name) or name in secrets else redact(str(value))
+        for name, value in values
+    }
+
+
+def _problem(error: Any, values: Mapping[str, SourcedValue]) -> Problem:
+    name = str(error["loc"][0]) if error["loc"] else ""
+    one = values.get(name)
+    write_name = _NAMES[one.origin] if one else str
+    message = explain(error, Settings.model_fields, write_name)
+    shown = one.shown if one and not is_secret(name) else ""
+    return Problem(name, one.source if one else "", f"{message}{shown}")
+
+
+def _write_toml_name(name: str) -> str:
+    table, key = table_and_key(name)
+    return f"{key} in [{table}]"
+
+
+#: The name of a setting in each kind of source.
+_NAMES: Final = {"file": _write_toml_name, "environment": variable, "flag": flag_of}

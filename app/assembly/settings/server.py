@@ -1,0 +1,130 @@
+"""The server: addresses, certificates, logs, local records, and which names are resolved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from app.features.options import RELOADED, SECRET, SettingsGroup, require_hosts
+
+
+class ServerSettings(SettingsGroup):
+    """The server: addresses, certificates, logs, local records, and which names are resolved."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `::` serves IPv6 and IPv4.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    workers: int = Field(
+        1, ge=1, le=64, description="Number of worker processes; they share one SQLite store or one Valkey server."
+    )
+    drain_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="Seconds after SIGTERM in which `/readyz` answers 503 while requests are still answered.",
+        json_schema_extra=RELOADED,
+    )
+    grace_seconds: float = Field(
+        8.0,
+        ge=0,
+        le=3600,
+        description="Seconds that requests in progress get to finish after the port is closed.",
+        json_schema_extra=RELOADED,
+    )
+    tls_cert: Path | None = Field(
+        None,
+        description="PEM file with the certificate chain, to serve HTTPS without a front proxy.",
+        json_schema_extra=RELOADED,
+    )
+    tls_key: Path | None = Field(
+        None, description="PEM file with the certificate's private key.", json_schema_extra=RELOADED
+    )
+    trusted_proxies: str = Field(
+        "127.0.0.1",
+        description="Addresses of front proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by "
+        "commas; `*` trusts every address.",
+        json_schema_extra=RELOADED,
+    )
+    probe_key: str | None = Field(
+        None,
+        min_length=16,
+        description="Secret that signs the probes of `doi-proxy doctor`. Without it, probes are not answered.",
+        json_schema_extra=SECRET,
+    )
+    seed: Path | None = Field(None, description="NDJSON file of records to load at start, each as already expired.")
+    local_records: Path | None = Field(
+        None,
+        description="TOML file, or folder of TOML files, with records that win over the cache and the upstream. "
+        "A change takes effect without a reload.",
+    )
+    local_records_max: int = Field(200_000, ge=1, description="Largest number of local records.")
+    local_records_max_bytes: int = Field(
+        64 * 1024 * 1024, ge=1, description="Largest size of all files of local records together, in bytes."
+    )
+    mode: Literal["online", "sealed"] = Field(
+        "online",
+        description="In mode `online` the upstream is queried. In mode `sealed` it is not, and a name outside the "
+        "store gets 504.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Lowest severity that is logged.", json_schema_extra=RELOADED
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="Format of the program's log on standard error: `text`, or `json` with one object a line."
+    )
+    access_log: Literal["off", "json", "text"] = Field(
+        "off",
+        description="Format of the access log on standard output: `off`, `json` objects, or `text` as `name=value`.",
+    )
+    privacy_level: int = Field(
+        2,
+        ge=0,
+        le=3,
+        description="What the access log records of a request: 0 address, name and query; 1 network and name; "
+        "2 name only; 3 none of them.",
+    )
+    max_connections: int = Field(
+        0,
+        ge=0,
+        description="Open client connections of one worker process; `0` for as many as the limit of open files allows.",
+    )
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^?#\s]+$",
+        description="This resolver's own URL as browsers see it, with the sub-path if there is one. "
+        "If it is not set, redirects to this resolver use the scheme and `Host` of the request.",
+    )
+    resolve: Literal["doi", "any"] = Field(
+        "doi",
+        description="Names that pages resolve: `doi` answers 400 for a handle that is not a DOI name, `any` "
+        "resolves it.",
+    )
+    country_database: Path | None = Field(
+        None,
+        description="MMDB file that maps addresses to countries, for records that choose a location by country. "
+        "None is included.",
+    )
+    express_lane: bool = Field(
+        True, description="Send repeated simple requests a prepared answer. The bytes are the same as without it."
+    )
+    express_memory_bytes: int = Field(
+        128 * 1024 * 1024, ge=0, description="Memory for prepared answers, in bytes, in addition to the memory tier."
+    )
+    record_headers: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9-]*(\s*,\s*[A-Za-z0-9-]+)*$",
+        description="Headers that 10320/headers values are allowed to set on a redirect, separated by commas. "
+        "Headers that control browsers, front proxies or the connection are refused.",
+    )
+    bypass_rate: float = Field(
+        1.0, gt=0, description="Limit of one client's requests a second that bypass the cache (`auth`, `cert`)."
+    )
+    bypass_burst: float = Field(
+        60.0, ge=1, description="Requests of one idle client that can bypass the cache at once."
+    )
+
+    @field_validator("public_url")
+    @classmethod
+    def _name_public_host(cls, value: str | None) -> str | None:
+        return require_hosts(value)

@@ -1,0 +1,161 @@
+"""The upstream handle API, and how gently it is queried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from app.features.options import SettingsGroup, require_hosts
+
+#: A URL of an HTTP API, or of handle servers.
+_UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+)?)"
+
+
+class UpstreamSettings(SettingsGroup):
+    """The upstream handle API, and how gently it is queried."""
+
+    upstream_url: str = Field(
+        "https://doi.org",
+        pattern=rf"^{_UPSTREAM}(\s+{_UPSTREAM})*$",
+        description="Base URL of the upstream handle API. `hdl:` queries the handle servers themselves, from the root, "
+        "and `hdl://host:port` one of them, by their native protocol. Several, separated by spaces, are tried in this "
+        "order.",
+    )
+    upstream_routes: str = Field(
+        "",
+        pattern=rf"^(\s*[^\s=]+={_UPSTREAM})*\s*$",
+        description="Upstreams for single prefixes, such as `10.5072=https://handle.test.example`, separated by "
+        "spaces.",
+    )
+    upstream_contact: str | None = Field(
+        None, description="Contact in the User-Agent sent upstream: a URL or mailto: address of this institution."
+    )
+    upstream_bootstrap: Path | None = Field(
+        None,
+        description="File with the sites of the handle system's root, for `hdl:`. It is the handle API's answer about "
+        "`0.NA/0.NA`, and the start of trust for signatures.",
+    )
+    upstream_verify: Literal["never", "when-asked", "always"] = Field(
+        "when-asked",
+        description="When the signatures of handle servers are verified: `when-asked` by `?cert`, or for every answer. "
+        "An answer whose signature is missing or wrong counts as a failure. `always` allows no HTTP API.",
+    )
+    upstream_private_servers: bool = Field(
+        False,
+        description="With `hdl:`, query handle servers at private and loopback addresses too. Any owner of a prefix "
+        "can name such an address.",
+    )
+    upstream_literal_slashes: bool = Field(
+        False, description="Send a slash in a suffix as `/` instead of `%2F`, for servers or proxies that refuse `%2F`."
+    )
+    upstream_ca_bundle: Path | None = Field(
+        None, description="PEM file of a private certificate authority, trusted in addition to the public ones."
+    )
+    upstream_http2: bool = Field(
+        False, description="Use HTTP/2 if the upstream offers it. It takes six times the CPU time of HTTP/1.1."
+    )
+    upstream_connect_timeout: float = Field(
+        3.0, gt=0, description="Timeout for connecting to the upstream, in seconds."
+    )
+    upstream_read_timeout: float = Field(
+        8.0, gt=0, description="Timeout between two reads of an upstream answer, in seconds."
+    )
+    upstream_timeout: float = Field(10.0, gt=0, description="Timeout for a whole upstream query, in seconds.")
+    upstream_max_answer_bytes: int = Field(
+        1024 * 1024,
+        ge=1024,
+        description="Largest upstream answer, in bytes; a larger one counts as unreadable. Parsing a hostile record "
+        "blocks all other answers for 10 to 20 ms for each MiB.",
+    )
+    upstream_patience: float = Field(
+        1.8, ge=0, description="Seconds to wait for the upstream before a stale record is served instead."
+    )
+    upstream_recheck: float = Field(
+        30.0,
+        ge=0,
+        description="Seconds before the next upstream query for a name that is served stale after a failed query.",
+    )
+    upstream_rate: float = Field(10.0, gt=0, description="Upstream queries a second, for all clients together.")
+    upstream_burst: float = Field(
+        50.0, ge=1, description="Upstream queries that can be sent at once after an idle period."
+    )
+    upstream_allotment: int = Field(
+        16,
+        ge=1,
+        le=1_000,
+        description="Most upstream queries for which one process reserves tokens of a shared store at a time.",
+    )
+    upstream_max_concurrency: int = Field(16, ge=1, description="Upstream queries in progress at the same time.")
+    upstream_machines: int = Field(
+        1,
+        ge=1,
+        le=1_000,
+        description="Machines that share the store. Each has an equal part of `upstream_max_concurrency`, and while "
+        "the store fails, of `upstream_rate` and `upstream_burst`.",
+    )
+    upstream_reserved_share: float = Field(
+        0.5, ge=0, le=0.95, description="Share of the budget that bulk and background queries cannot use."
+    )
+    upstream_queue_patience: float = Field(
+        5.0, ge=0, description="Seconds that a query for a person waits for the budget before the answer is 503."
+    )
+    upstream_breaker_failures: int = Field(
+        10, ge=1, description="Consecutive names for which the upstream failed before the circuit breaker opens."
+    )
+    upstream_breaker_cooldown: float = Field(
+        15.0, gt=0, description="Seconds that the circuit breaker stays open before one query probes the upstream."
+    )
+    upstream_pause_first: float = Field(
+        60.0,
+        gt=0,
+        description="Longest first pause after a 429 or 503 with Retry-After, in seconds. The limit doubles with each "
+        "further one until the upstream answers.",
+    )
+    upstream_pause_max: float = Field(
+        3600.0, gt=0, description="Longest pause after any 429 or 503 with Retry-After, in seconds."
+    )
+    upstream_failure_ttl: float = Field(
+        15.0,
+        ge=0,
+        description="Seconds before the next upstream query for a name that the upstream refused, or whose record is "
+        "unreadable.",
+    )
+    upstream_failure_memory_bytes: int = Field(
+        4 * 1024 * 1024, ge=0, description="Memory for the names whose queries failed, in bytes."
+    )
+
+    @field_validator("upstream_url", "upstream_routes")
+    @classmethod
+    def _name_upstream_hosts(cls, value: str | None) -> str | None:
+        return require_hosts(value)
+
+    @model_validator(mode="after")
+    def _need_a_root(self) -> Self:
+        if self.upstream_bootstrap is None and "hdl:" in (*self.upstream_urls, *self.upstream_route_urls.values()):
+            raise ValueError("upstream_url = 'hdl:' needs upstream_bootstrap, a file with the root's sites")
+        return self
+
+    @model_validator(mode="after")
+    def _need_signatures(self) -> Self:
+        named = {"upstream_url": self.upstream_urls, "upstream_routes": self.upstream_route_urls.values()}
+        if self.upstream_verify == "always":
+            for setting, urls in named.items():
+                if any(not url.startswith("hdl:") for url in urls):
+                    # A URL can have a password, so it is not named.
+                    raise ValueError(
+                        f"upstream_verify = 'always' needs handle servers, and {setting} names an HTTP API, whose "
+                        "answers are not signed; name hdl: or hdl://host:port, or set upstream_verify to when-asked"
+                    )
+        return self
+
+    @property
+    def upstream_urls(self) -> tuple[str, ...]:
+        """The upstreams, in the order in which they are tried."""
+        return tuple(self.upstream_url.split())
+
+    @property
+    def upstream_route_urls(self) -> dict[str, str]:
+        """The upstream of each routed prefix."""
+        return dict(route.split("=", 1) for route in self.upstream_routes.split())

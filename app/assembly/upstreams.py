@@ -1,0 +1,194 @@
+"""Opens the upstreams: a client, a breaker and a log for each, and one budget for all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+from app import __version__
+from app.assembly.settings import Settings
+from app.assembly.shared_budget import StorePause
+from app.cache.tiered import TieredStore
+from app.errors import ConfigurationError
+from app.features.native.exchange import ExchangeObserver
+from app.features.native.opening import is_native, open_native
+from app.features.native.service_records import RecordStore
+from app.features.native.source import NativeSource
+from app.upstream.breaker import Breaker
+from app.upstream.buckets import TokenBucket
+from app.upstream.budget import Budget
+from app.upstream.client import HandleClient
+from app.upstream.guarded import Guard, GuardedAgencies, GuardedSource, UpstreamObserver
+from app.upstream.local import SealedSource
+from app.upstream.loop import read_loop_id
+from app.upstream.pause import Pause, SharedPause
+from app.upstream.routed import RoutedSource
+from app.upstream.source import AgencySource, Priority, Source
+from app.upstream.upstream_log import BudgetLog, UpstreamLog
+
+#: Upstreams of one process, those of earlier local records included.
+MAX_UPSTREAMS: Final = 100
+#: The highest privacy level at which a log may contain DOI names.
+_NAMES_IN_LOG: Final = 2
+#: Seconds that a query waits for the budget if no person waits for its answer.
+_UNATTENDED_PATIENCE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The two services of the upstreams, with a breaker for each upstream and one budget."""
+
+    source: Source
+    agencies: AgencySource | None
+    #: The guard of each upstream by its base URL; all of them share one budget.
+    guards: dict[str, Guard]
+    budget: Budget
+    #: Opens an upstream, or returns the one that is open. None if nothing is queried.
+    open_source: Callable[[str], Source] | None = None
+
+    def use_routes(self, routes: Mapping[str, str]) -> None:
+        """Put the routes of local records in force: an upstream's URL by prefix. Raises ConfigurationError."""
+        if self.open_source is not None and isinstance(self.source, RoutedSource):
+            self.source.use_local_routes({prefix: self.open_source(url) for prefix, url in routes.items()})
+
+
+def open_upstream(
+    settings: Settings,
+    bucket: TokenBucket | None,
+    observer: Callable[[int], UpstreamObserver] | None = None,
+    cache: TieredStore | None = None,
+    exchanges: Callable[[int], ExchangeObserver] | None = None,
+    records: RecordStore | None = None,
+) -> Upstream:
+    """The upstreams behind their breakers and one budget; `cache` shares their pauses. Raises ConfigurationError.
+
+    `observer` and `exchanges` return the observers of an upstream and of its handle servers, by its number. `records`
+    keeps the records that lead to handle servers.
+    """
+    budget = Budget(
+        rate=settings.upstream_rate,
+        burst=settings.upstream_burst,
+        # The processes divide the limit among them.
+        max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
+        reserved_for_people=settings.upstream_reserved_share,
+        most_of_client=settings.client_most_waiting,
+        clock=time.monotonic,
+        bucket=bucket,
+    )
+    if settings.mode == "sealed":
+        return Upstream(SealedSource(), SealedSource(), {}, budget)
+    budget_log = BudgetLog(time.monotonic)
+    opened: dict[str, GuardedSource] = {}
+    agencies: dict[str, AgencySource] = {}
+    guards: dict[str, Guard] = {}
+
+    def open_source(url: str) -> Source:
+        if url not in opened:
+            if len(opened) >= MAX_UPSTREAMS:
+                raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
+            number = len(opened) + 1
+            exchange_observer = exchanges(number) if exchanges and is_native(url) else None
+            api = _open_api(settings, url, budget, exchange_observer, records)
+            guard = _open_guard(
+                settings,
+                api,
+                budget,
+                budget_log,
+                log=_upstream_log(settings, number, url),
+                shared=StorePause(cache, url) if cache else None,
+                observer=observer(number) if observer else None,
+            )
+            opened[url], guards[url] = GuardedSource(api, guard), guard
+            # Handle servers have no Which RA service.
+            if isinstance(api, HandleClient):
+                agencies[url] = GuardedAgencies(api, guard)
+        return opened[url]
+
+    default = [open_source(url) for url in settings.upstream_urls]
+    routes = {prefix: open_source(url) for prefix, url in settings.upstream_route_urls.items()}
+    is_routed = len(default) > 1 or routes or settings.local_records is not None
+    source: Source = RoutedSource(routes, default) if is_routed else default[0]
+    which_ra = next((agencies[url] for url in settings.upstream_urls if url in agencies), None)
+    return Upstream(source, which_ra, guards, budget, open_source)
+
+
+def _open_api(
+    settings: Settings, url: str, budget: Budget, exchanges: ExchangeObserver | None, records: RecordStore | None
+) -> HandleClient | NativeSource:
+    if is_native(url):
+        return open_native(
+            settings,
+            url,
+            may_ask_again=budget.admit_retry,
+            admit_query=partial(budget.admit_lookup, settings.native_service_patience),
+            observer=exchanges,
+            store=records,
+        )
+    if settings.upstream_verify == "always":
+        # Settings refuse it too. This one is a route of the local records.
+        raise ConfigurationError(
+            f"upstream_verify = 'always' needs handle servers, but {urlsplit(url).hostname} is an HTTP API; name "
+            "hdl://host:port instead, or set upstream_verify to when-asked"
+        )
+    return HandleClient(
+        url,
+        user_agent=f"doi-proxy/{__version__}",
+        contact=settings.upstream_contact,
+        loop_id=read_loop_id(),
+        connect_timeout=settings.upstream_connect_timeout,
+        read_timeout=settings.upstream_read_timeout,
+        total_timeout=settings.upstream_timeout,
+        max_answer_bytes=settings.upstream_max_answer_bytes,
+        literal_slashes=settings.upstream_literal_slashes,
+        http2=settings.upstream_http2,
+        ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
+        clock=time.time,
+        may_ask_again=budget.admit_retry,
+    )
+
+
+def _open_guard(
+    settings: Settings,
+    api: HandleClient | NativeSource,
+    budget: Budget,
+    budget_log: BudgetLog,
+    *,
+    log: UpstreamLog,
+    shared: SharedPause | None,
+    observer: UpstreamObserver | None,
+) -> Guard:
+    return Guard(
+        budget=budget,
+        breaker=Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
+        pause=Pause(settings.upstream_pause_first, settings.upstream_pause_max, shared),
+        log=log,
+        budget_log=budget_log,
+        control=api.probe,
+        clock=time.monotonic,
+        observer=observer,
+        patience=read_queue_patience(settings),
+    )
+
+
+def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
+    # Only the host, because a URL may contain a password.
+    label = f"upstream {number} ({urlsplit(url).hostname or 'handle servers'})"
+    return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
+
+
+def read_queue_patience(settings: Settings) -> Mapping[Priority, float]:
+    """How long a query waits for the budget, in seconds, by who waits for the answer."""
+    return {
+        Priority.PERSON: settings.upstream_queue_patience,
+        Priority.BULK: _UNATTENDED_PATIENCE,
+        Priority.BACKGROUND: _UNATTENDED_PATIENCE,
+    }
+
+
+def count_processes(settings: Settings) -> int:
+    """The processes that share the store and the budget, on all machines."""
+    return settings.workers * settings.upstream_machines

@@ -1,0 +1,155 @@
+"""Runs `doi-proxy status`, and `doi-proxy cache show|refresh|purge` on a running proxy or on the store."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from app.assembly.settings import Settings
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, DoiProxyError
+from app.features.admin.client import UNIX, AdminClient
+from app.features.admin.show import describe_entry
+from app.resolver.demand import Demand
+from app.upstream.source import Priority
+
+
+def open_client(settings: Settings, server: str | None) -> AdminClient:
+    """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
+    if server is None and settings.admin_listen is not None and settings.status_access == "admin":
+        # `/status` is then where the admin API is.
+        address = settings.admin_listen
+        server = address if address.startswith(UNIX) else f"http://{address}"
+    if server is None:
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - read, not bound
+        scheme = "https" if settings.tls_cert else "http"
+        server = f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return AdminClient(server, settings.admin_token)
+
+
+# --- On a running proxy -------------------------------------------------------------------------------------------
+
+
+def show_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
+    """Print the entries of names as JSON. Exit status 1 if one has none."""
+    return _print_each(names, lambda name: client.show(name.text))
+
+
+def refresh_remote(client: AdminClient, names: Sequence[HandleName]) -> int:
+    """Fetch names from the upstream now. Exit status 1 if the upstream did not answer for one."""
+    status = 0
+    for name in names:
+        report = client.act("refresh", {"doi": name.text})
+        status |= _print_refresh(name, None if report["refreshed"] else str(report["failure"]))
+    return status
+
+
+def refresh_prefix_remote(client: AdminClient, prefix: HandleName, limit: int) -> int:
+    """Fetch the names under a prefix from the upstream now. Exit status 1 if the upstream did not answer for one."""
+    return _print_prefix(client.act("refresh", {"prefix": prefix.text, "limit": limit}))
+
+
+def purge_remote(client: AdminClient, selections: Sequence[dict[str, Any]], *, soft: bool, dry_run: bool) -> int:
+    """Purge entries."""
+    count = sum(client.act("purge", {**one, "soft": soft, "dry_run": dry_run})["entries"] for one in selections)
+    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {count}")
+    return 0
+
+
+def show_status(client: AdminClient, *, as_json: bool) -> int:
+    """Print the state of a proxy."""
+    status = client.status()
+    if as_json:
+        print(json.dumps(status))
+        return 0
+    for name, value in status.items():
+        if name != "history":
+            print(f"{name.replace('_', ' ') + ':':18}{_show(value)}")
+    return 0
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_show(one)}" for name, one in value.items()) or "none"
+    if isinstance(value, list):
+        return "; ".join(_show(one) for one in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# --- On the store -------------------------------------------------------------------------------------------------
+
+
+async def show_stored(settings: Settings, names: Sequence[HandleName]) -> int:
+    """Print the entries of names in the store as JSON. Exit status 1 if one has none."""
+    from app.features.cache_commands.store import open_store, require_store
+
+    require_store(settings)
+    async with open_store(settings, read_only=True) as cache:
+        entries = {name.key: await cache.reread(name.key) for name in names}
+
+    def find(name: HandleName) -> dict[str, Any]:
+        entry = entries[name.key]
+        if entry is None:
+            raise DoiProxyError(f"{name.text}: not in the store")
+        return {**describe_entry(entry, time.time()), "tier": "store"}
+
+    return _print_each(names, find)
+
+
+async def refresh_stored(settings: Settings, names: Sequence[HandleName]) -> int:
+    """Fetch names from the upstream now, into the store. Exit status 1 if the upstream did not answer for one."""
+    from app.features.cache_commands.store import open_online
+
+    status = 0
+    async with open_online(settings) as parts:
+        for name in names:
+            failure: CouldNotVerify | None = None
+            try:
+                demand = Demand(authoritative=True, priority=Priority.BULK)
+                failure = (await parts.resolver.resolve(name, demand)).failure
+            except CouldNotVerify as error:
+                failure = error
+            status |= _print_refresh(name, None if failure is None else failure.token)
+    return status
+
+
+async def refresh_prefix_stored(settings: Settings, prefix: HandleName, limit: int) -> int:
+    """The same as `refresh_prefix_remote`, in the store."""
+    from app.features.admin.refresh import refresh_prefix
+    from app.features.cache_commands.store import open_online, require_store
+
+    require_store(settings)
+    async with open_online(settings) as parts:
+        result = await refresh_prefix(parts.cache, parts.resolver, prefix, limit=limit)
+    return _print_prefix(asdict(result))
+
+
+def _print_prefix(report: dict[str, Any]) -> int:
+    print(f"refreshed {report['refreshed']}, failed {report['failed']}, left out {report['left_out']}")
+    if report["failure"] is not None:
+        print(f"the last failure is {report['failure']}; the entries are unchanged", file=sys.stderr)
+    elif report["left_out"]:
+        print("run the command again for the rest; the oldest answers come first", file=sys.stderr)
+    return 1 if report["failed"] else 0
+
+
+def _print_refresh(name: HandleName, failure: str | None) -> int:
+    print(f"{name.text}: {'refreshed' if failure is None else f'could not verify ({failure}); the entry is unchanged'}")
+    return 0 if failure is None else 1
+
+
+def _print_each(names: Sequence[HandleName], find: Any) -> int:
+    status = 0
+    for name in names:
+        try:
+            print(json.dumps(find(name), ensure_ascii=False))
+        except DoiProxyError as error:
+            print(f"doi-proxy: {error.message}", file=sys.stderr)
+            status = 1
+    return status

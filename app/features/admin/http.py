@@ -1,0 +1,228 @@
+"""The admin API: look at an entry, refresh, purge, reload, deny a client. FastAPI behind a gate (see admin_gate)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Protocol
+
+from fastapi import FastAPI, Query, Request, Response
+from starlette.exceptions import HTTPException
+
+from app.doi.name import HandleName
+from app.doi.presentation import read_path, read_typed
+from app.errors import DoiProxyError, InvalidName, NotADOI
+from app.features.admin.gate import CLIENT
+from app.features.admin.models import (
+    DenyReport,
+    DenyRequest,
+    EntryReport,
+    PrefixRefreshReport,
+    PurgeReport,
+    PurgeRequest,
+    RefreshReport,
+    RefreshRequest,
+    ReloadReport,
+)
+from app.web.fastapi_errors import add_errors, respond
+from app.web.media_types import NDJSON, PROBLEM
+from app.web.problem import problem
+
+log = logging.getLogger(__name__)
+
+#: Characters of a cursor, which has the key of a name.
+_MAX_CURSOR: Final = 4_096
+#: The path of an entry, before the name.
+ENTRIES: Final = b"/admin/entries/"
+
+
+@dataclass(frozen=True, slots=True)
+class AdminActions:
+    """What an operator can do. Each action raises errors of app.errors."""
+
+    show: Callable[[HandleName], Awaitable[EntryReport | None]]
+    #: File and line of the local record that answers in place of the cache.
+    find_hiding: Callable[[HandleName], str | None]
+    purge: Callable[[PurgeRequest, HandleName | None], Awaitable[PurgeReport]]
+    refresh: Callable[[HandleName], Awaitable[RefreshReport]]
+    #: The names under a prefix, at most so many.
+    refresh_prefix: Callable[[HandleName, int], Awaitable[PrefixRefreshReport]]
+    reload: Callable[[], ReloadReport]
+    deny: Callable[[DenyRequest], DenyReport]
+    settings: Callable[[], dict[str, Any]]
+    #: The page of changes after a cursor, compressed by gzip. None if too many pages are under way.
+    read_changes: Callable[[str], Awaitable[Changes | None]]
+
+
+class Changes(Protocol):
+    """A page of the changes of the store."""
+
+    @property
+    def body(self) -> bytes:
+        """The page, compressed by gzip."""
+
+    @property
+    def lines(self) -> int:
+        """The number of its changes."""
+
+    @property
+    def more(self) -> bool:
+        """Whether another page follows."""
+
+
+def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
+    """The FastAPI application of the admin API. `base` is the path of this resolver."""
+    app = FastAPI(
+        title="doi-proxy admin API",
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/admin/openapi.json",
+        redirect_slashes=False,
+    )
+    add_errors(app, base, _audit_error)
+    _add_cache(app, actions)
+    _add_service(app, actions)
+    _add_changes(app, actions, base)
+    return app
+
+
+def _add_cache(app: FastAPI, actions: AdminActions) -> None:
+    @app.get(
+        "/admin/entries/{doi:path}",
+        tags=["cache"],
+        summary="Show the cached answer about a name",
+        response_description="The entry.",
+        responses={404: {"description": "The cache has no entry for the name.", "content": {PROBLEM: {}}}},
+    )
+    async def show_entry(request: Request, doi: str) -> EntryReport:
+        name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
+        report = await actions.show(name)
+        _audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
+        if report is None:
+            local = actions.find_hiding(name)
+            hint = "" if local is None else f"; the local record in {local} answers"
+            raise HTTPException(404, f"The cache has no entry for {name.text}{hint}")
+        return report
+
+    @app.post(
+        "/admin/purge",
+        tags=["cache"],
+        summary="Delete entries, or make them stale",
+        response_description="How many entries it concerned.",
+    )
+    async def purge(request: Request, body: PurgeRequest) -> PurgeReport:
+        report = await actions.purge(body, _selected_name(body))
+        _audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
+        return report
+
+    @app.post(
+        "/admin/refresh",
+        tags=["cache"],
+        summary="Fetch a record, or those of a prefix, from the upstream now",
+        response_description="What was fetched.",
+    )
+    async def refresh(request: Request, body: RefreshRequest) -> RefreshReport | PrefixRefreshReport:
+        what = body.model_dump(exclude_defaults=True)
+        if body.prefix is not None:
+            names = await actions.refresh_prefix(_read_prefix(body.prefix), body.limit)
+            result = f"{names.refreshed} refreshed, {names.failed} failed, {names.left_out} left out"
+            _audit(request, "refresh", what, result)
+            return names
+        report = await actions.refresh(read_typed(body.doi or ""))
+        _audit(request, "refresh", what, report.failure or "refreshed")
+        return report
+
+
+def _add_service(app: FastAPI, actions: AdminActions) -> None:
+    @app.post(
+        "/admin/reload",
+        tags=["service"],
+        summary="Reload settings and files, as SIGHUP does",
+        response_description="The reload has begun.",
+    )
+    async def reload(request: Request) -> ReloadReport:
+        report = actions.reload()
+        _audit(request, "reload", {}, "reloading")
+        return report
+
+    @app.post(
+        "/admin/deny",
+        tags=["service"],
+        summary="Refuse the requests of a network for a time",
+        response_description="The end of the denial.",
+    )
+    async def deny(request: Request, body: DenyRequest) -> DenyReport:
+        report = actions.deny(body)
+        _audit(request, "deny", body.model_dump(), f"until {report.until}")
+        return report
+
+    @app.get(
+        "/admin/settings",
+        tags=["service"],
+        summary="Show the settings in force, with secrets masked",
+        response_description="The settings.",
+    )
+    async def show_settings(request: Request) -> dict[str, Any]:
+        _audit(request, "settings", {}, "shown")
+        return actions.settings()
+
+
+def _add_changes(app: FastAPI, actions: AdminActions, base: str) -> None:
+    @app.get(
+        "/admin/changes",
+        tags=["cache"],
+        summary="Pull what the store wrote since a cursor, one page at a time",
+        response_description="A delta: lines of JSON with a cursor and a checksum at the end, compressed by gzip.",
+        response_class=Response,
+        responses={
+            200: {"content": {NDJSON: {"schema": {"type": "string"}}}},
+            410: {"description": "The log does not go back to the cursor.", "content": {PROBLEM: {}}},
+            429: {"description": "Other pages are under way; try again after Retry-After.", "content": {PROBLEM: {}}},
+        },
+    )
+    async def read_changes(
+        request: Request,
+        cursor: Annotated[
+            str, Query(max_length=_MAX_CURSOR, description="The cursor of the last page. Empty for everything.")
+        ] = "",
+    ) -> Response:
+        page = await actions.read_changes(cursor)
+        if page is None:
+            detail = "Other pages of changes are under way; try again in a moment."
+            # RFC 6585, section 4: a limit may count the requests of all clients for a resource.
+            return respond(problem(429, detail, ((b"retry-after", b"1"),), base=base))
+        # One line for the first page of everything, and one for the end. There can be many thousands between them.
+        if not cursor or not page.more:
+            _audit(request, "changes", {"cursor": cursor}, f"{page.lines} changes")
+        return Response(page.body, media_type=NDJSON, headers={"content-encoding": "gzip"})
+
+
+def _audit_error(request: Request, error: DoiProxyError) -> None:
+    _audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
+
+
+def _selected_name(body: PurgeRequest) -> HandleName | None:
+    """The name or the prefix of a purge. Raises InvalidName."""
+    if body.doi is not None:
+        return read_typed(body.doi)
+    return None if body.prefix is None else _read_prefix(body.prefix)
+
+
+def _read_prefix(text: str) -> HandleName:
+    """The prefix in a request. Raises NotADOI."""
+    try:
+        prefix = HandleName(text.rstrip("/"))
+    except InvalidName:
+        prefix = None
+    if prefix is None or not prefix.is_prefix:
+        raise NotADOI(f"{text[:80]!r} is not a DOI prefix; a DOI prefix looks like 10.1000.")
+    return prefix
+
+
+def _audit(request: Request, action: str, what: dict[str, Any], result: str) -> None:
+    # JSON escapes line breaks, so one action is one line.
+    client = request.scope.get(CLIENT, "")
+    log.warning("admin: client %s, %s %s: %s", client, action, json.dumps(what), json.dumps(result)[1:-1])

@@ -1,0 +1,100 @@
+"""The admin API and the status page."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_network
+from typing import Final, Literal
+
+from pydantic import Field, field_validator
+
+from app.features.options import RELOADED_SECRET, SettingsGroup
+
+#: Characters of the shortest admin token.
+MIN_TOKEN: Final = 16
+#: A Unix socket, or a host and a port. The path of a socket has at most 107 bytes (Linux, unix(7)).
+_LISTEN: Final = re.compile(r"unix:(?P<path>/[!-~]{1,106})|(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_MAX_PORT: Final = 65_535
+
+
+class OperatorSettings(SettingsGroup):
+    """The admin API and the status page."""
+
+    admin_token: str | None = Field(
+        None,
+        description="Secret of at least 16 characters that operators send to the admin API; the API is off without it. "
+        "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
+        json_schema_extra=RELOADED_SECRET,
+    )
+    admin_follow_token: str | None = Field(
+        None,
+        description="Secret of at least 16 characters that proxies send to follow this one: it reads `/admin/changes` "
+        "and nothing else. Set it with DOI_PROXY_ADMIN_FOLLOW_TOKEN_FILE.",
+        json_schema_extra=RELOADED_SECRET,
+    )
+    admin_listen: str | None = Field(
+        None,
+        description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, or a "
+        "socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin API.",
+    )
+    admin_wrong_rate: float = Field(
+        0.1, gt=0, description="Limit of one client's requests a second with a wrong token for the admin API."
+    )
+    admin_wrong_burst: float = Field(
+        10.0, ge=1, description="Requests with a wrong token that one client can send to the admin API at once."
+    )
+    admin_max_change_pages: int = Field(
+        2,
+        ge=1,
+        le=64,
+        description="Limit of pages of `/admin/changes` that one worker process makes at a time. Beyond it, followers "
+        "get 429 and come again.",
+    )
+    status_access: Literal["public", "networks", "admin"] = Field(
+        "networks",
+        description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",
+    )
+    status_networks: str = Field(
+        "127.0.0.0/8 ::1",
+        description="Networks whose clients can see `/status`, separated by spaces. A front proxy on this machine must "
+        "send X-Forwarded-For, or all of its clients count as this machine.",
+    )
+
+    @property
+    def has_admin_api(self) -> bool:
+        """Whether there is a token for the admin API."""
+        return self.admin_token is not None or self.admin_follow_token is not None
+
+    @field_validator("admin_token", "admin_follow_token")
+    @classmethod
+    def _check_token(cls, value: str | None) -> str | None:
+        """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""
+        if value is not None and (
+            len(value) < MIN_TOKEN or not value.isascii() or not value.isprintable() or " " in value
+        ):
+            raise ValueError(
+                f"the token needs at least {MIN_TOKEN} printable ASCII characters without spaces, such as the output "
+                "of `openssl rand -base64 32`"
+            )
+        return value
+
+    @field_validator("admin_listen")
+    @classmethod
+    def _check_listen(cls, value: str | None) -> str | None:
+        found = _LISTEN.fullmatch(value or "")
+        if value is not None and (found is None or int(found["port"] or 0) > _MAX_PORT):
+            raise ValueError(
+                f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "
+                "unix:/run/doi-proxy/admin.sock"
+            )
+        return value
+
+    @field_validator("status_networks")
+    @classmethod
+    def _check_networks(cls, value: str) -> str:
+        for network in value.split():
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"{network[:80]!r} is not a network such as 192.0.2.0/24: {error}") from error
+        return value

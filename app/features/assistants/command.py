@@ -1,0 +1,209 @@
+"""`doi-proxy mcp`: the tools for assistants, over standard input and output or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from app import __version__
+from app.assembly.settings import Settings
+from app.errors import ConfigurationError
+from app.features.redaction import redact
+
+if TYPE_CHECKING:
+    from app.features.assistants.names import Names
+    from app.features.assistants.tools import Tools
+
+log = logging.getLogger(__name__)
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+#: Memory for records, in bytes. The store has them too.
+_MEMORY_BYTES: Final = 8 * 1024 * 1024
+_EXTRA: Final = "mcp"
+_MAX_PORT: Final = 65_535
+
+
+def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    command.add_argument(
+        "--http", metavar="HOST:PORT", help="serve over HTTP at /mcp; by default over standard input and output"
+    )
+    command.add_argument(
+        "--server", metavar="URL", help="look names up at this proxy; by default in this process, with its store"
+    )
+
+
+def run_mcp(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Serve until the client leaves or a signal ends the process. Raises ConfigurationError."""
+    from app.assembly.program_log import begin_logging
+
+    _require_extra()
+    server = _read_server(namespace.server)
+    if namespace.http is not None:
+        return _serve_http(settings, server, *_read_address(namespace.http, settings))
+    begin_logging(settings)
+    return asyncio.run(_serve_standard_streams(settings, server))
+
+
+def _require_extra() -> None:
+    try:
+        import app.features.assistants.server  # noqa: F401 - to find out whether it can be imported
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != _EXTRA:
+            raise
+        raise ConfigurationError(
+            "mcp needs a package that is not installed; run: pip install 'doi-proxy[mcp]'"
+        ) from error
+
+
+def _read_server(server: str | None) -> str | None:
+    if server is not None and (urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname):
+        raise ConfigurationError(f"--server {redact(server)}: not a URL such as http://127.0.0.1:8000")
+    return server
+
+
+def _read_address(address: str, settings: Settings) -> tuple[str, int]:
+    from app.features.assistants.http_application import is_loopback
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _MAX_PORT:
+        raise ConfigurationError(f"--http {address}: not HOST:PORT, such as 127.0.0.1:8010")
+    host = host.strip("[]")
+    if not is_loopback(host) and not settings.mcp_hosts:
+        raise ConfigurationError(
+            f"--http {address}: other machines can connect to this address; set mcp_hosts to the names by which they "
+            "do, so requests with other names can be refused"
+        )
+    return host, int(port)
+
+
+async def _serve_standard_streams(settings: Settings, server: str | None) -> int:
+    from app.features.assistants.server import create_server, serve_standard_streams
+
+    async with _open_names(settings, server) as names:
+        tools = _build_tools(settings, server, names)
+        await _run_until_signal(
+            serve_standard_streams(create_server(tools, __version__), settings.mcp_max_message_bytes)
+        )
+    return 0
+
+
+async def _run_until_signal(work: Awaitable[None]) -> None:
+    """Await the work, and cancel it at the first signal. The next signal ends the process."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+
+    def stop() -> None:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in _ENDING:
+        loop.add_signal_handler(number, stop)
+    try:
+        with suppress(asyncio.CancelledError):
+            await task
+    except* (BrokenPipeError, ConnectionResetError):
+        log.info("the client has left")
+    finally:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
+
+
+def _serve_http(settings: Settings, server: str | None, host: str, port: int) -> int:
+    from app.assembly.program_log import begin_logging
+    from app.server.listening import listen
+    from app.server.signals import ignore_hangup
+
+    begin_logging(settings)
+    # At INFO, the SDK logs "Terminating session: None" for each request.
+    logging.getLogger("mcp.server.streamable_http").setLevel(logging.WARNING)
+    ignore_hangup()
+    listening = listen(host, port)
+    try:
+        return asyncio.run(_serve_socket(settings, server, host, listening))
+    finally:
+        listening.close()
+
+
+async def _serve_socket(settings: Settings, server: str | None, host: str, listening: socket.socket) -> int:
+    from app.features.assistants.http_application import HttpApplication, list_hosts
+    from app.features.assistants.server import PATH, create_application, create_server
+    from app.features.limits.opening import read_connection_limits
+    from app.server.connections import Connections
+    from app.server.http_server import Events, ServerOptions
+    from app.server.signals import SignalServer
+
+    port = listening.getsockname()[1]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+    events = Events(ready=lambda: log.info("serving the tools on %s (Ctrl-C stops it)", address), draining=lambda: None)
+    options = ServerOptions(
+        trusted_proxies=settings.trusted_proxies,
+        tls_cert=None,
+        tls_key=None,
+        drain_seconds=0.0,
+        grace_seconds=settings.grace_seconds,
+    )
+    async with _open_names(settings, server) as names:
+        application = create_application(
+            create_server(_build_tools(settings, server, names), __version__),
+            list_hosts(host, port, settings.mcp_hosts),
+            settings.mcp_max_message_bytes,
+        )
+        connections = Connections(read_connection_limits(settings))
+        http = SignalServer(HttpApplication(application, connections), options, events, reload=_do_not_reload)
+        await http.serve(sockets=[listening])
+    return 0 if http.started else 1
+
+
+def _do_not_reload() -> None:
+    log.warning("SIGHUP: `doi-proxy mcp` does not reload its settings; restart it")
+
+
+def _open_names(settings: Settings, server: str | None) -> AbstractAsyncContextManager[Names]:
+    if server is None:
+        return _open_own_names(settings)
+    from app.features.assistants.server_names import open_server_names
+
+    # The patience of a call ends it, whatever the proxy does.
+    return open_server_names(server, settings.mcp_patience)
+
+
+@asynccontextmanager
+async def _open_own_names(settings: Settings) -> AsyncIterator[Names]:
+    """Open the resolver with the store and the budget that a running proxy has. Raises ConfigurationError."""
+    from app.assembly.resolving import assemble
+    from app.features.assistants.names import OwnNames
+    from app.features.lists.opening import build_batches
+
+    memory = min(settings.cache_memory_bytes, _MEMORY_BYTES)
+    parts = assemble(settings.model_copy(update={"cache_memory_bytes": memory}))
+    try:
+        yield OwnNames(build_batches(parts))
+    finally:
+        await parts.cache.flush()
+        await parts.resolver.close()
+        await parts.upstream.source.aclose()
+        await parts.cache.close()
+
+
+def _build_tools(settings: Settings, server: str | None, names: Names) -> Tools:
+    from app.features.assistants.tools import ToolBounds, Tools
+
+    base_url = (server or settings.public_url or "").rstrip("/") or None
+    host = urlsplit(base_url or "").hostname
+    bounds = ToolBounds(
+        lines=settings.mcp_max_lines,
+        line_characters=settings.mcp_max_line_characters,
+        result_bytes=settings.mcp_max_result_bytes,
+        calls=settings.mcp_max_calls,
+        patience=settings.mcp_patience,
+    )
+    return Tools(names, bounds, base_url, frozenset({host} if host else ()))

@@ -1,0 +1,231 @@
+"""The three tools. Each reads its arguments, does the work within its bounds, and returns a result or raises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.errors import InvalidParameter, InvalidRequest
+from app.features.assistants.names import Names
+from app.features.assistants.reference import read_reference
+from app.features.assistants.results import (
+    CheckedLine,
+    CheckedName,
+    CheckResult,
+    ParsedTextResult,
+    ParseResult,
+    write_line,
+    write_name,
+    write_parsed_text,
+)
+from app.features.lists.batch import BatchInput
+from app.features.lists.verdict import Row, Verdict, not_a_doi
+from app.features.parse.parsing import ParsedText, parse
+
+#: Texts that are parsed before the event loop does other work.
+_TEXTS_A_TURN: Final = 16
+
+ToolName = Literal["parse", "resolve", "check_list"]
+Report = Callable[[int, int], Awaitable[None]]
+Result = TypeVar("Result", bound=BaseModel)
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ParseArguments(_Arguments):
+    """The arguments of the tool `parse`."""
+
+    texts: list[str] = Field(min_length=1, description="The texts: DOI names, URLs, or any other text.")
+
+
+class ResolveArguments(_Arguments):
+    """The arguments of the tool `resolve`."""
+
+    name: str = Field(description="A DOI name, or its URL: 10.1000/182, https://doi.org/10.1000/182.")
+
+
+class CheckArguments(_Arguments):
+    """The arguments of the tool `check_list`."""
+
+    lines: list[str] = Field(min_length=1, description="One reference or DOI name in each item, as it will be printed.")
+    problems_only: bool = Field(
+        False, description="Return only the lines that are not resolved; the summary counts all lines."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolBounds:
+    """The limits of one call, and the number of calls at a time."""
+
+    lines: int
+    line_characters: int
+    result_bytes: int
+    calls: int
+    #: Seconds for one call.
+    patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line, its input for the lookup, and a note on it."""
+
+    text: str
+    input: BatchInput
+    note: str | None = None
+
+
+class Tools:
+    """The tools. `base_url` is the resolver's own URL, None if it is not known."""
+
+    def __init__(self, names: Names, bounds: ToolBounds, base_url: str | None, own_hosts: frozenset[str]) -> None:
+        self.bounds = bounds
+        self._names = names
+        self._base_url = base_url
+        self._own_hosts = own_hosts
+        self._open = 0
+
+    async def call(self, tool: ToolName, arguments: dict[str, Any], report: Report) -> BaseModel:
+        """The result of a call. `report` gets the number of lines that are done, and of all lines.
+
+        Raises InvalidParameter and InvalidRequest.
+        """
+        if self._open >= self.bounds.calls:
+            raise InvalidRequest(
+                f"At most {self._open} calls are answered at a time; wait for one of them, then call again."
+            )
+        self._open += 1
+        try:
+            if tool == "parse":
+                return await self._parse(_read(ParseArguments, arguments).texts)
+            if tool == "resolve":
+                return await self._resolve(_read(ResolveArguments, arguments).name)
+            return await self._check(_read(CheckArguments, arguments), report)
+        finally:
+            self._open -= 1
+
+    async def _parse(self, texts: Sequence[str]) -> ParseResult:
+        self._bound("texts", texts)
+        results: list[ParsedTextResult] = []
+        for number, text in enumerate(texts, 1):
+            results.append(write_parsed_text(self._parse_text(text), self._base_url))
+            await _yield_turn(number)
+        fitting = _take_fitting(results, self.bounds.result_bytes)
+        return ParseResult(texts=fitting, left_out=len(results) - len(fitting))
+
+    def _parse_text(self, text: str) -> ParsedText:
+        if len(text) > self.bounds.line_characters:
+            return ParsedText(text, "not_a_doi", None, (), (), (), self._explain_length(text))
+        return parse(text, own_hosts=self._own_hosts)
+
+    async def _resolve(self, text: str) -> CheckedName:
+        parsed = self._parse_text(text)
+        known = replace(not_a_doi(text, parsed.message or ""), suggestions=parsed.suggestions)
+        name: BatchInput = known if parsed.name is None else parsed.name.text
+        async with self._names.look_up(name) as rows:
+            found = await self._collect(rows, [_Line(text, name)], _ignore)
+        return write_name(text, found[0])
+
+    async def _check(self, arguments: CheckArguments, report: Report) -> CheckResult:
+        self._bound("lines", arguments.lines)
+        lines: list[_Line] = []
+        for text in arguments.lines:
+            lines.append(self._read_line(text))
+            await _yield_turn(len(lines))
+        async with self._names.look_up_list([line.input for line in lines]) as rows:
+            found = await self._collect(rows, lines, report)
+        checked = [
+            write_line(number, line.text, _add_note(row, line.note))
+            for number, (line, row) in enumerate(zip(lines, found, strict=True), 1)
+        ]
+        return self._summarize(checked, problems_only=arguments.problems_only)
+
+    def _read_line(self, text: str) -> _Line:
+        if len(text) > self.bounds.line_characters:
+            return _Line(text, not_a_doi(text, self._explain_length(text)))
+        reference = read_reference(text, own_hosts=self._own_hosts)
+        if reference.name is None:
+            row = not_a_doi(text, reference.message or "")
+            return _Line(text, replace(row, suggestions=reference.suggestions))
+        others = ", ".join(name.text for name in reference.others)
+        note = f"The line has further names, which were not checked: {others}." if others else None
+        return _Line(text, reference.name.text, note)
+
+    async def _collect(self, rows: AsyncIterator[Row], lines: Sequence[_Line], report: Report) -> list[Row]:
+        """The rows of the lines. At the end of the patience, the lines without a row are unverified."""
+        found: list[Row] = []
+        try:
+            async with asyncio.timeout(self.bounds.patience):
+                async for row in rows:
+                    found.append(row)
+                    await report(len(found), len(lines))
+        except TimeoutError:
+            message = f"No answer arrived within {self.bounds.patience:g} s; call again with this line."
+            found += [_without_answer(line, message) for line in lines[len(found) :]]
+        return found
+
+    def _summarize(self, checked: list[CheckedLine], *, problems_only: bool) -> CheckResult:
+        counts = Counter(line.verdict for line in checked)
+        shown = [line for line in checked if line.verdict is not Verdict.RESOLVED] if problems_only else checked
+        fitting = _take_fitting(shown, self.bounds.result_bytes)
+        summary = {verdict: counts[verdict] for verdict in Verdict}
+        return CheckResult(summary=summary, lines=fitting, left_out=len(shown) - len(fitting))
+
+    def _bound(self, argument: str, texts: Sequence[str]) -> None:
+        if len(texts) > self.bounds.lines:
+            raise InvalidParameter(
+                f"{argument}: a call can have at most {self.bounds.lines}, and this one has {len(texts)}; "
+                "divide them among several calls."
+            )
+
+    def _explain_length(self, text: str) -> str:
+        return f"The text has {len(text)} characters; send one reference, with at most {self.bounds.line_characters}."
+
+
+def _read(model: type[Result], arguments: dict[str, Any]) -> Result:
+    """The arguments of a call. Raises InvalidParameter."""
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])[:80]
+        known = ", ".join(model.model_fields)
+        raise InvalidParameter(f"{place}: {first['msg']}. The arguments of this tool are: {known}.") from error
+
+
+def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
+    """The first results whose JSON text has at most `most` bytes together."""
+    fitting: list[Result] = []
+    for result in results:
+        most -= len(result.model_dump_json().encode())
+        if most < 0:
+            break
+        fitting.append(result)
+    return fitting
+
+
+def _without_answer(line: _Line, message: str) -> Row:
+    if isinstance(line.input, Row):
+        return line.input
+    return Row(line.text, line.input, Verdict.UNVERIFIED, message=message)
+
+
+def _add_note(row: Row, note: str | None) -> Row:
+    if note is None:
+        return row
+    return replace(row, message=note if row.message is None else f"{row.message} {note}")
+
+
+async def _yield_turn(number: int) -> None:
+    if number % _TEXTS_A_TURN == 0:
+        await asyncio.sleep(0)
+
+
+async def _ignore(done: int, total: int) -> None:
+    """The report of a call that needs none."""

@@ -1,0 +1,88 @@
+"""One sample of every page. It finds the errors of custom templates before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.doi.name import HandleName
+from app.features.status.models import BudgetStatus, ClientStatus, HistoryPoint, Status, StatusView, StoreStatus, view
+from app.handle.record import read_values
+from app.web.outline import Outline, rows
+from app.web.privacy import PrivacyFacts
+from app.web.shown_name import show_name
+
+_NAME: Final = show_name(HandleName("10.1000/182"))
+_RECORD: Final = (
+    b'[{"index":1,"type":"URL","data":{"format":"string","value":"https://example.org/"},"ttl":1},'
+    b'{"index":100,"type":"HS_ADMIN","data":{"format":"admin","value":{"handle":"0.NA/10","index":1,'
+    b'"permissions":"111111111111"}},"ttl":1}]'
+)
+
+
+def _sample_status() -> StatusView:
+    counts = {"requests": 3, "answers": 3, "hits": 2, "stale": 0, "unverified": 0, "questions": 1}
+    status = Status(
+        version="1.0.0",
+        mode="online",
+        draining=False,
+        workers=1,
+        requests={"302": 3},
+        answers={"fresh": 2, "asked": 1},
+        hit_share=0.67,
+        unverified={},
+        denied=0,
+        upstreams=[],
+        upstream_seconds=0.2,
+        budget=BudgetStatus(tokens=10.0, rate=5.0, in_flight=0, waiting=0, clients_waiting=0),
+        store=StoreStatus(kind="memory", healthy=True, entries=0, bytes=0, memory_entries=1, memory_bytes=1000),
+        local_records=None,
+        clients=ClientStatus(networks=3, half=1, nine_tenths=2, largest_share=0.67),
+        connections=1,
+        refused={},
+        loop_delay=0.001,
+        history=[HistoryPoint(start=0, upstream_seconds=0.2, loop_delay=0.001, **counts)],
+    )
+    return view(status)
+
+
+def sample_facts() -> dict[str, Mapping[str, Any]]:
+    """The facts of each page by template, as `Pages` passes them."""
+    shown = rows(read_values(_RECORD).values)
+    tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
+    values: dict[str, Any] = {"tables": tables, "hidden": 1, "outline": Outline(), "stale": None}
+    not_found: dict[str, Any] = {"without_slash": _NAME, "suggestions": [_NAME], "stale": None, "questionable": ()}
+    could_not_verify: dict[str, Any] = {"reason": "A reason.", "wait": ("retry_soon", 1)}
+    return {
+        "home": {"address": "https://doi.example.org"},
+        "values": {**values, "note": None, "leads_on": True, "leads_to": "https://example.org/"},
+        "not_found": {**not_found, "searches": [("Search", "/")], "agency": "", "report": None},
+        "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "suggestions": [_NAME]},
+        "openurl": {},
+        "locations": {"locations": (), "hidden": 0, "malformed": ()},
+        "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
+        "privacy": {"privacy": PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)},
+        "status": {"view": _sample_status()},
+        "preferences": {"services": [("ezproxy", "EZproxy")], "chosen": ""},
+        "could_not_verify": could_not_verify,
+        "alias_chain_too_long": {"reached": _NAME},
+        "prefix_inactive": {"message": "A message.", "contact": None},
+        "prefix_denied": {"reason": "A reason."},
+        "gone": {"reason": "A reason.", "date": "2026-03-01"},
+        "error": {"reason": "A reason.", "text": "error.no_reason", "wait": ("retry_soon", 1)},
+        "docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}},
+    }
+
+
+def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a page, and those that all pages have."""
+    return {
+        "base": "",
+        "query": "",
+        "indexed": False,
+        "preferences": True,
+        "title": "Title",
+        "heading": "Heading",
+        "name": _NAME,
+        **facts,
+    }

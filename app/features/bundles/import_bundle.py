@@ -1,0 +1,195 @@
+"""Reads a bundle into the cache. An older record never replaces a newer one."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+from msgspec.structs import replace
+
+from app.cache.entry import FOREVER, Entry
+from app.cache.tiered import TieredStore
+from app.errors import ConfigurationError
+from app.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused, read_bundle
+from app.features.cache_commands.progress import Bar
+from app.features.follow.changes import ChangeWriter
+from app.features.follow.delta import DeltaEnd, DeltaStart
+from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.registry.sqlite_table import RegistryTable
+from app.handle.answer import ResponseCode
+
+#: Limits of the records, and of the bytes of their values, that wait to be written.
+MAX_WAITING: Final = 4_000
+MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
+#: Limit of the refused lines whose reasons are reported. Further lines are only counted.
+MAX_NAMED: Final = 100
+#: Records between two updates of the progress bar.
+_STEP: Final = 200
+
+#: The results for a record, in the order of the report.
+OUTCOMES: Final = ("new", "kept", "expired", "refused")
+#: Those of a delta: purges, registry records, those that left their files, and those that the store cannot have.
+DELTA_OUTCOMES: Final = ("purged", "registry", "forgotten", "left out")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportBounds:
+    """Limits of the lifetime of imported records, in seconds. A sealed proxy has no upstream, so it keeps them."""
+
+    negative_ttl: float
+    ttl_ceiling: float
+    grace: float
+    sealed: bool
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """How many records were imported or left out, the first refused lines, and the state of the checksum."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    refused: list[Refused] = field(default_factory=list)
+    checksum: Checksum = Checksum.ABSENT
+
+    def describe_counts(self) -> str:
+        """The counts by outcome. Those of a delta are left out if they are 0."""
+        outcomes = (*OUTCOMES, *(outcome for outcome in DELTA_OUTCOMES if self.counts[outcome]))
+        return ", ".join(f"{outcome} {self.counts[outcome]}" for outcome in outcomes)
+
+
+def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:
+    """Limit the lifetime of a record by the settings of this proxy. `now` is in seconds since the epoch.
+
+    A negative answer has no grace, not even in a sealed proxy.
+    """
+    if entry.answer.code is not ResponseCode.SUCCESS:
+        ends = min(entry.stale_until, now + bounds.negative_ttl)
+        return replace(entry, fresh_until=min(entry.fresh_until, ends), stale_until=ends)
+    fresh_until = min(entry.fresh_until, now + bounds.ttl_ceiling)
+    if bounds.sealed:
+        return replace(entry, fresh_until=fresh_until, stale_until=FOREVER)
+    ends = max(fresh_until, now) + bounds.grace
+    return replace(entry, fresh_until=fresh_until, stale_until=min(entry.stale_until, ends))
+
+
+async def import_bundle(
+    cache: TieredStore,
+    path: str,
+    file: BinaryIO,
+    bounds: ImportBounds,
+    *,
+    clock: Callable[[], float],
+    bar: Bar,
+    registry: RegistryTable | None = None,
+) -> ImportReport:
+    """Import a bundle from an open file. A file whose path ends in `.gz` is compressed. The bar counts bytes.
+
+    Raises StoreError if the store fails.
+    """
+    work, position = BundleImport(cache, bounds, clock, registry), 0
+    size = size_of(path)
+    for item in _read_to_the_end(_decompress(path, file)):
+        await work.add(item)
+        if size and work.report.counts.total() % _STEP == 0:
+            before, position = position, file.tell()
+            bar.advance(position - before)
+    await work.finish()
+    return work.report
+
+
+def size_of(path: str) -> int | None:
+    """The length of a file in bytes. None for standard input and devices."""
+    return Path(path).stat().st_size if path != STANDARD_INPUT and Path(path).is_file() else None
+
+
+def open_bundle(path: str) -> AbstractContextManager[BinaryIO]:
+    """Open the file of a bundle, or standard input. Raises ConfigurationError if it cannot be read."""
+    if path == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _decompress(path: str, file: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.endswith(".gz") else file
+
+
+def _read_to_the_end(file: BinaryIO) -> Iterator[BundleItem]:
+    """Read the items of a bundle. The last item is always a BundleEnd, even if the file is damaged."""
+    entries = refused = number = 0
+    try:
+        for item in read_bundle(file):
+            entries += isinstance(item, Entry)
+            refused += isinstance(item, Refused)
+            number = item.number if isinstance(item, Refused) else number + 1
+            yield item
+    except (OSError, EOFError, zlib.error) as error:
+        yield Refused(number + 1, f"the rest of the file cannot be read: {error}")
+        yield BundleEnd(entries + refused + 1, refused + 1, Checksum.ABSENT)
+
+
+class BundleImport:
+    """Puts the items of bundles into a cache."""
+
+    def __init__(
+        self,
+        cache: TieredStore,
+        bounds: ImportBounds,
+        clock: Callable[[], float],
+        registry: RegistryTable | None = None,
+    ) -> None:
+        """`registry` takes the records of registration agencies in a delta. Without it they are left out."""
+        self._changes = ChangeWriter(cache, registry, clock)
+        self._cache = cache
+        self._bounds = bounds
+        self._clock = clock
+        self.report = ImportReport()
+        self._waiting = self._waiting_bytes = 0
+
+    async def add(self, item: BundleItem) -> None:
+        """Put a record into the store, or apply a change. Add any other item to the report."""
+        if isinstance(item, Entry):
+            self.report.counts[await self._put(item)] += 1
+        elif isinstance(item, Refused):
+            self.report.counts["refused"] += 1
+            if len(self.report.refused) < MAX_NAMED:
+                self.report.refused.append(item)
+        elif isinstance(item, BundleEnd):
+            self.report.checksum = item.checksum
+        elif not isinstance(item, DeltaStart | DeltaEnd):
+            self.report.counts[await self._changes.apply(item)] += 1
+
+    async def finish(self) -> None:
+        """Return when everything is durable. Raises StoreError."""
+        self._changes.write()
+        await self._cache.flush()
+        await self._cache.check()
+        self._waiting = self._waiting_bytes = 0
+
+    async def _put(self, original: Entry) -> str:
+        now = self._clock()
+        entry = bound_entry(original, self._bounds, now)
+        if not entry.is_usable(now):
+            return "expired"
+        if entry.answer.code is not ResponseCode.SUCCESS and await self._has_record(entry.key, now):
+            return "kept"
+        if not await self._cache.put_newer(entry):
+            return "kept"
+        self._waiting += 1
+        self._waiting_bytes += len(entry.answer.values)
+        if self._waiting >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
+            await self.finish()
+        return "new"
+
+    async def _has_record(self, key: str, now: float) -> bool:
+        """Whether the store has a usable record. Only an answer of the upstream may replace it by "not found"."""
+        known = await self._cache.reread(key)
+        return known is not None and known.is_usable(now) and known.answer.code is ResponseCode.SUCCESS

@@ -1,0 +1,193 @@
+"""Runs `doi-proxy cache import`: bundles, and the data files of registration agencies."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Final, cast
+
+from app.assembly.settings import Settings
+from app.cache.address import read_store_path
+from app.errors import ConfigurationError
+from app.features.bundles.bundle import Checksum
+from app.features.bundles.import_bundle import ImportBounds, ImportReport, import_bundle, open_bundle, size_of
+from app.features.cache_commands.progress import Bar, progress
+from app.features.cache_commands.store import open_store
+from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.redaction import redact
+from app.features.registry.detect import detect_format, is_gzip
+from app.features.registry.import_files import COUNTS, ImportRequest, Missing, RegistryReport, import_registry
+from app.features.registry.import_streams import HEAD_BYTES, decompress_head
+from app.features.registry.reading import RegistryFormat
+from app.features.registry.record import parse_date
+from app.features.registry.sqlite_table import RegistryTable
+from app.features.registry.tar import is_tar
+
+#: The formats of --format, besides those of registry files.
+AUTO: Final = "auto"
+BUNDLE: Final = "bundle"
+_SQLITE: Final = "sqlite:///"
+
+
+def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Import a file or a folder. Returns the exit status. Raises ConfigurationError and StoreError."""
+    path, form = namespace.path, namespace.format
+    if form == AUTO:
+        form = _detect(path)
+    registry_options = {"--since": namespace.since, "--missing": namespace.missing, "--restart": namespace.restart}
+    if form == BUNDLE:
+        for option, value in registry_options.items():
+            if value:
+                raise ConfigurationError(f"{option} is for the files of registration agencies, and {path} is a bundle")
+        return asyncio.run(import_file(settings, path, accept_no_checksum=namespace.no_checksum))
+    if namespace.no_checksum:
+        raise ConfigurationError(f"--no-checksum is for bundles, and {path} is a file of a registration agency")
+    if namespace.since and namespace.missing:
+        raise ConfigurationError("--since leaves records out, so --missing cannot be used with it; give one of them")
+    request = ImportRequest(
+        path,
+        None if form == AUTO else RegistryFormat(form),
+        _read_since(namespace.since),
+        None if namespace.missing is None else Missing(namespace.missing),
+        namespace.restart,
+        min(len(os.sched_getaffinity(0)), settings.import_max_workers),
+        settings.import_run_rows,
+    )
+    try:
+        report = import_registry(request, _store_path(settings), _show_bar, clock=time.time)
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again to continue", file=sys.stderr)
+        raise
+    return _report_registry(report, request)
+
+
+# --- bundles ------------------------------------------------------------------------------------------------------
+
+
+async def import_file(settings: Settings, path: str, *, accept_no_checksum: bool) -> int:
+    """Import a bundle, `-` for standard input. Exit status 1 for refused lines, and a wrong or missing checksum."""
+    bounds = read_bounds(settings)
+    with open_bundle(path) as file:
+        async with open_store(settings) as cache:
+            with open_registry(settings) as table, progress("importing", size_of(path), in_bytes=True) as bar:
+                imported = await import_bundle(cache, path, file, bounds, clock=time.time, bar=bar, registry=table)
+    return _report_import(imported, accept_no_checksum)
+
+
+def read_bounds(settings: Settings) -> ImportBounds:
+    """The limits of imported records."""
+    return ImportBounds(
+        negative_ttl=settings.cache_negative_ttl,
+        ttl_ceiling=settings.cache_ttl_ceiling,
+        grace=settings.cache_grace,
+        sealed=settings.mode == "sealed",
+    )
+
+
+@contextmanager
+def open_registry(settings: Settings) -> Generator[RegistryTable | None]:
+    """The table of registry records, for those in a delta. None for a store that is not SQLite. Raises StoreError."""
+    path = read_store_path(settings.store_url)
+    if path is None:
+        yield None
+        return
+    with RegistryTable(path, clock=time.time) as table:
+        yield table
+
+
+def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
+    counts, refused = imported.counts, imported.refused
+    for line in refused:
+        print(f"line {line.number} is refused: {line.reason}", file=sys.stderr)
+    if counts["refused"] > len(refused):
+        print(f"{counts['refused'] - len(refused)} more lines are refused", file=sys.stderr)
+    absent = imported.checksum is Checksum.ABSENT and not accept_no_checksum
+    if absent:
+        print(
+            "the bundle has no checksum line at its end: it may be incomplete; --no-checksum accepts it",
+            file=sys.stderr,
+        )
+    if imported.checksum is Checksum.WRONG:
+        print(
+            "the checksum is wrong: lines were changed, added or lost; copy or export the bundle again", file=sys.stderr
+        )
+    print(f"{imported.describe_counts()}; checksum {imported.checksum.value}")
+    return 1 if counts["refused"] or absent or imported.checksum is Checksum.WRONG else 0
+
+
+# --- files of registration agencies -------------------------------------------------------------------------------
+
+
+def _detect(path: str) -> str:
+    """BUNDLE, or AUTO for registry files: each file has its own format. Raises ConfigurationError."""
+    if path == STANDARD_INPUT:
+        head = cast(BufferedReader, sys.stdin.buffer).peek(HEAD_BYTES)
+    elif Path(path).is_dir():
+        return AUTO
+    else:
+        with open_bundle(path) as file:
+            head = file.read(HEAD_BYTES)
+    if is_gzip(head):
+        head = decompress_head(head)
+    return AUTO if is_tar(head) or detect_format(head) is not None else BUNDLE
+
+
+def _read_since(text: str | None) -> int:
+    if text is None:
+        return 0
+    date = parse_date(text)
+    if date is None:
+        raise ConfigurationError(f"--since {text}: this is not a date of ISO 8601, such as 2026-01-31")
+    return date
+
+
+def _store_path(settings: Settings) -> Path:
+    if not settings.store_url.startswith(_SQLITE):
+        raise ConfigurationError(
+            f"--store-url {redact(settings.store_url)}: only a store sqlite:///path holds the records of registration "
+            "agencies; import them there, and let other proxies use that proxy as their upstream"
+        )
+    return Path(settings.store_url.removeprefix(_SQLITE))
+
+
+@contextmanager
+def _show_bar(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]:
+    with progress(label, total, in_bytes=in_bytes) as bar:
+        yield bar
+
+
+def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
+    """Print the counts of the records. Exit status 1 if a file could not be read or no file had a record."""
+    counts = report.counts
+    if report.is_continued:
+        print("an import that was interrupted was continued; the counts are those of both", file=sys.stderr)
+    for name, reason in report.left_out:
+        print(f"{name}: {reason}", file=sys.stderr)
+    if counts["left_out"] > len(report.left_out):
+        print(f"{counts['left_out'] - len(report.left_out)} more files were left out", file=sys.stderr)
+    for reason in report.reasons:
+        print(f"refused: {reason}", file=sys.stderr)
+    if counts["refused"] > len(report.reasons):
+        print(f"{counts['refused'] - len(report.reasons)} more records were refused", file=sys.stderr)
+    print(f"{counts['read']} records: {', '.join(f'{outcome} {counts[outcome]}' for outcome in COUNTS)}")
+    if counts["answered"]:
+        print(f"{counts['answered']} of these names have an answer of an upstream, which stays and is served")
+    if request.missing is not None:
+        _report_absent(counts["absent"], counts["failures"], request.missing)
+    return 1 if counts["failures"] or not counts["read"] else 0
+
+
+def _report_absent(absent: int, failures: int, missing: Missing) -> None:
+    if failures:
+        print("some files could not be read, so no name of the store counts as absent", file=sys.stderr)
+    elif missing is Missing.COUNT:
+        print(f"{absent} names of the store are not in these files; --missing forget forgets them")
+    else:
+        print(f"{absent} names are not in these files, and were forgotten")

@@ -1,0 +1,220 @@
+"""Runs `doi-proxy cache export|warm|stats|purge` and prints the results."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+from app.assembly.resolving import Observers, Parts
+from app.assembly.settings import Settings
+from app.cache.store import StoreStats
+from app.doi.name import HandleName
+from app.errors import ConfigurationError, DoiProxyError, InvalidName
+from app.features.admin.show import show_time
+from app.features.bundles.bundle import BundleWriter
+from app.features.bundles.export import STANDARD_OUTPUT, Output, RecordWriter, export_all, export_prefix
+from app.features.cache_commands.lists import UniqueNames, read_lists, read_name
+from app.features.cache_commands.progress import progress, shows_progress
+from app.features.cache_commands.purge import Selection, count_selected
+from app.features.cache_commands.purge import purge as purge_entries
+from app.features.cache_commands.stats import count_entries
+from app.features.cache_commands.store import open_online, open_sealed, open_store, require_store
+from app.features.cache_commands.visit import Visit, VisitOutcome
+from app.features.cache_commands.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
+from app.features.follow.parents import ParentState
+from app.features.lists.list_stream import STANDARD_INPUT
+
+#: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
+MAX_COUNTED: Final = 200_000
+
+
+# --- export -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ExportChoice:
+    """The records to export: all, the names of a list, or those under a prefix."""
+
+    names_from: str | None = None
+    prefix: HandleName | None = None
+    queries_upstream: bool = False
+    column: str | None = None
+
+
+async def export(settings: Settings, choice: ExportChoice, output: str) -> int:
+    """Write a bundle. Exit status 1 if a name of the list is not in it. Raises ConfigurationError, StoreError."""
+    if not choice.queries_upstream:
+        require_store(settings)
+    messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
+    try:
+        with Output(output) as out:
+            writer = BundleWriter(out.file)
+            visit = await _export(settings, choice, writer)
+            if visit is not None:
+                _report_export(visit, messages, asked=choice.queries_upstream)
+            if visit is not None and visit.stop_reason:
+                return INTERRUPTED if was_interrupted(visit) else 1
+            writer.finish()
+            out.keep()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
+    print(f"{writer.lines} records exported", file=messages)
+    return 1 if visit is not None and visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY] else 0
+
+
+async def _export(settings: Settings, choice: ExportChoice, writer: BundleWriter) -> Visit | None:
+    """Write the chosen records. Returns the visit of a list."""
+    records = RecordWriter(writer)
+    observers = Observers(resolver=records)
+    if choice.names_from is not None:
+        async with (
+            open_online(settings, observers) if choice.queries_upstream else open_sealed(settings, observers) as parts
+        ):
+            return await _export_list(parts, choice, choice.names_from, records)
+    elif choice.prefix is not None:
+        async with open_sealed(settings, observers) as parts:
+            with progress("exporting", None) as bar:
+                await export_prefix(parts.cache, parts.resolver, choice.prefix, records, bar)
+    else:
+        async with open_store(settings, read_only=True) as cache:
+            stats = await cache.stats()
+            with progress("exporting", None if stats.store is None else stats.store.entries) as bar:
+                await export_all(cache, writer, bar)
+    return None
+
+
+async def _export_list(parts: Parts, choice: ExportChoice, path: str, records: RecordWriter) -> Visit:
+    any_handle = parts.settings.resolve == "any"
+    names = UniqueNames(read_lists([path], column=choice.column, any_handle=any_handle))
+    concurrency = parts.settings.upstream_max_concurrency if choice.queries_upstream else 1
+    visit = Visit(
+        parts.cache,
+        parts.resolver,
+        clock=time.time,
+        concurrency=concurrency,
+        queries_upstream=choice.queries_upstream,
+        after_each=records.write,
+    )
+    total = count_names([path], choice.column, any_handle)
+    with progress("exporting", total) as bar, stop_on_signals(visit):
+        await visit.run(iter(names), bar)
+    return visit
+
+
+def _report_export(visit: Visit, messages: TextIO, *, asked: bool) -> None:
+    if asked:
+        print_tally(visit.tally, messages)
+    else:
+        for line in visit.tally.messages:
+            print(line.removeprefix(f"{VisitOutcome.COULD_NOT_VERIFY.value}: "), file=sys.stderr)
+        if missing := visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY]:
+            print(f"{missing} names are not in the store; --ask fetches them from the upstream", file=sys.stderr)
+    if visit.list_failure is not None:
+        raise visit.list_failure
+    if visit.stop_reason:
+        print(f"stopped: {visit.stop_reason}; the bundle is incomplete", file=sys.stderr)
+
+
+# --- warm ---------------------------------------------------------------------------------------------------------
+
+
+async def warm(settings: Settings, lists: Sequence[str], *, column: str | None, limit: int | None) -> int:
+    """Fetch the names of lists that are not fresh in the store. Exit status 1 if any could not be verified."""
+    any_handle = settings.resolve == "any"
+    names = UniqueNames(read_lists(lists, column=column, any_handle=any_handle))
+    total = count_names(lists, column, any_handle)
+    async with open_online(settings) as parts:
+        visit = Visit(
+            parts.cache, parts.resolver, clock=time.time, concurrency=settings.upstream_max_concurrency, limit=limit
+        )
+        with progress("warming", total) as bar, stop_on_signals(visit):
+            await visit.run(iter(names), bar)
+    print_tally(visit.tally, sys.stdout)
+    if names.repeated:
+        print(f"{names.repeated} names were repeated, and counted once", file=sys.stderr)
+    if visit.list_failure is not None:
+        raise visit.list_failure
+    if visit.stop_reason:
+        print(
+            f"stopped: {visit.stop_reason}; run the same command again to continue; it skips fresh names",
+            file=sys.stderr,
+        )
+    if was_interrupted(visit):
+        return INTERRUPTED
+    return 1 if visit.tally.has_failures() else 0
+
+
+def count_names(lists: Sequence[str], column: str | None, any_handle: bool) -> int | None:
+    """Count the names of lists. None if no bar is shown, or if a list cannot be read twice."""
+    if STANDARD_INPUT in lists or not shows_progress():
+        return None
+    return sum(1 for _ in UniqueNames(read_lists(lists, column=column, any_handle=any_handle)))
+
+
+# --- stats --------------------------------------------------------------------------------------------------------
+
+
+async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) -> int:
+    """Print the entries and bytes of the store, its fresh, stale and negative entries, and whether it works.
+
+    Exit status 1 if it does not. Raises ConfigurationError, StoreError.
+    """
+    require_store(settings)
+    async with open_store(settings, read_only=True) as cache:
+        tiers = await cache.stats()
+        store = tiers.store or StoreStats(tiers.memory_entries, tiers.memory_bytes, True, "memory")
+        facts: dict[str, Any] = {"entries": store.entries, "bytes": store.bytes, "registry": store.registry}
+        if store.healthy and (every_entry or store.entries <= MAX_COUNTED):
+            with progress("counting", store.entries) as bar:
+                facts |= await count_entries(cache, time.time(), bar)
+        facts |= {"healthy": store.healthy, "detail": store.detail}
+        # A store that fails is shown as such, without a further failure.
+        parents = await cache.parents() if store.healthy else ()
+        facts["parents"] = [_describe_parent(one) for one in parents]
+    _print_facts(facts, as_json)
+    return 0 if store.healthy else 1
+
+
+def _describe_parent(state: ParentState) -> dict[str, str | None]:
+    completed = show_time(state.completed_at) if state.completed_at else None
+    return {"url": state.url, "cursor": state.cursor, "completed": completed}
+
+
+def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(facts))
+        return
+    for parent in facts.pop("parents"):
+        print(f"follows:  {parent['url']}, complete {parent['completed'] or 'never'}, cursor {parent['cursor']}")
+    for name, value in facts.items():
+        shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+        print(f"{name + ':':10}{shown}")
+
+
+# --- purge --------------------------------------------------------------------------------------------------------
+
+
+async def purge(settings: Settings, selection: Selection, *, soft: bool, dry_run: bool) -> int:
+    """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
+    require_store(settings)
+    async with open_store(settings) as cache:
+        result = await (count_selected if dry_run else purge_entries)(cache, selection, soft=soft)
+        await cache.check()
+    for name in result.absent:
+        print(f"{name.text}: not in the store", file=sys.stderr)
+    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {result.count}")
+    return 0
+
+
+def read_argument(text: str) -> HandleName:
+    """Read a name of the command line. Raises ConfigurationError."""
+    try:
+        return read_name(text, any_handle=True)
+    except InvalidName as error:
+        raise ConfigurationError(f"{text!r}: {error.message}") from error

@@ -1,0 +1,153 @@
+"""Runs `doi-proxy cache pull` and `doi-proxy cache export --since`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from app.assembly.settings import Settings
+from app.cache.address import read_store_path
+from app.cache.tiered import TieredStore
+from app.errors import ChangesGone, ConfigurationError, DoiProxyError, InvalidParameter
+from app.features.bundles.bundle import BundleWriter
+from app.features.bundles.export import STANDARD_OUTPUT, Output
+from app.features.bundles.import_bundle import BundleImport, ImportReport
+from app.features.bundles.import_command import open_registry, read_bounds
+from app.features.cache_commands.store import open_store, require_store
+from app.features.follow.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
+from app.features.follow.parent_client import ParentClient
+from app.features.follow.parents import ParentState
+from app.features.follow.pull import Body, Pull, PullLimits, PullReport
+from app.features.follow.sqlite_change_pages import find_cursor, read_changes
+from app.features.redaction import redact
+from app.features.registry.record import parse_date
+
+#: --since for everything, with a cursor at its end.
+START: Final = "start"
+_MAX_TOKEN: Final = 4_096
+
+
+# --- export --since -----------------------------------------------------------------------------------------------
+
+
+def export_changes(settings: Settings, since: str, output: str) -> int:
+    """Write the changes since a cursor or a time. Raises ConfigurationError and StoreError."""
+    path = read_store_path(settings.store_url)
+    if path is None:
+        raise ConfigurationError(
+            "--since needs a log of changes, which only a SQLite store has; without --since everything is exported"
+        )
+    require_store(settings)
+    messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
+    try:
+        cursor = _read_since(path, since)
+        with Output(output) as out:
+            lines, end = _write_changes(path, cursor, BundleWriter(out.file))
+            out.keep()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
+    except ChangesGone as error:
+        raise DoiProxyError(f"--since {since}: {error.message} --since {START} exports everything.") from error
+    print(f"{lines} changes exported; the next delta begins at --since {end}", file=messages)
+    return 0
+
+
+def _read_since(path: Path, since: str) -> Cursor | None:
+    if since == START:
+        return None
+    if since.startswith("c1."):
+        try:
+            return parse_cursor(since)
+        except InvalidParameter as error:
+            raise ConfigurationError(f"--since {since}: {error.message}") from error
+    when = parse_date(since)
+    if when is None:
+        raise ConfigurationError(f"--since {since}: not a cursor, a time such as 2026-01-31T12:00:00Z, or {START}")
+    return find_cursor(path, when)
+
+
+def _write_changes(path: Path, cursor: Cursor | None, writer: BundleWriter) -> tuple[int, str]:
+    """Write a delta of all pages. Returns its changes and the cursor of the next one."""
+    lines, more = 0, True
+    writer.add_line(start_line("" if cursor is None else str(cursor)))
+    while more:
+        page = read_changes(path, cursor, time.time())
+        for line in page.lines:
+            writer.add_line(line)
+        lines += len(page.lines)
+        cursor, more = page.cursor, page.more
+    writer.add_line(end_line(DeltaEnd(str(cursor), more=False)))
+    writer.finish()
+    return lines, str(cursor)
+
+
+# --- pull ---------------------------------------------------------------------------------------------------------
+
+
+async def pull(settings: Settings, url: str, token_file: str, *, restart: bool) -> int:
+    """Pull the changes of a parent. Exit status 1 if the pull is not complete, or a line was refused."""
+    client = ParentClient(url, _read_token(token_file), time.time, timeout=settings.pull_page_timeout)
+    began, parent = time.monotonic(), redact(url)
+    async with open_store(settings) as cache:
+        with open_registry(settings) as registry:
+            before = ParentState(parent, "") if restart else await _find_state(cache, parent)
+            work = BundleImport(cache, read_bounds(settings), time.time, registry)
+
+            async def fetch(cursor: str) -> Body:
+                return await asyncio.to_thread(client.fetch, cursor)
+
+            async def save(end: DeltaEnd) -> None:
+                completed_at = before.completed_at if end.more else time.time()
+                await cache.save_parent(ParentState(parent, end.next, completed_at))
+                await cache.check()
+
+            limits = PullLimits(settings.pull_max_bytes, settings.pull_busy_timeout)
+            job = Pull(fetch, work, save, sleep=asyncio.sleep, chance=random.random, limits=limits)
+            report = await job.run(before.cursor)
+    _print_report(report, work.report, time.monotonic() - began)
+    return 0 if report.is_complete and not work.report.counts["refused"] else 1
+
+
+async def _find_state(cache: TieredStore, parent: str) -> ParentState:
+    """Where the store continues. A store that is new, or that follows another parent, begins. Raises StoreError."""
+    states = await cache.parents()
+    await cache.check()
+    return next((state for state in states if state.url == parent), ParentState(parent, ""))
+
+
+def _print_report(report: PullReport, imported: ImportReport, seconds: float) -> None:
+    for line in imported.refused:
+        print(f"a line is refused: {line.reason}", file=sys.stderr)
+    if report.began_again:
+        print(
+            "the parent's log does not go back to the last pull, so everything was pulled; purges before its log begins"
+            " did not arrive",
+            file=sys.stderr,
+        )
+    if report.repeats:
+        print(f"{report.repeats} pages were fetched again", file=sys.stderr)
+    if report.failure is not None:
+        print(f"not complete: {report.failure}", file=sys.stderr)
+    if left_out := imported.counts["left out"]:
+        print(
+            f"{left_out} records of registration agencies were left out: only a store sqlite:///path has them",
+            file=sys.stderr,
+        )
+    print(f"{imported.describe_counts()}; {report.pages} pages, {report.bytes} bytes, {seconds:.1f} s")
+
+
+def _read_token(path: str) -> str:
+    try:
+        with Path(path).open(encoding="ascii") as file:
+            token = file.read(_MAX_TOKEN).strip()
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(f"--token-file {path}: cannot be read: {error}") from error
+    if not token or not token.isprintable():
+        raise ConfigurationError(f"--token-file {path}: has no token; put admin_follow_token of the parent into it")
+    return token

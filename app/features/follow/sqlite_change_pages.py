@@ -1,0 +1,178 @@
+"""Reads what a SQLite store wrote since a cursor, in pages of limited size."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from app.cache.entry import Entry
+from app.cache.sqlite.file import connect_to_read, translate_open_errors
+from app.cache.wire import unpack
+from app.errors import ChangesGone, DamagedEntry
+from app.features.follow.delta import Cursor, DeltaChange, Forgotten, Stage, Tombstone, change_line
+from app.features.follow.sqlite_change_log import RANGE_SEPARATOR, Kind
+from app.features.registry import sqlite_blocks as registry_blocks
+from app.features.registry.record import RegistryRecord
+from app.features.registry.wire import to_record
+
+#: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.
+MAX_CHANGES: Final = 2_000
+MAX_BYTES: Final = 2 * 1024 * 1024
+
+_ENTRIES: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key"
+_LOG: Final = "SELECT number, kind, key, at FROM change_log WHERE number > ? ORDER BY number LIMIT ?"
+#: Rows of the log that are read for one page. Many of them can concern one record.
+_MAX_ROWS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePage:
+    """Lines of a delta, the cursor after them, and whether the store has more."""
+
+    lines: tuple[bytes, ...]
+    cursor: Cursor
+    more: bool
+
+
+def read_changes(path: Path, cursor: Cursor | None, now: float) -> ChangePage:
+    """The changes after a cursor, or the first of everything. `now` is in seconds since the epoch.
+
+    Raises ChangesGone if the log does not go back to the cursor, and StoreError. Blocks for about 20 ms.
+    """
+    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
+        connection.execute("BEGIN")  # one state of the file for all queries
+        log = _read_log(connection)
+        start = Cursor(log.origin, log.newest, Stage.ENTRIES) if cursor is None else cursor
+        log.check(start)
+        page = _Page(connection, start, now)
+        page.fill()
+        more = page.cursor.stage is not Stage.LOG or page.cursor.number < log.newest
+        return ChangePage(tuple(page.lines), page.cursor, more)
+
+
+def find_cursor(path: Path, since: float) -> Cursor:
+    """The cursor of a time. Raises ChangesGone if the log does not go back to it, and StoreError."""
+    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
+        log = _read_log(connection)
+        if since < log.complete_since:
+            raise ChangesGone("The log of the store does not go back to that time; export everything.")
+        (number,) = connection.execute("SELECT min(number) FROM change_log WHERE at >= ?", (since,)).fetchone()
+        return Cursor(log.origin, log.newest if number is None else number - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    origin: str
+    #: The numbers of the first and the last row. A log without rows has 1 and 0.
+    oldest: int
+    newest: int
+    complete_since: float
+
+    def check(self, cursor: Cursor) -> None:
+        if cursor.origin != self.origin or cursor.number > self.newest:
+            raise ChangesGone("The cursor is one of another store, or of a later state of this one; begin again.")
+        if cursor.number < self.oldest - 1:
+            raise ChangesGone("The log of the store does not go back to the cursor; begin again.")
+
+
+def _read_log(connection: sqlite3.Connection) -> _Log:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'change_log_origin'").fetchone() is None:
+        raise ChangesGone("The store has no log of changes yet; start this release of doi-proxy on it.")
+    origin, begin = connection.execute("SELECT name, at FROM change_log_origin").fetchone()
+    first = connection.execute("SELECT number, at FROM change_log ORDER BY number LIMIT 1").fetchone()
+    if first is None:
+        return _Log(origin, 1, 0, begin)
+    (newest,) = connection.execute("SELECT max(number) FROM change_log").fetchone()
+    oldest, at = first
+    return _Log(origin, oldest, newest, begin if oldest == 1 else at)
+
+
+@dataclass(slots=True)
+class _Page:
+    connection: sqlite3.Connection
+    cursor: Cursor
+    now: float
+    lines: list[bytes] = field(default_factory=list)
+    _bytes: int = 0
+
+    def fill(self) -> None:
+        if self.cursor.stage is Stage.ENTRIES and self._add_table(self._entries()):
+            self.cursor = replace(self.cursor, stage=Stage.REGISTRY, after="")
+        if self.cursor.stage is Stage.REGISTRY and self._add_table(self._records()):
+            self.cursor = replace(self.cursor, stage=Stage.LOG, after="")
+        if self.cursor.stage is Stage.LOG:
+            self._add_log()
+
+    def _is_full(self) -> bool:
+        return len(self.lines) >= MAX_CHANGES or self._bytes >= MAX_BYTES
+
+    def _add(self, change: DeltaChange | None) -> None:
+        if change is not None:
+            line = change_line(change)
+            self.lines.append(line)
+            self._bytes += len(line)
+
+    def _add_table(self, rows: Iterable[tuple[str, DeltaChange | None]]) -> bool:
+        """Add rows, each a key and a change. Returns whether all of them fit."""
+        # Not every row is a line: an entry may be too old.
+        for count, (key, change) in enumerate(rows):
+            if self._is_full() or count >= MAX_CHANGES:
+                return False
+            self._add(change)
+            self.cursor = replace(self.cursor, after=key)
+        return not self._is_full()
+
+    def _entries(self) -> Iterator[tuple[str, Entry | None]]:
+        """The entries after the cursor."""
+        for key, data in self.connection.execute(_ENTRIES, (self.cursor.after,)):
+            if not isinstance(key, str):
+                return  # SQLite sorts blobs, which a damaged row can have as its key, after all text
+            yield key, self._unpack_entry(key, data)
+
+    def _records(self, first: str = "", last: str | None = None) -> Iterator[tuple[str, RegistryRecord]]:
+        """The registry records after the cursor, in a range of keys."""
+        for row in registry_blocks.read(self.connection, self.cursor.after, first):
+            if last is not None and row[0] > last:
+                return
+            yield row[0], to_record(row)
+
+    def _add_log(self) -> None:
+        sent = set[tuple[int, str]]()
+        for number, kind, key, at in self.connection.execute(_LOG, (self.cursor.number, _MAX_ROWS)).fetchall():
+            if self._is_full():
+                return
+            if kind == Kind.REGISTRY_RANGE:
+                first, _, last = key.partition(RANGE_SEPARATOR)
+                if not self._add_table(self._records(first, last)):
+                    return
+            elif kind == Kind.PURGE:
+                sent.clear()
+                self._add(Tombstone(key, at))
+            elif (kind, key) not in sent:
+                sent.add((kind, key))
+                self._add(self._find(kind, key))
+            self.cursor = Cursor(self.cursor.origin, number)
+
+    def _find(self, kind: int, key: str) -> DeltaChange | None:
+        """What the store has of a key now. None if it was evicted, or purged since: then the purge follows."""
+        if kind == Kind.PUT:
+            row = self.connection.execute("SELECT data FROM entries WHERE key = ?", (key,)).fetchone()
+            return None if row is None else self._unpack_entry(key, row[0])
+        try:
+            row = registry_blocks.find(self.connection, key)
+        except DamagedEntry:
+            return None
+        if row is None:
+            return Forgotten(key) if kind == Kind.FORGOTTEN else None
+        return to_record(row)
+
+    def _unpack_entry(self, key: str, data: object) -> Entry | None:
+        try:
+            entry = unpack(key, data)
+        except DamagedEntry:
+            return None
+        return entry if entry is not None and entry.is_usable(self.now) else None

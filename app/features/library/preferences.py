@@ -1,0 +1,100 @@
+"""`/preferences`: the page on which a reader chooses among the services of the library, or none of them."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Response
+from fastapi import Request as FastAPIRequest
+
+from app.errors import CrossSiteForm, DoiProxyError, InvalidParameter
+from app.features.library.copy import NO_SERVICE
+from app.features.library.library import Library, write_cookie
+from app.resolver.options import ClientFact
+from app.web.error_handlers import ErrorPages
+from app.web.freshness import NO_STORE, vary
+from app.web.pages import Link, Pages
+from app.web.request import Request
+from app.web.responses import Reply, page
+
+PATH: Final = "/preferences"
+#: The field of the form: the name of a service, NO_SERVICE, or "" to follow the rules of the library.
+FIELD: Final = "service"
+#: The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
+_OWN_SITE: Final = ("same-origin", "none")
+
+
+class Preferences:
+    """Shows the choices, and keeps the reader's one in a cookie."""
+
+    def __init__(
+        self,
+        *,
+        library: Library,
+        pages: Pages,
+        errors: ErrorPages,
+        link: Link,
+        public_url: str | None,
+        max_age: float,
+    ) -> None:
+        """`max_age` is that of the cookie, in seconds. `public_url` has no slash at its end."""
+        self._library = library
+        self._pages = pages
+        self._errors = errors
+        self._link = link
+        self._public_url = public_url
+        self._max_age = max_age
+
+    def add_to(self, app: FastAPI) -> None:
+        """Answer the path in an application."""
+
+        @app.api_route(PATH, methods=["GET", "HEAD", "POST"], include_in_schema=False)
+        async def preferences(given: FastAPIRequest) -> Response:
+            request = Request(given.scope, given.receive, public_url=self._public_url, sub_path=b"")
+            reply = await self.answer(request)
+            headers = {name.decode("ascii"): value.decode("ascii") for name, value in reply.headers + reply.freshness}
+            return Response(reply.body, reply.status, headers)
+
+    async def answer(self, request: Request) -> Reply:
+        """Show the page; for POST, set the cookie and lead back to the page."""
+        try:
+            return await self._save(request) if request.method == "POST" else self._show(request)
+        except DoiProxyError as error:
+            return self._errors.answer(request, error, name=None, typed="")
+
+    def _show(self, request: Request) -> Reply:
+        services = self._library.rules.services if self._library.is_active else ()
+        choice = self._library.choice_of(request)
+        chosen = next((one.name for one in services if one.base == choice), choice or "")
+        body = self._pages.preferences(
+            self._link,
+            request.language(self._pages.languages),
+            services=[(one.name, one.label) for one in services],
+            chosen=chosen,
+        )
+        return page(200, body, vary=vary(ClientFact.COOKIE, is_page=True))
+
+    async def _save(self, request: Request) -> Reply:
+        _refuse_other_sites(request)
+        wanted = (await request.parameters()).first(FIELD)
+        values = {"": None, NO_SERVICE: NO_SERVICE} | {one.name: one.base for one in self._library.rules.services}
+        if wanted not in values:
+            raise InvalidParameter(f"{FIELD} must be one of the choices on the page; open {PATH} and choose again.")
+        secure = request.base_url.startswith("https:")
+        cookie = write_cookie(values[wanted], path=self._link.base, secure=secure, max_age=self._max_age)
+        # The page is fetched again, so a reload of it sends no form (RFC 9110, section 15.4.4).
+        location = f"{self._link.base}{PATH}".encode()
+        return Reply(303, ((b"location", location), cookie), freshness=(NO_STORE,))
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """Refuse a form that a page of another site sent (W3C Fetch Metadata, section 2.4; WHATWG Fetch, section 3.2)."""
+    site = request.header(b"sec-fetch-site")
+    if site is not None and site not in _OWN_SITE:
+        raise CrossSiteForm
+    origin = request.header(b"origin")
+    # A front proxy may terminate TLS, so the scheme does not count.
+    own_host = urlsplit(request.base_url).netloc
+    if site is None and origin is not None and origin.partition("://")[2].lower() != own_host.lower():
+        raise CrossSiteForm

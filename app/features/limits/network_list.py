@@ -1,0 +1,66 @@
+"""Reads lists of networks: one network a line in CIDR notation (RFC 4632, RFC 4291). `#` begins a comment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Final
+
+from app.errors import ConfigurationError
+from app.features.limits.network import read_address
+
+#: Networks in one list.
+MAX_NETWORKS: Final = 100_000
+#: The longest line, in characters; a network takes less than 50.
+_MAX_LINE: Final = 1_000
+
+
+class NetworkList:
+    """A set of networks. A search takes one step for each prefix length in the set, however many networks it has."""
+
+    def __init__(self, networks: Iterable[IPv4Network | IPv6Network] = ()) -> None:
+        self._networks: dict[tuple[int, int], set[int]] = {}
+        for network in networks:
+            # The bits of an address that its network does not fix.
+            free_bits = network.max_prefixlen - network.prefixlen
+            first = int(network.network_address) >> free_bits
+            self._networks.setdefault((network.version, free_bits), set()).add(first)
+
+    def __contains__(self, address: str) -> bool:
+        """Whether one of the networks contains the address. Text that is not an address is in none."""
+        if not self._networks:
+            return False
+        parsed = read_address(address)
+        if parsed is None:
+            return False
+        number = int(parsed)
+        return any(
+            version == parsed.version and number >> free_bits in networks
+            for (version, free_bits), networks in self._networks.items()
+        )
+
+
+def read_networks(path: Path) -> NetworkList:
+    """Read the networks of a file. Raises ConfigurationError with the file and the line."""
+    networks: list[IPv4Network | IPv6Network] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), ""), 1):
+                text = line.partition("#")[0].strip()
+                if text:
+                    networks.append(_read_network(text, path, number))
+                if len(networks) > MAX_NETWORKS:
+                    raise ConfigurationError(f"{path}: more than {MAX_NETWORKS} networks; merge them into larger ones")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: the list of networks cannot be read ({error})") from error
+    return NetworkList(networks)
+
+
+def _read_network(text: str, path: Path, number: int) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{path}:{number}: {text[:80]!r} is not a network such as 192.0.2.0/24 or 2001:db8::/32 ({error})"
+        ) from error

@@ -1,0 +1,62 @@
+"""Limits of clients and their connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from app.features.options import SettingsGroup
+
+
+class ClientSettings(SettingsGroup):
+    """Limits of clients and their connections."""
+
+    client_max_connections: int = Field(
+        256,
+        ge=1,
+        description="Open connections of one client; the addresses in `trusted_proxies` have no such limit.",
+    )
+    client_head_timeout: float = Field(
+        15.0,
+        gt=0,
+        description="Seconds from the connection, or from the first byte, in which the head of a request must arrive.",
+    )
+    client_body_timeout: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds without progress after which the proxy stops waiting for the body of a request.",
+    )
+    client_write_timeout: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds after which the connection of a client that does not read its answer is closed.",
+    )
+    client_idle_timeout: float = Field(
+        75.0, gt=0, description="Seconds after which an idle connection is closed; should exceed the 60 s of nginx."
+    )
+    client_ipv4_prefix: int = Field(
+        24, ge=8, le=32, description="Length of the IPv4 prefix that counts as one client, such as a campus network."
+    )
+    client_ipv6_prefix: int = Field(
+        64, ge=16, le=128, description="Length of the IPv6 prefix that counts as one client: a household has a /64."
+    )
+    client_rate: float = Field(
+        0.0,
+        ge=0,
+        description="Limit of one client's requests a second, answers from the cache included; `0` for no limit.",
+    )
+    client_burst: float = Field(
+        100.0, ge=1, description="Requests that one idle client can send at once, if `client_rate` is set."
+    )
+    client_allow_file: Path | None = Field(
+        None,
+        description="File of networks, one a line, that `client_rate` and `bypass_rate` do not limit; read again at "
+        "SIGHUP.",
+    )
+    client_deny_file: Path | None = Field(
+        None, description="File of networks, one a line, whose requests get 403; read again at SIGHUP."
+    )
+    client_most_waiting: int = Field(
+        100, ge=1, description="Limit of one client's upstream queries in the queue; one more is answered 429."
+    )

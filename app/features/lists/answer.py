@@ -1,0 +1,156 @@
+"""Answers a list while it arrives: rows are sent as soon as they are known.
+
+Reading and writing go on at the same time (RFC 9112, section 9.3, allows an answer before the end of the request). The
+work ends when the client disconnects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from app.errors import DoiProxyError, RequestTooLarge
+from app.features.lists.batch import Batches, BatchOptions
+from app.features.lists.body import BodyBuffer, ListFormat, ListLimits, read_inputs
+from app.features.lists.open_lists import OpenBatches
+from app.features.lists.verdict import Row
+from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
+from app.web.freshness import NO_STORE
+from app.web.media_types import CSV, JSON
+from app.web.problem import error_problem
+from app.web.responses import Receive, Reply, Scope, Send
+
+#: A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
+IS_GONE: Final = "doi_proxy.is_gone"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """What a client wants to know, and in which form."""
+
+    client: str
+    form: ListFormat
+    options: BatchOptions
+    #: The media type of the answer.
+    output: str
+    #: The members of each row.
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchService:
+    """What all lists share."""
+
+    batches: Batches
+    open: OpenBatches
+    limits: ListLimits
+    #: Rows of an answer that is one JSON array.
+    max_array: int
+
+
+class RowsAnswer(Response):
+    """The answer to one list."""
+
+    def __init__(self, service: BatchService, request: BatchRequest) -> None:
+        super().__init__()
+        self._service = service
+        self._request = request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application."""
+        body = BodyBuffer(self._service.limits.read_ahead_bytes)
+        is_gone: Callable[[], bool] = scope.get(IS_GONE, lambda: False)
+        filling = asyncio.create_task(body.fill(receive))
+        answering = asyncio.create_task(self._answer(body, send, is_gone))
+        try:
+            await asyncio.wait((filling, answering), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            filling.cancel()
+            if not answering.done():
+                answering.cancel()  # the client has left, or the server stops
+            await asyncio.gather(filling, answering, return_exceptions=True)
+        if not answering.cancelled():
+            answering.result()
+
+    async def _answer(self, body: BodyBuffer, send: Send, is_gone: Callable[[], bool]) -> None:
+        try:
+            with self._service.open.enter(self._request.client):
+                inputs = read_inputs(body.pieces(), self._request.form, self._service.limits)
+                groups = self._service.batches.groups(inputs, self._request.options)
+                async with aclosing(groups):
+                    write = self._write_array if self._request.output == JSON else self._write_stream
+                    await write(groups, send, is_gone)
+        except DoiProxyError as error:
+            await _send_reply(error_problem(error), send)
+
+    async def _write_stream(
+        self, groups: AsyncGenerator[list[Row], None], send: Send, is_gone: Callable[[], bool]
+    ) -> None:
+        """Send each group of rows. An error before the first row is raised, a later one ends the answer."""
+        writer: RowWriter = TableWriter(self._request.fields) if self._request.output == CSV else JsonLinesWriter()
+        is_started = False
+        end = b""
+        try:
+            async for group in groups:
+                piece = writer.write([self._members(row) for row in group])
+                if not is_started:
+                    await _start(writer, send)
+                    is_started, piece = True, writer.begin() + piece
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if is_gone():
+                    return
+        except DoiProxyError as error:
+            if not is_started:
+                raise
+            end = writer.fail(error.status, error.message)
+        if is_started:
+            await send({"type": "http.response.body", "body": end + writer.end()})
+        else:
+            await _send_reply(_whole(writer, []), send)
+
+    async def _write_array(
+        self, groups: AsyncGenerator[list[Row], None], send: Send, is_gone: Callable[[], bool]
+    ) -> None:
+        """Send all rows together. Raises RequestTooLarge after too many."""
+        rows: list[Members] = []
+        async for group in groups:
+            rows += [self._members(row) for row in group]
+            if len(rows) > self._service.max_array:
+                raise RequestTooLarge(
+                    f"A JSON array has at most {self._service.max_array} rows; request NDJSON with ?output=ndjson."
+                )
+            if is_gone():
+                return
+        await _send_reply(_whole(JsonArrayWriter(), rows), send)
+
+    def _members(self, row: Row) -> Members:
+        members = row.members()
+        return {name: members[name] for name in self._request.fields}
+
+
+def _whole(writer: RowWriter, rows: Sequence[Members]) -> Reply:
+    """An answer in one piece."""
+    content = (b"content-type", writer.media_type.encode())
+    return Reply(200, (content,), writer.begin() + writer.write(rows) + writer.end(), (NO_STORE,))
+
+
+async def _start(writer: RowWriter, send: Send) -> None:
+    headers: Sequence[tuple[bytes, bytes]] = [
+        (b"content-type", writer.media_type.encode()),
+        NO_STORE,
+        # nginx must not buffer the answer (ngx_http_proxy_module, proxy_buffering).
+        (b"x-accel-buffering", b"no"),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def _send_reply(reply: Reply, send: Send) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
+    headers = [*reply.headers, *reply.freshness, length]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})

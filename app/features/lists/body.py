@@ -1,0 +1,139 @@
+"""The body of `POST /api/resolve` as a stream of inputs: read ahead, decompressed, and cut into items."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from app.errors import RequestTooLarge, UnsupportedBody
+from app.features.lists.batch import BatchInput
+from app.features.lists.compression import Gunzip
+from app.features.lists.item import Item, ListReader, UnreadableItem
+from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
+from app.features.lists.lines import LinesReader
+from app.features.lists.table import TableReader
+from app.features.lists.verdict import not_a_doi
+from app.web.media_types import CSV, JSON, NDJSON, TEXT, read_content_type
+from app.web.responses import Receive
+
+#: Bytes that a reader cuts into items at a time. As many empty lines take 0.4 ms of processor time.
+_PIECE_BYTES: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ListLimits:
+    """The limits of one list."""
+
+    names: int
+    line_bytes: int
+    #: Decompressed bytes for each compressed byte.
+    ratio: float
+    #: Bytes that are received before they are needed.
+    read_ahead_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListFormat:
+    """What the headers and the query of a request say about its body."""
+
+    media_type: str
+    is_gzip: bool
+    column: str | None
+
+
+#: Makes the reader of each media type.
+_READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
+    TEXT: lambda line_bytes, column: LinesReader(line_bytes),
+    CSV: TableReader,
+    NDJSON: JsonLinesReader,
+    JSON: JsonArrayReader,
+}
+_SHOWN: Final = 80
+
+
+def read_format(content_type: str | None, content_encoding: str | None, column: str | None) -> ListFormat:
+    """Read the format of a body. Raises UnsupportedBody."""
+    media_type = read_content_type(content_type, _READERS)
+    encoding = (content_encoding or "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:_SHOWN]}; send it as it is, or as gzip.")
+    return ListFormat(media_type, encoding != "identity", column)
+
+
+class BodyBuffer:
+    """The pieces of a body that have been received and are not read yet, about `max_bytes` at most.
+
+    A client that sends its whole list before it reads the answer needs room for the list here, or for the answer in the
+    buffers of the connection.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._pieces: deque[bytes] = deque()
+        self._bytes = 0
+        self._is_complete = False
+        self._changed = asyncio.Condition()
+
+    async def fill(self, receive: Receive) -> None:
+        """Receive the body. Returns when the client has left."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._bytes < self._max_bytes)
+                piece = message.get("body", b"")
+                if piece:
+                    self._pieces.append(piece)
+                    self._bytes += len(piece)
+                self._is_complete = not message.get("more_body", False)
+                self._changed.notify_all()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The pieces in their order."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._pieces or self._is_complete)
+                if not self._pieces:
+                    return
+                piece = self._pieces.popleft()
+                self._bytes -= len(piece)
+                self._changed.notify_all()
+            yield piece
+
+
+async def read_inputs(body: AsyncIterator[bytes], form: ListFormat, limits: ListLimits) -> AsyncIterator[BatchInput]:
+    """The inputs of a body, with a row in place of an unreadable one. Raises UnreadableList and RequestTooLarge."""
+    reader = _READERS[form.media_type](limits.line_bytes, form.column)
+    gunzip = Gunzip(limits.ratio) if form.is_gzip else None
+    names = 0
+    async for received in body:
+        for large in (received,) if gunzip is None else gunzip.feed(received):
+            for piece in _cut(large):
+                for item in reader.feed(piece):
+                    names = _count(names, limits.names)
+                    yield _input(item)
+                # Other requests come first: a piece can have many lines without a name.
+                await asyncio.sleep(0)
+    if gunzip is not None:
+        gunzip.end()
+    for item in reader.end():
+        names = _count(names, limits.names)
+        yield _input(item)
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
+
+
+def _count(names: int, most: int) -> int:
+    if names >= most:
+        raise RequestTooLarge(f"The list has more than {most} names; send the rest in another request.")
+    return names + 1
+
+
+def _input(item: Item) -> BatchInput:
+    return not_a_doi(item.text, item.message) if isinstance(item, UnreadableItem) else item.text

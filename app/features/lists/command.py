@@ -1,0 +1,130 @@
+"""The command line of `doi-proxy resolve`.
+
+Every call of the program builds this parser, so this module imports only what is fast to import.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from app.assembly.settings import Settings
+
+#: The formats of a list and of the rows.
+INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
+OUTPUT_FORMATS: Final = ("jsonl", "csv", "table", "urls")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """The limits of the requests to a server: names in one, consecutive ones without a row, seconds between rows."""
+
+    names: int
+    tries: int
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveChoice:
+    """The arguments of the command. None stands for the default."""
+
+    lists: tuple[str, ...]
+    server_limits: ServerLimits
+    form: str | None = None
+    column: str | None = None
+    output: str | None = None
+    fields: str | None = None
+    output_file: Path | None = None
+    state: Path | None = None
+    server: str | None = None
+    only_cached: bool = False
+    suggests: bool = False
+    literal: bool = False
+
+
+def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doi-proxy resolve`."""
+    command.usage = (
+        "doi-proxy resolve [--output jsonl|csv|table|urls] [--fields NAMES] [--output-file FILE] [--resume STATE] "
+        "[--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] [--only-cached] [--suggest] "
+        "[--encoding literal] [--format FORMAT] [--column NAME] [--config FILE] [settings] [FILE ...]"
+    )
+    command.add_argument(
+        "lists",
+        nargs="*",
+        metavar="FILE",
+        help="list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or no FILE means "
+        "standard input",
+    )
+    command.add_argument(
+        "--output", choices=OUTPUT_FORMATS, help="format of the rows (default: table on a terminal, else jsonl)"
+    )
+    command.add_argument("--fields", metavar="NAMES", help="members of a row, separated by commas (default: all)")
+    command.add_argument("--output-file", type=Path, metavar="FILE", help="write the rows to FILE")
+    command.add_argument(
+        "--resume", type=Path, metavar="STATE", help="save the position in STATE, and continue from there if it exists"
+    )
+    command.add_argument("--server", metavar="URL", help="send the names to the proxy at this URL")
+    command.add_argument(
+        "--server-names", type=_positive, default=1_000, metavar="N", help="names in one request (default: %(default)s)"
+    )
+    command.add_argument(
+        "--server-tries",
+        type=_positive,
+        default=8,
+        metavar="N",
+        help="consecutive requests without a row, after which the command stops (default: %(default)s)",
+    )
+    command.add_argument(
+        "--server-timeout",
+        type=_positive,
+        default=900,
+        metavar="SECONDS",
+        help="longest wait for the next row, which takes long if the upstream requested a pause (default: %(default)s)",
+    )
+    command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
+    command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
+    command.add_argument(
+        "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
+    )
+    command.add_argument(
+        "--format", dest="form", choices=INPUT_FORMATS, help="format of the lists (default: as the file name says)"
+    )
+    command.add_argument(
+        "--column", metavar="NAME", help="column of a CSV list, or member of JSON objects (default: doi)"
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def resolve(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Resolve lists. Exit status 0 if all names resolve, 1 if some do not, 2 for wrong arguments or settings."""
+    from app.features.lists.resolve_lists import resolve_lists
+
+    return asyncio.run(resolve_lists(settings, read_choice(namespace)))
+
+
+def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
+    """The arguments of the command."""
+    return ResolveChoice(
+        lists=tuple(namespace.lists) or ("-",),
+        server_limits=ServerLimits(namespace.server_names, namespace.server_tries, namespace.server_timeout),
+        form=namespace.form,
+        column=namespace.column,
+        output=namespace.output,
+        fields=namespace.fields,
+        output_file=namespace.output_file,
+        state=namespace.resume,
+        server=namespace.server,
+        only_cached=namespace.only_cached,
+        suggests=namespace.suggest,
+        literal=namespace.encoding == "literal",
+    )

@@ -1,0 +1,177 @@
+"""Reads lists of names from files and standard input, without blocking other work on a slow pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from app.errors import ConfigurationError, UnreadableList
+from app.features.lists.compression import Gunzip
+from app.features.lists.file_format import ListFormat, format_of, is_gzip, open_reader
+from app.features.lists.item import Item
+
+#: Standard input in place of a file.
+STANDARD_INPUT: Final = "-"
+#: Bytes that are read at a time.
+_PIECE_BYTES: Final = 65_536
+#: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
+_PIPE_BYTES: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class ListSource:
+    """A list: its path, or `-`, and how it is read."""
+
+    path: str
+    #: Limit of a line, in bytes. A longer line is unreadable.
+    max_line_bytes: int
+    #: The format, None for that of the file name.
+    form: ListFormat | None = None
+    #: The column of CSV, or the member of JSON objects.
+    column: str | None = None
+
+
+def require_files(paths: Sequence[str]) -> None:
+    """Raise ConfigurationError if a file does not exist, before anything is read."""
+    for path in paths:
+        if path != STANDARD_INPUT and (not Path(path).exists() or Path(path).is_dir()):
+            raise ConfigurationError(f"{path}: there is no such file; check the path")
+
+
+class ListParser:
+    """Turns the bytes of one list into items."""
+
+    def __init__(self, source: ListSource) -> None:
+        form = source.form or format_of(source.path, source.column)
+        self._path = source.path
+        self._reader = open_reader(form, source.max_line_bytes, source.column)
+        # The list is the operator's own file, so the ratio is not limited.
+        self._gunzip = Gunzip(inf) if is_gzip(source.path) else None
+
+    def feed(self, data: bytes) -> Iterator[list[Item]]:
+        """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
+        try:
+            for piece in (data,) if self._gunzip is None else self._gunzip.feed(data):
+                yield self._reader.feed(piece)
+        except UnreadableList as error:
+            raise self._failure(error) from error
+
+    def end(self) -> list[Item]:
+        """The last items. Raises ConfigurationError if the list is incomplete."""
+        try:
+            if self._gunzip is not None:
+                self._gunzip.end()
+            return self._reader.end()
+        except UnreadableList as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: UnreadableList) -> ConfigurationError:
+        return ConfigurationError(f"{self._path}: {error.message}")
+
+
+def read_items(source: ListSource) -> Iterator[Item]:
+    """The items of a list. Blocks on a slow pipe. Raises ConfigurationError."""
+    parser = ListParser(source)
+    with _Descriptor(source.path) as fd:
+        while data := _read(source.path, fd):
+            for items in parser.feed(data):
+                yield from items
+    yield from parser.end()
+
+
+async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[Item], None]:
+    """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError."""
+    parser = ListParser(source)
+    with _Descriptor(source.path) as fd:
+        is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
+        while True:
+            if not is_regular:
+                await _wait_for(asyncio.get_running_loop().add_reader, _remove_reader, fd, stop)
+            if stop.is_set():
+                return
+            data = _read(source.path, fd)
+            if not data:
+                break
+            for items in parser.feed(data):
+                yield items
+    yield parser.end()
+
+
+async def write_all(fd: int, data: bytes) -> None:
+    """Write bytes to a file or a pipe. Raises OSError, BrokenPipeError if the reader of a pipe has left."""
+    is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    view = memoryview(data)
+    while view:
+        if not is_regular:
+            await _wait_for(asyncio.get_running_loop().add_writer, _remove_writer, fd)
+        view = view[os.write(fd, view if is_regular else view[:_PIPE_BYTES]) :]
+
+
+class _Descriptor:
+    """The file descriptor of a list while the body runs."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files = ExitStack()
+
+    def __enter__(self) -> int:
+        if self._path == STANDARD_INPUT:
+            return sys.stdin.fileno()
+        try:
+            return self._files.enter_context(Path(self._path).open("rb", buffering=0)).fileno()
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+
+def _read(path: str, fd: int) -> bytes:
+    try:
+        return os.read(fd, _PIECE_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{path}: cannot be read to its end: {error.strerror or error}")
+
+
+async def _wait_for(
+    add: Callable[..., None], remove: Callable[[int], None], fd: int, stop: asyncio.Event | None = None
+) -> None:
+    """Wait until a descriptor is ready, or until `stop`."""
+    ready = asyncio.Event()
+    try:
+        add(fd, ready.set)
+    except PermissionError:
+        return  # epoll refuses it: it is always ready, such as /dev/null
+    try:
+        await (ready.wait() if stop is None else _wait_for_one(ready.wait(), stop.wait()))
+    finally:
+        remove(fd)
+
+
+async def _wait_for_one(*waits: Awaitable[bool]) -> None:
+    tasks = [asyncio.ensure_future(one) for one in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _remove_reader(fd: int) -> None:
+    asyncio.get_running_loop().remove_reader(fd)
+
+
+def _remove_writer(fd: int) -> None:
+    asyncio.get_running_loop().remove_writer(fd)

@@ -1,0 +1,39 @@
+"""Resolves the names of lists in this process, with the store and the budget of a running proxy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+
+from app.assembly.resolving import Observers
+from app.assembly.settings import Settings
+from app.features.cache_commands.store import open_for_batches
+from app.features.lists.batch import BatchInput, BatchOptions
+from app.features.lists.opening import build_batches
+from app.features.lists.verdict import Row
+from app.upstream.guarded import UNSENT_OUTCOMES
+
+
+@asynccontextmanager
+async def open_rows(
+    settings: Settings, inputs: AsyncIterator[BatchInput], options: BatchOptions, count_query: Callable[[], None]
+) -> AsyncIterator[AsyncIterator[list[Row]]]:
+    """The rows of the inputs, in groups. `count_query` is called for each upstream query."""
+    observers = Observers(upstream=lambda number: _QueryCounter(count_query))
+    async with (
+        open_for_batches(settings, observers) as parts,
+        aclosing(build_batches(parts).groups(inputs, options)) as groups,
+    ):
+        yield groups
+
+
+class _QueryCounter:
+    """Counts the queries that were sent."""
+
+    def __init__(self, count_query: Callable[[], None]) -> None:
+        self._count_query = count_query
+
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """See UpstreamObserver."""
+        if outcome not in UNSENT_OUTCOMES:
+            self._count_query()

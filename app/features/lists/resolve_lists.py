@@ -1,0 +1,245 @@
+"""Runs `doi-proxy resolve`: reads lists, resolves their names here or on a server, and writes rows."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Final, Literal
+
+from app.assembly.settings import Settings
+from app.errors import ConfigurationError
+from app.features.cache_commands.visit_report import INTERRUPTED
+from app.features.lists.batch import BatchInput, BatchOptions
+from app.features.lists.checkpoint import CheckpointFile, Job, identify
+from app.features.lists.command import ResolveChoice
+from app.features.lists.file_format import ListFormat
+from app.features.lists.item import Item, ListItem
+from app.features.lists.list_stream import ListSource, require_files, stream_items
+from app.features.lists.progress import Progress, count_lists, show_verdicts
+from app.features.lists.row_output import RowOutput
+from app.features.lists.row_recorder import RowRecorder
+from app.features.lists.server_client import BatchClient, RemoteOptions
+from app.features.lists.text_writing import AlignedWriter, UrlWriter
+from app.features.lists.verdict import FIELDS, Row, Verdict, not_a_doi
+from app.features.lists.writing import JsonLinesWriter, RowWriter, TableWriter
+
+#: The member of a row that --suggest adds.
+_SUGGESTIONS: Final = "suggestions"
+#: The members of a table by default.
+_TABLE_FIELDS: Final = ("verdict", "input", "url")
+_GOOD: Final = frozenset({Verdict.RESOLVED, Verdict.ALIAS})
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Stop:
+    """Ends the input at the first signal, and cancels the work at the second."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self._task = asyncio.current_task()
+
+    def handle(self) -> None:
+        if self.event.is_set() and self._task is not None:
+            self._task.cancel()
+            return
+        print("\nfinishing the names under way; a second signal stops immediately", file=sys.stderr, flush=True)
+        self.event.set()
+
+
+async def resolve_lists(settings: Settings, choice: ResolveChoice) -> int:
+    """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
+    require_files(choice.lists)
+    output_format = choice.output or ("table" if _is_terminal_output(choice) else "jsonl")
+    fields = _choose_fields(choice, output_format)
+    state = None if choice.state is None else CheckpointFile(choice.state)
+    job = Job(identify(choice.lists) if state else (), _options(choice, output_format, fields))
+    with RowOutput(choice.output_file) as output, _stop_on_signals() as stop:
+        recorder = RowRecorder(output, _open_writer(output_format, fields), fields, job, state)
+        await recorder.begin()
+        if recorder.is_complete:
+            print("all rows are written already", file=sys.stderr)
+            return _report(recorder)
+        try:
+            await _run(settings, choice, fields, recorder, stop.event)
+        except asyncio.CancelledError:
+            return _report_end(recorder, choice)
+        if stop.event.is_set():
+            return _report_end(recorder, choice)
+        await recorder.finish()
+        return _report(recorder)
+
+
+async def _run(
+    settings: Settings, choice: ResolveChoice, fields: Sequence[str], recorder: RowRecorder, stop: asyncio.Event
+) -> None:
+    progress = _open_progress(settings, choice, recorder)
+    inputs = _read_inputs(_sources(settings, choice), recorder.rows, stop)
+    try:
+        async with aclosing(inputs), _open_rows(settings, choice, inputs, stop, progress, fields) as groups:
+            async for rows in groups:
+                await recorder.write(rows)
+                if progress is not None:
+                    progress.draw(recorder.verdicts)
+    finally:
+        if progress is not None:
+            progress.clear()
+
+
+# --- The lists ----------------------------------------------------------------------------------------------------
+
+
+def _sources(settings: Settings, choice: ResolveChoice) -> list[ListSource]:
+    form = None if choice.form is None else ListFormat(choice.form)
+    return [ListSource(path, settings.batch_max_line_bytes, form, choice.column) for path in choice.lists]
+
+
+async def _read_inputs(
+    sources: list[ListSource], rows_before: int, stop: asyncio.Event
+) -> AsyncGenerator[list[BatchInput], None]:
+    """The inputs in groups, without those that have rows already."""
+    skip = rows_before
+    for source in sources:
+        async with aclosing(stream_items(source, stop)) as groups:
+            async for items in groups:
+                fresh = items[skip:]
+                skip -= min(skip, len(items))
+                if fresh:
+                    yield [_read_input(item) for item in fresh]
+
+
+def _read_input(item: Item) -> BatchInput:
+    return item.text if isinstance(item, ListItem) else not_a_doi(item.text, item.message)
+
+
+async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput, None]:
+    async for group in groups:
+        for one in group:
+            if stop.is_set():
+                return
+            yield one
+
+
+# --- The rows -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _open_rows(
+    settings: Settings,
+    choice: ResolveChoice,
+    inputs: AsyncIterator[list[BatchInput]],
+    stop: asyncio.Event,
+    progress: Progress | None,
+    fields: Sequence[str],
+) -> AsyncIterator[AsyncIterator[list[Row]]]:
+    """The rows of the inputs in groups, of a server or of this process."""
+    if choice.server is not None:
+        options = RemoteOptions(choice.only_cached, choice.suggests, choice.literal)
+        limits = choice.server_limits
+        client = BatchClient(choice.server, options, limits, stop, lambda text: print(text, file=sys.stderr))
+        async with aclosing(client.groups(inputs)) as rows:
+            yield rows
+        return
+    if choice.state is not None and settings.store_url.startswith("memory:"):
+        print(
+            "--store-url memory: the cache ends with this process; a later run can query the same names again",
+            file=sys.stderr,
+        )
+    # A server needs none of the parts that this imports.
+    from app.features.lists.resolve_here import open_rows
+
+    count_query = (lambda: None) if progress is None else progress.count_query
+    async with open_rows(settings, _flatten(inputs, stop), _batch_options(choice, fields), count_query) as rows:
+        yield rows
+
+
+def _batch_options(choice: ResolveChoice, fields: Sequence[str]) -> BatchOptions:
+    agency: Literal["none", "cached", "any"] = "none"
+    if "ra" in fields:
+        # Queries about prefixes only for a caller that names the member.
+        agency = "any" if choice.fields is not None and not choice.only_cached else "cached"
+    return BatchOptions(only_cached=choice.only_cached, literal=choice.literal, suggests=choice.suggests, agency=agency)
+
+
+# --- The output ---------------------------------------------------------------------------------------------------
+
+
+def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]:
+    """The members of a row that are written. Raises ConfigurationError for one that does not exist."""
+    known = (*FIELDS, _SUGGESTIONS) if choice.suggests else FIELDS
+    if output_format == "urls":
+        return ("url",)
+    if choice.fields is None:
+        return _TABLE_FIELDS + known[len(FIELDS) :] if output_format == "table" else known
+    fields = tuple(name.strip() for name in choice.fields.split(","))
+    for name in fields:
+        if name not in known:
+            raise ConfigurationError(f"--fields: there is no member {name!r}; choose among {', '.join(known)}")
+    return fields
+
+
+def _open_writer(output_format: str, fields: tuple[str, ...]) -> RowWriter:
+    match output_format:
+        case "csv":
+            return TableWriter(fields)
+        case "table":
+            return AlignedWriter(fields)
+        case "urls":
+            return UrlWriter()
+        case _:
+            return JsonLinesWriter()
+
+
+def _options(choice: ResolveChoice, output_format: str, fields: tuple[str, ...]) -> dict[str, str | None]:
+    """The options that decide what the rows look like, by the names of their flags."""
+    return {
+        "output": output_format,
+        "fields": ",".join(fields),
+        "format": choice.form,
+        "column": choice.column,
+        "encoding": "literal" if choice.literal else "escaped",
+        "suggest": "" if choice.suggests else None,
+    }
+
+
+def _is_terminal_output(choice: ResolveChoice) -> bool:
+    return choice.output_file is None and sys.stdout.isatty()
+
+
+def _open_progress(settings: Settings, choice: ResolveChoice, recorder: RowRecorder) -> Progress | None:
+    """The progress line; None if standard error is not a terminal, or if rows go to it."""
+    if not sys.stderr.isatty() or _is_terminal_output(choice):
+        return None
+    rate = None if choice.server is not None or choice.only_cached else settings.upstream_rate
+    return Progress(count_lists(_sources(settings, choice)), recorder.earlier_rows, rate, time.monotonic)
+
+
+# --- The end ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[_Stop]:
+    """Stop after the names under way on SIGINT or SIGTERM, and immediately on a second signal."""
+    loop, stop = asyncio.get_running_loop(), _Stop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop.handle)
+    try:
+        yield stop
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _report(recorder: RowRecorder) -> int:
+    print(f"{recorder.rows:,} rows: {show_verdicts(recorder.verdicts) or 'the lists are empty'}", file=sys.stderr)
+    return 0 if all(verdict in _GOOD for verdict in recorder.verdicts) else 1
+
+
+def _report_end(recorder: RowRecorder, choice: ResolveChoice) -> int:
+    _report(recorder)
+    remedy = "run the same command again to continue" if choice.state else "with --resume STATE, it could be continued"
+    print(f"stopped by a signal; {remedy}", file=sys.stderr)
+    return INTERRUPTED

@@ -1,0 +1,112 @@
+"""Reads CSV (RFC 4180), also with `;` or a tab as the separator. The first record has the names of the columns."""
+
+from __future__ import annotations
+
+import csv
+from typing import Final
+
+from app.errors import UnreadableList
+from app.features.lists.item import MAX_EXCERPT, Item, ListItem, UnreadableItem
+from app.features.lists.lines import Line, LineCutter, decode_line
+
+#: The column that is read if none is named, in any letter case.
+DOI_COLUMN: Final = "doi"
+_SEPARATORS: Final = (",", ";", "\t")
+#: Column names in a message, and characters of each.
+_MESSAGE_COLUMNS: Final = 10
+_MESSAGE_CHARACTERS: Final = 40
+
+
+class TableReader:
+    """Reads one column. Each record is an item, also if its cell is empty. Empty lines are not records."""
+
+    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
+        """`max_line_bytes` is the limit of a record too. `column` is a name, compared exactly, then in any case."""
+        self._max_line_bytes = max_line_bytes
+        self._column = column
+        self._lines = LineCutter(max_line_bytes)
+        self._separator = ""
+        self._index = -1
+        #: The lines of a record with an open quote, its first line, and its characters.
+        self._open: list[str] = []
+        self._opened_at = 0
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[Item]:
+        """See ListReader."""
+        return self._read(self._lines.feed(data))
+
+    def end(self) -> list[Item]:
+        """See ListReader."""
+        items = self._read(self._lines.end())
+        if self._open:
+            raise self._unclosed()
+        return items
+
+    def _read(self, lines: list[Line]) -> list[Item]:
+        items: list[Item] = []
+        for line in lines:
+            text = decode_line(line, self._max_line_bytes)
+            if isinstance(text, UnreadableItem):
+                if self._index < 0 or self._open:
+                    raise UnreadableList(text.message)
+                items.append(text)
+            elif (record := self._join(text, line.number)) is not None:
+                items += self._take(record)
+        return items
+
+    def _join(self, text: str, number: int) -> str | None:
+        """The whole record that ends with this line; None if a quote is open, or the line is empty.
+
+        A line break inside quotes belongs to the field (RFC 4180, section 2, rule 6). A doubled quote is two quotes.
+        """
+        if not self._open:
+            if not text.strip():
+                return None
+            self._opened_at, self._size = number, 0
+        is_odd = text.count('"') % 2 == 1
+        if not self._open and not is_odd:
+            return text
+        self._open.append(text)
+        self._size += len(text)
+        if self._size > self._max_line_bytes:
+            raise self._unclosed()
+        if not is_odd or len(self._open) == 1:
+            return None
+        record, self._open = "\n".join(self._open), []
+        return record
+
+    def _unclosed(self) -> UnreadableList:
+        return UnreadableList(
+            f"Line {self._opened_at}: a quote is not closed within {self._max_line_bytes} bytes; close or double it."
+        )
+
+    def _take(self, record: str) -> list[Item]:
+        is_head = self._index < 0
+        if is_head:
+            self._separator = max(_SEPARATORS, key=record.count)
+        try:
+            cells = self._cells(record)
+        except csv.Error as error:
+            message = f"Line {self._opened_at} is not CSV: {error}."
+            if is_head:
+                raise UnreadableList(message) from error
+            return [UnreadableItem(record[:MAX_EXCERPT], self._opened_at, message)]
+        if is_head:
+            self._index = self._find_column(cells)
+            return []
+        return [ListItem(cells[self._index] if self._index < len(cells) else "", self._opened_at)]
+
+    def _cells(self, record: str) -> list[str]:
+        return next(csv.reader([record], delimiter=self._separator), [])
+
+    def _find_column(self, names: list[str]) -> int:
+        names = [name.strip() for name in names]
+        wanted = self._column or DOI_COLUMN
+        if self._column is not None and wanted in names:
+            return names.index(wanted)
+        folded = [name.casefold() for name in names]
+        if wanted.casefold() in folded:
+            return folded.index(wanted.casefold())
+        found = ", ".join(repr(name[:_MESSAGE_CHARACTERS]) for name in names[:_MESSAGE_COLUMNS])
+        raise UnreadableList(f"Line {self._opened_at} has no column {wanted!r}; name one of its columns: {found}.")

@@ -1,0 +1,205 @@
+"""The verdict on one input of a batch: a closed vocabulary, and the row that states it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from app.doi.name import HandleName
+from app.errors import (
+    BreakerOpen,
+    BudgetSpent,
+    CouldNotVerify,
+    DoiProxyError,
+    InvalidName,
+    UpstreamPaused,
+    UpstreamRefused,
+)
+from app.features.suggestions.suggestion import Suggestion
+from app.resolver.destination import Destination, Kind
+from app.resolver.resolution import UNCONFIRMED, Origin, Resolution
+from app.resolver.target import Target
+
+#: The message of a registered name without a redirect.
+_NO_TARGET: Final = "The name is registered, but its record has no URL to redirect to."
+_TOO_MANY_REQUESTS: Final = 429
+
+
+class Verdict(Enum):
+    """The result of one input of a batch. The values are part of the public interface."""
+
+    RESOLVED = "resolved"
+    ALIAS = "alias"  # resolved; the name is an alias of another name
+    NO_TARGET = "no_target"  # registered, without a URL to redirect to
+    NOT_FOUND = "not_found"
+    NOT_A_DOI = "not_a_doi"  # not looked up
+    UNVERIFIED = "unverified"  # the upstream could not be queried, or its answer is unreadable
+    RATE_LIMITED = "rate_limited"  # not queried: no room in the budget, or the upstream requested a pause
+
+
+#: The members of a row, in order. `suggestions` follow if they are requested.
+FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message")
+#: The verdicts that say nothing about the name. A later batch may have a better one.
+UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of looking up a name, the same for all its spellings. Times are seconds since the epoch."""
+
+    verdict: Verdict
+    url: str | None = None
+    #: When the record was fetched. None for a local record, and without an answer.
+    fetched_at: float | None = None
+    is_stale: bool = False
+    message: str | None = None
+    #: Until when the cache has this answer. 0 without an answer.
+    fresh_until: float = 0.0
+
+    def age(self, now: float) -> int | None:
+        """Whole seconds since the record was fetched."""
+        return None if self.fetched_at is None else max(0, int(now - self.fetched_at))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result for one input. The members have the names and the order of the public interface."""
+
+    #: The input as it was sent.
+    input: str
+    #: The name in the spelling of the input. None if the input is not a name that this resolver looks up.
+    doi: str | None
+    verdict: Verdict
+    #: The target of a redirect, percent-encoded ASCII.
+    url: str | None = None
+    #: The registration agency, None if it is not known.
+    ra: str | None = None
+    #: Seconds since the record was fetched. None for local records, and without a record.
+    age: int | None = None
+    #: Whether the upstream could not be queried, and the record is past its TTL or from a registration agency's file.
+    stale: bool = False
+    #: The reason in words. None if the verdict needs none.
+    message: str | None = None
+    #: The names that the author of the input may have meant. None if they were not requested.
+    suggestions: tuple[Suggestion, ...] | None = None
+
+    def members(self) -> dict[str, Any]:
+        """The members as JSON has them. Without suggestions, that member is absent."""
+        found: dict[str, Any] = {
+            "input": self.input,
+            "doi": self.doi,
+            "verdict": self.verdict.value,
+            "url": self.url,
+            "ra": self.ra,
+            "age": self.age,
+            "stale": self.stale,
+            "message": self.message,
+        }
+        if self.suggestions is not None:
+            found["suggestions"] = [{"doi": one.doi.text, "rule": one.rule} for one in self.suggestions]
+        return found
+
+
+def read_row(members: Mapping[str, Any]) -> Row:
+    """The row with these members, which are those of Row.members. Raises ValueError for any others."""
+    try:
+        suggestions = members.get("suggestions")
+        if suggestions is not None:
+            suggestions = tuple(Suggestion(HandleName(one["doi"]), one["rule"]) for one in suggestions)
+        return Row(
+            input=members["input"],
+            doi=members["doi"],
+            verdict=Verdict(members["verdict"]),
+            url=members["url"],
+            ra=members["ra"],
+            age=members["age"],
+            stale=members["stale"],
+            message=members["message"],
+            suggestions=suggestions,
+        )
+    except (AttributeError, KeyError, TypeError, InvalidName) as error:
+        raise ValueError(f"this is not the row of a name: {error!r}") from error
+
+
+def judge_target(resolution: Resolution, target: Target) -> Finding:
+    """The finding for a fresh record that redirects every client to one target."""
+    return Finding(Verdict.RESOLVED, target.location, _fetched_at(resolution), fresh_until=resolution.entry.fresh_until)
+
+
+def judge(destination: Destination) -> Finding:
+    """The finding for a name that the cache, the upstream or a local record has answered."""
+    resolutions = destination.chain.resolutions
+    last = destination.chain.last
+    url = None if destination.target is None else destination.target.location
+    stale = next((one for one in resolutions if one.origin in UNCONFIRMED), None)
+    return Finding(
+        _verdict(destination),
+        url,
+        _fetched_at(last),
+        stale is not None,
+        _message(destination, stale),
+        min(one.entry.fresh_until for one in resolutions),
+    )
+
+
+def judge_failure(error: DoiProxyError) -> Finding:
+    """The finding for a lookup that failed. A loop of aliases and an inactive prefix are answers without a target."""
+    if not isinstance(error, CouldNotVerify):
+        return Finding(Verdict.NO_TARGET, message=error.message)
+    verdict = Verdict.RATE_LIMITED if is_rate_limit(error) else Verdict.UNVERIFIED
+    return Finding(verdict, message=error.message)
+
+
+def is_rate_limit(error: CouldNotVerify) -> bool:
+    """Whether a name could not be verified because queries are limited: by the budget, or by the upstream."""
+    if isinstance(error, UpstreamRefused):
+        return error.upstream_status == _TOO_MANY_REQUESTS
+    return isinstance(error, (BudgetSpent, UpstreamPaused))
+
+
+def is_worth_waiting(error: CouldNotVerify) -> bool:
+    """Whether the same query can succeed after a pause."""
+    return is_rate_limit(error) or isinstance(error, BreakerOpen)
+
+
+def not_a_doi(text: str, message: str) -> Row:
+    """The row of an input that is not looked up."""
+    return Row(text, None, Verdict.NOT_A_DOI, message=message)
+
+
+def explain_other_name(name: HandleName) -> str:
+    """Why a name that can be read is not looked up: it is not a DOI name."""
+    if name.is_prefix:
+        return "This is a DOI prefix; a DOI name has a slash and a suffix after its prefix."
+    return "This is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."
+
+
+def _verdict(destination: Destination) -> Verdict:
+    if destination.kind is Kind.NOT_FOUND:
+        return Verdict.NOT_FOUND
+    if destination.target is None:
+        return Verdict.NO_TARGET
+    return Verdict.ALIAS if destination.chain.is_alias else Verdict.RESOLVED
+
+
+def _message(destination: Destination, stale: Resolution | None) -> str | None:
+    """The reasons in words, each a sentence."""
+    last = destination.chain.last
+    sentences = []
+    if destination.chain.is_alias:
+        sentences.append(f"The name is an alias of {last.name.text}.")
+    if last.tombstone is not None:
+        sentences.append(f"Gone since {last.tombstone.date}: {last.tombstone.reason}")
+    if destination.kind is not Kind.NOT_FOUND and destination.target is None:
+        sentences.append(_NO_TARGET)
+    if stale is not None:
+        fact = "past its TTL" if stale.origin is Origin.STALE else "from a registration agency's file"
+        reason = "." if stale.failure is None else f": {stale.failure.message}"
+        sentences.append(f"The record is {fact}{reason}")
+    return " ".join(sentences) or None
+
+
+def _fetched_at(resolution: Resolution) -> float | None:
+    return None if resolution.origin is Origin.LOCAL else resolution.entry.fetched_at

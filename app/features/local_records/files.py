@@ -1,0 +1,220 @@
+"""The files of local records: read at the start, and read again when they change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from app.errors import ConfigurationError
+from app.features.local_records.file_text import read_records
+from app.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
+from app.features.toml_files.text import Problem
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the files.
+WATCH_INTERVAL: Final = 1.0
+#: Files of one folder. The others of a folder with more are a problem.
+MAX_FILES: Final = 1_000
+#: Problems that are collected, and those of them that are logged.
+MAX_PROBLEMS: Final = 1_000
+_MAX_LOGGED: Final = 20
+
+#: What tells whether a file has changed: its name, and its modification time, size and inode, or an error number.
+_Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileBounds:
+    """The largest number of records, and the largest size of all files together in bytes."""
+
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one reading of the files found. Its records can be used if none of its problems is an error."""
+
+    records: LocalRecords
+    problems: tuple[Problem, ...]
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems because of which the records cannot be used."""
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+
+class LocalFiles:
+    """Keeps the records of a file or folder in force. Files with an error leave the previous records in force."""
+
+    def __init__(
+        self, path: Path, bounds: FileBounds, clock: Callable[[], float], use: Callable[[LocalRecords], None]
+    ) -> None:
+        """`use` puts records in force. It raises ConfigurationError if it cannot, and then changes nothing."""
+        self._path = path
+        self._bounds = bounds
+        self._clock = clock
+        self._use = use
+        self._requested = asyncio.Event()
+        self._last_stamp: _Stamp = ()
+        self._read_stamp: _Stamp = ()
+        #: The number of records in force, and the problems of the last reading.
+        self.records = 0
+        self.problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the files have an error, so that earlier records are in force."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+    def load(self) -> None:
+        """Read the files at the start. Raises ConfigurationError with every error, up to a limit."""
+        self._read_stamp = self._last_stamp = take_stamp(self._path)
+        reading = read_files(self._path, self._bounds, self._clock())
+        if reading.errors:
+            raise ConfigurationError("local_records: " + "; ".join(map(str, reading.errors[:_MAX_LOGGED])))
+        self._put_in_force(reading)
+
+    def request_reload(self, _: object = None) -> None:
+        """Let the watching task read the files at once, whether they have changed or not."""
+        self._requested.set()
+
+    async def watch(self, interval: float) -> None:
+        """Look at the files every `interval` seconds until the task is cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(interval):
+                    await self._requested.wait()
+            except TimeoutError:
+                pass
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the files if a reload was requested, or if they have changed and then stayed the same for one look.
+
+        A program that writes a file in several steps is not read halfway.
+        """
+        requested = self._requested.is_set()
+        self._requested.clear()
+        stamp = await asyncio.to_thread(take_stamp, self._path)
+        is_settled = stamp == self._last_stamp
+        self._last_stamp = stamp
+        if not requested and (stamp == self._read_stamp or not is_settled):
+            return
+        self._read_stamp = stamp
+        # 100,000 records take a second, in which the event loop answers requests.
+        reading = await asyncio.to_thread(read_files, self._path, self._bounds, self._clock())
+        if reading.errors:
+            self._report_errors(reading.problems)
+            return
+        try:
+            self._put_in_force(reading)
+        except ConfigurationError as error:
+            self._report_errors((Problem(str(self._path), 0, 0, error.message),))
+
+    def _put_in_force(self, reading: Reading) -> None:
+        self._use(reading.records)
+        self.problems, self.records = reading.problems, len(reading.records)
+        _log_problems(logging.WARNING, reading.problems)
+        log.info("local records: %s records from %s are in force", self.records, self._path)
+
+    def _report_errors(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        _log_problems(logging.ERROR, problems)
+        log.error("local records: the previous %s records stay in force; correct the file", self.records)
+
+
+def _log_problems(level: int, problems: tuple[Problem, ...]) -> None:
+    for problem in problems[:_MAX_LOGGED]:
+        log.log(level, "local records: %s", problem)
+    if len(problems) > _MAX_LOGGED:
+        log.log(level, "local records: %s more problems", len(problems) - _MAX_LOGGED)
+
+
+def take_stamp(path: Path) -> _Stamp:
+    """The state of the files by which a change is noticed."""
+    return tuple(_stamp_of(file) for file in _list_files(path))
+
+
+def _stamp_of(file: Path) -> tuple[str, int, int, int]:
+    try:
+        found = file.stat()
+    except OSError as error:
+        return str(file), 0, 0, -(error.errno or 1)
+    return str(file), found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _list_files(path: Path) -> list[Path]:
+    """The file itself, or the files of the folder whose names end with .toml, sorted; one more than MAX_FILES."""
+    if not path.is_dir():
+        return [path]
+    try:
+        with os.scandir(path) as entries:
+            names = (one.name for one in entries if one.name.endswith(".toml") and not one.name.startswith("."))
+            return [path / name for name in sorted(islice(names, MAX_FILES + 1))]
+    except OSError:
+        return [path]
+
+
+def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
+    """Read the records of a file or folder. `now` is in seconds since the epoch."""
+    records: list[LocalRecord] = []
+    problems: list[Problem] = []
+    files = _list_files(path)
+    if len(files) > MAX_FILES:
+        problems.append(Problem(str(path), 0, 0, f"the folder has more than {MAX_FILES} files"))
+    room = bounds.bytes
+    for file in files[:MAX_FILES]:
+        try:
+            text, size = _read_text(file, room)
+        except _Unreadable as error:
+            problems.append(error.problem)
+            continue
+        room -= size
+        for item in read_records(text, str(file)):
+            if isinstance(item, Problem):
+                problems.append(item)
+            else:
+                records.append(item)
+            if len(problems) >= MAX_PROBLEMS or len(records) > bounds.records:
+                break
+    if len(records) > bounds.records:
+        problems.append(records[-1].problem(f"there are more than {bounds.records} records; raise local_records_max"))
+    if not problems:
+        problems = [*find_conflicts(records), *find_expired(records, now)]
+    return Reading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]))
+
+
+class _Unreadable(Exception):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def _read_text(file: Path, room: int) -> tuple[str, int]:
+    """The text of a file and its size in bytes, at most `room`."""
+    try:
+        # A pipe without a writer must not keep the reader waiting.
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise _Unreadable(Problem(str(file), 0, 0, "it is not a regular file"))
+            data = opened.read(room + 1)
+    except OSError as error:
+        raise _Unreadable(Problem(str(file), 0, 0, f"it cannot be read: {error.strerror or error}")) from error
+    if len(data) > room:
+        message = "the files are larger than local_records_max_bytes allows; raise it, or remove records"
+        raise _Unreadable(Problem(str(file), 0, 0, message))
+    try:
+        return data.decode("utf-8"), len(data)
+    except UnicodeDecodeError as error:
+        line = 1 + data.count(b"\n", 0, error.start)
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise _Unreadable(Problem(str(file), line, column, "the text is not UTF-8")) from error

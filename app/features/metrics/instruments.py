@@ -1,0 +1,257 @@
+"""The metrics of answers, clients, upstream queries and failures of the store. See docs/metrics.md.
+
+Labels have values from closed sets only. A name or an address is never a label.
+
+Numbers that every request increments are plain integers, which cost a tenth of prometheus-client's locked counters.
+`flush` adds them to the counters before a scrape. One thread does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from app.errors import ShareSpent, failure_tokens
+from app.features.library.copy import Outcome
+from app.features.lists.verdict import Verdict
+from app.resolver.resolution import Origin, Resolution
+
+#: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
+UPSTREAM_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 20.0)
+#: The label of an answer by its origin. A fresh "not found" has the label NEGATIVE.
+KINDS: Final = {
+    Origin.HIT: "fresh",
+    Origin.STALE: "stale",
+    Origin.ASKED: "asked",
+    Origin.RENEWED: "renewed",
+    Origin.JOINED: "joined",
+    Origin.BYPASSED: "bypassed",
+    Origin.RELOADED: "bypassed",
+    Origin.LOCAL: "local",
+    Origin.REGISTRY: "registry",
+}
+NEGATIVE: Final = "negative"
+#: The limits that can refuse a client: its share of upstream queries, its request rate, the deny list, and `auth` or
+#: `cert`.
+SHARE_REFUSED: Final = "share"
+REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass", "batches")
+#: The transports of the native Handle protocol.
+TRANSPORTS: Final = ("udp", "tcp", "http", "https")
+#: What a message to a handle server is for.
+PURPOSES: Final = ("name", "lookup", "site")
+#: The results of a request for a page of changes: a page, too many pages under way, and a cursor that cannot be used.
+PAGE_RESULTS: Final = ("sent", "busy", "refused")
+#: The operations of a store, as a label of its errors.
+STORE_OPERATIONS: Final = (
+    "get", "put", "delete", "forget_registry", "count_registry", "scan", "changes", "parents", "save_parent",
+    "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
+)  # fmt: skip
+
+
+def _counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Counter:
+    return Counter(f"doi_proxy_{name}", about, labels, registry=registry)
+
+
+class ClientMetrics:
+    """Requests refused because of the client that sent them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        about = "Answers refused because their client is over a limit or on the deny list."
+        refusals = _counter(registry, "client_refusals", about, "reason")
+        self._refused = {reason: refusals.labels(reason).inc for reason in REFUSALS}
+
+    def refused(self, reason: str) -> None:
+        """Count a refusal; `reason` is one of REFUSALS."""
+        self._refused[reason]()
+
+
+class LibraryMetrics:
+    """Redirects that the library's rules concern."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        about = "Redirects that a library rule applies to, by outcome."
+        copies = _counter(registry, "library_copies", about, "outcome")
+        self._counted = {one.value: copies.labels(one.value).inc for one in Outcome if one is not Outcome.NOT_CONCERNED}
+
+    def count(self, outcome: str) -> None:
+        """Count a redirect; `outcome` is the value of an Outcome."""
+        self._counted[outcome]()
+
+
+class BatchMetrics:
+    """The rows of lists."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        rows = _counter(registry, "batch_rows", "Rows of lists (POST /api/resolve), by verdict.", "verdict")
+        self._counted = {one: rows.labels(one.value).inc for one in Verdict}
+
+    def count(self, verdict: Verdict) -> None:
+        """Count a row."""
+        self._counted[verdict]()
+
+
+class FollowerMetrics:
+    """The pages of changes for children of this proxy."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        about = "Requests of followers for a page of changes, by result."
+        pages = _counter(registry, "change_pages", about, "result")
+        self._counted = {result: pages.labels(result).inc for result in PAGE_RESULTS}
+        self._bytes = _counter(registry, "change_page_bytes", "Bytes of the pages of changes, compressed.").inc
+
+    def record(self, result: str, length: int) -> None:
+        """Count a request; `result` is one of PAGE_RESULTS."""
+        self._counted[result]()
+        self._bytes(length)
+
+
+class AnswerMetrics:
+    """The answers of a resolver. Implements app.resolver.observer.ResolutionObserver."""
+
+    def __init__(self, registry: CollectorRegistry, refused: Callable[[str], None]) -> None:
+        """`refused` counts names without an answer because their client had used its share of the upstream."""
+        self._refused = refused
+        counter = partial(_counter, registry)
+        answers = counter("cache_answers", "Names answered, by where the answer came from.", "kind")
+        self._answered = {origin: answers.labels(kind).inc for origin, kind in KINDS.items()}
+        self._negative = answers.labels(NEGATIVE).inc
+        #: Answers since the last flush. Nearly all answers are fresh.
+        self._hits = self._local = 0
+        about = "Names that could not be answered: no record in the cache, and the upstream could not be queried."
+        failures = counter("could_not_verify", about, "reason")
+        self._failed = {token: failures.labels(token).inc for token in failure_tokens()}
+        about = "Records refreshed in the background before their TTL ended."
+        self.record_refresh = counter("refreshes_ahead", about).inc
+        about = "10320/loc values that could not be read and were left out of an answer."
+        self.record_malformed_locations = counter("locations_malformed", about).inc
+        about = "Second queries about a known name, because the first answer was that it does not exist."
+        confirmations = counter("not_found_confirmations", about, "result")
+        self._confirmed = confirmations.labels("confirmed").inc
+        self._refuted = confirmations.labels("refuted").inc
+
+    def record_resolution(self, resolution: Resolution) -> None:
+        """See ResolutionObserver."""
+        if resolution.origin is Origin.LOCAL:
+            self._local += 1
+        elif resolution.origin is not Origin.HIT:
+            self._answered[resolution.origin]()
+        elif resolution.is_registered:
+            self._hits += 1
+        else:
+            self._negative()
+
+    def record_failure(self, token: str) -> None:
+        """See ResolutionObserver."""
+        if token == ShareSpent.token:
+            self._refused(SHARE_REFUSED)
+        self._failed[token]()
+
+    def record_confirmation(self, confirmed: bool) -> None:
+        """See ResolutionObserver."""
+        (self._confirmed if confirmed else self._refuted)()
+
+    def flush(self) -> None:
+        """Add the numbers since the last flush to the counters."""
+        self._answered[Origin.HIT](self._hits)
+        self._answered[Origin.LOCAL](self._local)
+        self._hits = self._local = 0
+
+
+class UpstreamMetrics:
+    """Queries to upstreams. An upstream's label is its number in the settings, from 1; its address is not a label."""
+
+    def __init__(self, registry: CollectorRegistry, outcomes: Collection[str], unsent: Collection[str]) -> None:
+        """`outcomes` are all outcomes that an observer accepts; `unsent` are those of queries that were not sent."""
+        self._outcomes = outcomes
+        self._unsent = frozenset(unsent)
+        about = "Queries to an upstream, by outcome."
+        self._queries = _counter(registry, "upstream_questions", about, "upstream", "outcome")
+        self._seconds = Histogram(
+            "doi_proxy_upstream_question_duration_seconds",
+            "Time that an upstream took to answer a query or to fail.",
+            ["upstream"],
+            buckets=UPSTREAM_SECONDS,
+            registry=registry,
+        )
+        self._exchanges = Counter(
+            "doi_proxy_upstream_exchanges",
+            "Messages to handle servers of a native upstream, by transport, purpose and result.",
+            ["upstream", "transport", "purpose", "result"],
+            registry=registry,
+        )
+        self._rests = _counter(
+            registry,
+            "upstream_transport_rests",
+            "How often a transport came last for a while, because servers were silent by it and answered by another.",
+            "upstream",
+            "transport",
+        )
+
+    def exchange_observer(self, number: int) -> ExchangeCounter:
+        """The observer of the handle servers of one upstream."""
+        label = str(number)
+        return ExchangeCounter(
+            {
+                (transport, purpose, is_answered): self._exchanges.labels(label, transport, purpose, result).inc
+                for transport in TRANSPORTS
+                for purpose in PURPOSES
+                for is_answered, result in ((True, "answer"), (False, "failure"))
+            },
+            {transport: self._rests.labels(label, transport).inc for transport in TRANSPORTS},
+        )
+
+    def observer(self, number: int) -> QueryObserver:
+        """The observer of one upstream."""
+        label = str(number)
+        return QueryObserver(
+            counters={outcome: self._queries.labels(label, outcome).inc for outcome in sorted(self._outcomes)},
+            observe_seconds=self._seconds.labels(label).observe,
+            unsent=self._unsent,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryObserver:
+    """Counts the queries to one upstream."""
+
+    counters: dict[str, Callable[[], None]]
+    observe_seconds: Callable[[float], None]
+    unsent: frozenset[str]
+
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """Count a query that ended. `seconds` is the time the upstream took, or the wait for the budget."""
+        self.counters[outcome]()
+        if outcome not in self.unsent:
+            self.observe_seconds(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeCounter:
+    """Counts the messages to the handle servers of one upstream."""
+
+    counters: dict[tuple[str, str, bool], Callable[[], None]]
+    rests: dict[str, Callable[[], None]]
+
+    def record_exchange(self, transport: str, purpose: str, *, is_answered: bool) -> None:
+        """Count a message by its transport, one of TRANSPORTS, and its purpose, one of PURPOSES."""
+        self.counters[transport, purpose, is_answered]()
+
+    def record_rest(self, transport: str) -> None:
+        """Count a transport that comes last for a while."""
+        self.rests[transport]()
+
+
+class StoreMetrics:
+    """The failures of the store."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        errors = _counter(registry, "store_errors", "Failures of the store, by operation.", "operation")
+        self._failed = {operation: errors.labels(operation).inc for operation in STORE_OPERATIONS}
+
+    def store_failed(self, operation: str) -> None:
+        """Count a failure of `operation`, one of STORE_OPERATIONS."""
+        self._failed[operation]()

@@ -1,0 +1,180 @@
+"""One handle server that the operator named: `hdl://host:port`. No record leads to it, and none is looked up.
+
+The server is queried at the port that the operator named, by every transport. After its first answer, the program
+reads its site information, which names its other ports, such as that of the HTTP tunnel. No known key signs site
+information. So it adds ports at the addresses of the host that the operator named, and nothing else: no address, no
+key, and no server of the same site.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Final
+
+from app.errors import CouldNotVerify, UpstreamUnreachable
+from app.features.native.directory import Asker
+from app.features.native.referral import Question, Service
+from app.features.native.site import Address
+from app.features.native.wire.message import UNKNOWN_SERIAL
+from app.features.native.wire.response import Response
+from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, Site
+
+#: Addresses of one host name. A name in use has one or two of each family.
+_MAX_ADDRESSES: Final = 4
+#: The operator names one port. Which transports the server offers there is learned.
+_TRANSPORTS: Final = (Protocol.UDP, Protocol.TCP, Protocol.HTTP)
+_ADDRESS_BYTES: Final = 16
+_NO_SITE: Final = Site(UNKNOWN_SERIAL, ())
+
+#: Asks a service for the site information of its server. Raises CouldNotVerify.
+SiteReader = Callable[[Service], Awaitable[Site]]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectLimits:
+    """How long what is known about a server is used, in seconds."""
+
+    address_lifetime: float
+    site_lifetime: float
+    #: For one request for site information.
+    timeout: float
+
+
+class DirectServer:
+    """Queries one server about every handle. `known` are sites whose keys are trusted; `clock` is monotonic.
+
+    `may_ask_again` is awaited before a request for site information, which needs a token of the budget. `report` is
+    called with site information that differs from the one before.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        ask: Asker,
+        read_site: SiteReader,
+        *,
+        known: Sequence[Site],
+        limits: DirectLimits,
+        clock: Callable[[], float],
+        may_ask_again: Callable[[], Awaitable[bool]],
+        report: Callable[[Site], None],
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._ask = ask
+        self._read_site = read_site
+        self._known = known
+        self._limits = limits
+        self._clock = clock
+        self._may_ask_again = may_ask_again
+        self._report = report
+        self._addresses: list[Address] = []
+        self._addresses_end = float("-inf")
+        self._site = _NO_SITE
+        self._site_ends = self._site_may_change = float("-inf")
+        self._service = Service((), is_verified=False)
+        self._reading: asyncio.Task[None] | None = None
+        self._lookup: asyncio.Task[None] | None = None
+
+    async def resolve(self, question: Question) -> Response:
+        """The server's answer, whatever it is. Raises CouldNotVerify."""
+        if self._addresses_end <= self._clock():
+            await self._share_look_up()
+        response = await self._ask(self._service, question)
+        self._refresh(response.header.site_serial)
+        return response
+
+    async def probe(self, question: Question) -> Response:
+        """The server's answer. Raises CouldNotVerify."""
+        return await self.resolve(question)
+
+    async def aclose(self) -> None:
+        """Stop what is under way."""
+        tasks = [task for task in (self._reading, self._lookup) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _share_look_up(self) -> None:
+        """Look up the host. Concurrent callers share one look-up.
+
+        It takes one of a few threads, for many seconds if no name server answers. Other work needs these threads too.
+        """
+        if self._lookup is None:
+            self._lookup = asyncio.create_task(self._look_up())
+            self._lookup.add_done_callback(self._end_look_up)
+        # One caller that goes away does not end the look-up of the others.
+        await asyncio.shield(self._lookup)
+
+    def _end_look_up(self, task: asyncio.Task[None]) -> None:
+        self._lookup = None
+        if not task.cancelled():
+            task.exception()  # without this, asyncio reports an error that no caller is left to see
+
+    async def _look_up(self) -> None:
+        self._addresses = await self._read_addresses()
+        self._addresses_end = self._clock() + self._limits.address_lifetime
+        self._rebuild()
+
+    async def _read_addresses(self) -> list[Address]:
+        """The addresses of the host, in the order of the system (RFC 6724). Those known are used if there is none."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            if self._addresses:
+                return self._addresses
+            raise UpstreamUnreachable(detail=f"{self._host}: {error}"[:200]) from error
+        return [ip_address(one[4][0]) for one in found][:_MAX_ADDRESSES]
+
+    def _refresh(self, serial: int) -> None:
+        """Read the site information if it is due, or if an answer has the serial number of another site."""
+        now = self._clock()
+        is_changed = serial != self._site.serial and self._site_may_change <= now
+        if self._reading is None and (self._site_ends <= now or is_changed):
+            self._site_ends = now + self._limits.site_lifetime
+            # This bounds the requests to a server that announces one serial number here and another one there.
+            self._site_may_change = now + self._limits.address_lifetime
+            self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                if not await self._may_ask_again():
+                    self._site_ends = self._site_may_change
+                    return
+                site = await self._read_site(self._service)
+        except (CouldNotVerify, TimeoutError):
+            # The server works without it. It is asked again when the site information is due.
+            return
+        finally:
+            self._reading = None
+        if site != self._site:
+            self._report(site)
+        self._site = site
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        sites = tuple(self._to_site(address.packed.rjust(_ADDRESS_BYTES, b"\0")) for address in self._addresses)
+        self._service = Service(sites, is_verified=False)
+
+    def _to_site(self, address: bytes) -> Site:
+        """The server at one address: the ports that it announced, then the one that the operator named."""
+        named = tuple(Interface(Purpose.QUERY, protocol, self._port) for protocol in _TRANSPORTS)
+        server = Server(1, address, self._find_key(address), self._find_interfaces(address) + named)
+        # The operator named this server, so `auth` queries it too, whatever it says about its site.
+        return replace(_NO_SITE, serial=self._site.serial, attributes=self._site.attributes, servers=(server,))
+
+    def _find_interfaces(self, address: bytes) -> tuple[Interface, ...]:
+        servers = self._site.servers
+        # Behind an address translator, the only server of a site announces an address that is not the one named here.
+        here = servers if len(servers) == 1 else [server for server in servers if server.address == address]
+        return tuple(interface for server in here for interface in server.interfaces)
+
+    def _find_key(self, address: bytes) -> bytes:
+        servers = (server for site in self._known for server in site.servers)
+        return next((server.public_key for server in servers if server.address == address), b"")

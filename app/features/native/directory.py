@@ -1,0 +1,268 @@
+"""From the root to the servers that hold a handle (RFC 3650, RFC 3651).
+
+The record of a prefix says where its names live: in the sites of its HS_SITE values, or of a service handle that an
+HS_SERV value names. A server refers the client onwards for derived prefixes (response code 303).
+
+A service is looked up again after its lifetime. If that fails, its last known sites are used on for a while: names of
+known prefixes do not need the root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from app.errors import (
+    CouldNotVerify,
+    HandleServerUnreachable,
+    ServiceNotFound,
+    SignatureInvalid,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.features.native.directory_limits import DirectoryLimits, DirectoryObserver
+from app.features.native.referral import (
+    Lead,
+    Question,
+    Service,
+    prefix_record,
+    read_lead,
+    read_referral,
+)
+from app.features.native.root import Root, RootKeeper
+from app.features.native.service_cache import ServiceCache, ServiceEntry
+from app.features.native.service_records import ServiceRecords
+from app.features.native.trail import Allowance, Trail
+from app.features.native.wire.message import ResponseStatus
+from app.features.native.wire.response import Response, Values
+
+_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
+
+
+class Asker(Protocol):
+    """Sends one question to a service."""
+
+    async def __call__(self, service: Service, question: Question) -> Response:
+        """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
+
+
+class Directory:
+    """Finds the servers of a handle, and queries them.
+
+    `root` is the service of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the
+    epoch. `records` has the lookups of other processes and of earlier starts. `admit_query` spends a token of the
+    budget on each query but the first of a question, and raises BudgetSpent. For all names under a prefix, one lookup
+    of the prefix runs at a time.
+    """
+
+    def __init__(
+        self,
+        root: Service,
+        ask: Asker,
+        *,
+        limits: DirectoryLimits,
+        clock: Callable[[], float],
+        observer: DirectoryObserver,
+        admit_query: Callable[[], Awaitable[None]],
+        records: ServiceRecords | None = None,
+        keeper: RootKeeper | None = None,
+    ) -> None:
+        self._records = records
+        self._root = Root(
+            root, ask, limits=limits, clock=clock, observer=observer, admit_query=admit_query, keeper=keeper
+        )
+        self._ask = ask
+        self._limits = limits
+        self._clock = clock
+        self._observer = observer
+        self._admit_query = admit_query
+        self._services = ServiceCache(limits.services)
+        self._lookups: dict[tuple[bytes, bool], asyncio.Task[Service | None]] = {}
+
+    async def resolve(self, question: Question) -> Response | None:
+        """The answer of a server that is responsible for the handle. None if its prefix does not exist.
+
+        Raises CouldNotVerify.
+        """
+        return await self._resolve(question, self._new_trail(paid=1))
+
+    async def probe(self, question: Question) -> Response | None:
+        """The answer of the root, or if it fails, of the service that was used last. Raises CouldNotVerify.
+
+        Names of known prefixes can be resolved without the root.
+        """
+        try:
+            return await self.resolve(question)
+        except CouldNotVerify:
+            lead = self._services.last_lead(self._clock())
+            if lead is None:
+                raise
+            return await self._ask_service(Service(lead.sites, is_verified=False), question)
+
+    async def aclose(self) -> None:
+        """Stop the lookups that are under way."""
+        tasks = [*self._lookups.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, self._root.aclose(), return_exceptions=True)
+
+    def _new_trail(self, paid: int = 0) -> Trail:
+        return Trail(Allowance(self._limits.queries, self._limits.queries, paid))
+
+    async def _resolve(self, question: Question, trail: Trail) -> Response | None:
+        record = prefix_record(question.handle)
+        if record is None:
+            return await self._query(None, question, trail)
+        service = await self._find_shared(record, question.certified, trail)
+        if service is None:
+            return None
+        response = await self._query(service, question, trail)
+        if response.code == ResponseStatus.NOT_RESPONSIBLE:
+            # The record that led here is old. It is looked up once more.
+            self._services.make_due(record, self._clock(), older_than=math.inf)
+            service = await self._find_shared(record, question.certified, trail)
+            return None if service is None else await self._query(service, question, trail)
+        if response.header.site_serial not in {site.serial for site in service.sites}:
+            # The service changed. The pause bounds the lookups if its record is never corrected.
+            now = self._clock()
+            self._services.make_due(record, now, older_than=now - self._limits.shortest_lifetime)
+        return response
+
+    async def _query(self, service: Service | None, question: Question, trail: Trail) -> Response:
+        """Ask a service, or the root if it is None, and follow the referrals."""
+        while True:
+            trail.count_query()
+            if not trail.take_paid():
+                await self._admit_query()
+            if service is None:
+                response = await self._root.query(question, is_needed=self._services.is_empty)
+            else:
+                response = await self._ask_service(service, question)
+            if response.code not in _REFERRALS or not isinstance(response.body, Values):
+                return response
+            lead = read_referral(response.body.values, self._clock())
+            if lead is None:
+                raise ServiceNotFound(detail="a referral names no service")
+            service = await self._follow(lead, question.certified, trail)
+
+    async def _ask_service(self, service: Service, question: Question) -> Response:
+        if question.certified and not service.is_verified:
+            raise SignatureInvalid("No chain of signatures leads from the root to the keys of the handle server.")
+        try:
+            return await self._ask(service, question)
+        except UpstreamUnreachable as error:
+            raise HandleServerUnreachable(detail=error.detail) from error
+
+    async def _find_shared(self, record: bytes, certified: bool, trail: Trail) -> Service | None:
+        """The service that a record names; None if the record does not exist. Concurrent callers share one lookup.
+
+        A lookup does not wait for another: two that wait for each other would wait for ever.
+        """
+        if not trail.is_start:
+            return await self._find(record, certified, trail.enter(record))
+        key = (record.upper(), certified)
+        task = self._lookups.get(key)
+        if task is None:
+            task = asyncio.create_task(self._find_in_time(record, certified))
+            self._lookups[key] = task
+            task.add_done_callback(lambda task: self._end_lookup(key, task))
+        # One caller that goes away does not end the lookup of the others.
+        return await asyncio.shield(task)
+
+    async def _find_in_time(self, record: bytes, certified: bool) -> Service | None:
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                return await self._find(record, certified, self._new_trail().enter(record))
+        except TimeoutError as error:
+            raise UpstreamTimeout("The service of a prefix could not be looked up in time.") from error
+
+    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[Service | None]) -> None:
+        self._lookups.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # without this, asyncio reports an error that no caller is left to see
+
+    async def _find(self, record: bytes, certified: bool, trail: Trail) -> Service | None:
+        entry = await self._recall(record, certified)
+        if entry is None or entry.due_at <= self._clock():
+            entry = await self._look_up_or_keep(record, entry, certified, trail)
+            self._services.put(record, entry)
+        return None if entry.lead is None else await self._follow(entry.lead, certified, trail)
+
+    async def _recall(self, record: bytes, certified: bool) -> ServiceEntry | None:
+        """The lookup that this process remembers. If there is none, or it is due, the cache may have a later one."""
+        now = self._clock()
+        known = self._services.find(record, now, certified=certified)
+        if self._records is None or (known is not None and now < known.due_at):
+            return known
+        stored = await self._records.load(record)
+        if stored is None or now >= stored.ends_at or (certified and not stored.is_verified):
+            return known
+        if known is not None and stored.fetched_at <= known.fetched_at:
+            return known
+        self._services.put(record, stored)
+        return stored
+
+    async def _look_up_or_keep(
+        self, record: bytes, known: ServiceEntry | None, certified: bool, trail: Trail
+    ) -> ServiceEntry:
+        """Look up a service. If that fails, the one that is known is due again after a pause."""
+        if known is None or known.lead is None:
+            return await self._look_up(record, certified, trail)
+        now = self._clock()
+        if not self._root.has_failed(now):
+            try:
+                return await self._look_up_again(record, certified, trail)
+            except CouldNotVerify as error:
+                self._observer.record_overdue(error)
+                now = self._clock()
+        return replace(known, due_at=now + self._limits.shortest_lifetime)
+
+    async def _look_up_again(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
+        try:
+            async with asyncio.timeout(self._limits.patience):
+                entry = await self._look_up(record, certified, trail)
+        except TimeoutError as error:
+            raise UpstreamTimeout("The service of a prefix could not be looked up in time.") from error
+        if entry.lead is None and not entry.is_verified:
+            # The servers of the service say which of its names exist. An unsigned answer does not end all of them.
+            raise ServiceNotFound(detail=f"{record[:100]!r} does not exist any more, says an answer without signature")
+        return entry
+
+    async def _look_up(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
+        sent_at = self._clock()
+        # All types: the answer is the record of this name in the cache.
+        response = await self._resolve(Question(record, certified=certified, is_lookup=True), trail)
+        now = self._clock()
+        if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
+            ends_at = now + self._limits.bound(0.0)
+            return ServiceEntry(None, certified, now, ends_at, ends_at)
+        lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
+        if lead is None:
+            raise ServiceNotFound(detail=f"{record[:100]!r} names no service, response code {response.code}")
+        due_at = now + self._limits.bound(lead.lifetime)
+        entry = ServiceEntry(lead, certified, now, due_at, due_at + self._limits.grace)
+        if self._records is not None:
+            await self._records.save(record, response, entry, sent_at=sent_at)
+        return entry
+
+    async def _follow(self, lead: Lead, certified: bool, trail: Trail) -> Service:
+        """The service at the end of a lead. With `certified`, every record on the way was signed.
+
+        Of several service handles, the first that leads to sites counts. If none does, the first failure is raised.
+        """
+        if not lead.service_handles:
+            return Service(lead.sites, is_verified=certified)
+        failures: list[CouldNotVerify] = []
+        for handle in lead.service_handles:
+            try:
+                service = await self._find(handle, certified, trail.enter(handle))
+            except CouldNotVerify as error:
+                failures.append(error)
+                continue
+            if service is not None:
+                return service
+            failures.append(ServiceNotFound(detail=f"the service handle {handle[:100]!r} does not exist"))
+        raise failures[0]

@@ -1,0 +1,282 @@
+"""Asks a service: sends a query to one of its servers, and to further ones if that one fails or is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from app.errors import CouldNotVerify, ServiceNotFound, UpstreamRefused, UpstreamTimeout
+from app.features.native.health import Health
+from app.features.native.referral import Question, Service
+from app.features.native.site import Candidate, Endpoint, list_candidates
+from app.features.native.transport.base import Transport
+from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
+from app.features.native.wire import site_value
+from app.features.native.wire.envelope import NO_REQUEST_ID
+from app.features.native.wire.message import OpCode, OpFlag, ResponseStatus
+from app.features.native.wire.query import Filters, Query, encode_query
+from app.features.native.wire.response import Response, decode_response
+from app.features.native.wire.site_value import Site
+
+#: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
+_EXPIRATION: Final = 12 * 3600
+#: Every answer repeats the digest of its request, and holds no value that the public may not read.
+_FLAGS: Final = OpFlag.PUBLIC_ONLY | OpFlag.REQUEST_DIGEST
+_ANSWERS: Final = frozenset(
+    (
+        ResponseStatus.SUCCESS,
+        ResponseStatus.HANDLE_NOT_FOUND,
+        ResponseStatus.VALUES_NOT_FOUND,
+        ResponseStatus.NOT_RESPONSIBLE,
+        ResponseStatus.SERVICE_REFERRAL,
+        ResponseStatus.PREFIX_REFERRAL,
+    )
+)
+_random: Final = random.SystemRandom()
+
+TransportProtocol = site_value.Protocol
+
+
+#: What a message is for: the record of a name, the lookup of the service of a prefix, or the site of a server.
+Purpose = Literal["name", "lookup", "site"]
+
+
+class ExchangeObserver(Protocol):
+    """Records what happens between this program and handle servers. Must be quick and must not raise.
+
+    A transport is udp, tcp, http or https.
+    """
+
+    def record_exchange(self, transport: str, purpose: Purpose, *, is_answered: bool) -> None:
+        """Record the end of an exchange, and whether the server answered. A refusal is an answer."""
+
+    def record_rest(self, transport: str) -> None:
+        """Record that a server was silent by this transport and answered by another, so this transport comes last."""
+
+
+class NoExchangeObserver:
+    """Counts nothing."""
+
+    def record_exchange(self, transport: str, purpose: Purpose, *, is_answered: bool) -> None:
+        """Nothing."""
+
+    def record_rest(self, transport: str) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """`epoch` returns seconds since the epoch; `monotonic` never goes back."""
+
+    epoch: Callable[[], float]
+    monotonic: Callable[[], float]
+
+
+class Exchange:
+    """See Asker in `directory`.
+
+    `may_ask_again` is awaited before each further message for one question, which needs a token of the budget too.
+    With `private_servers`, servers at addresses that are not global are queried. After `head_start` seconds of silence,
+    the next interface is queried as well, at most `max_attempts` of them, and the first valid answer counts.
+    """
+
+    def __init__(
+        self,
+        transports: Mapping[TransportProtocol, Transport],
+        health: Health,
+        *,
+        clocks: Clocks,
+        may_ask_again: Callable[[], Awaitable[bool]],
+        private_servers: bool,
+        head_start: float,
+        max_attempts: int,
+        observer: ExchangeObserver | None = None,
+    ) -> None:
+        self._transports = transports
+        self._health = health
+        self._clocks = clocks
+        self._may_ask_again = may_ask_again
+        self._private_servers = private_servers
+        self._head_start = head_start
+        self._max_attempts = max_attempts
+        self._observer = observer or NoExchangeObserver()
+
+    async def __call__(self, service: Service, question: Question) -> Response:
+        """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
+        return await self._race(self._list(service, question), question)
+
+    async def read_site(self, service: Service) -> Site:
+        """What a server of a service says about its site, by one message. It is not signed. Raises CouldNotVerify.
+
+        Nothing is learned from the result: a server that does not offer this operation is not a server that failed.
+        """
+        candidate = self._list(service, Question(b""))[0]
+        query = self._write_query(candidate, Filters(b""), op_code=OpCode.SITE_INFORMATION)
+        is_answered = False
+        try:
+            response = await self._send(candidate, query)
+            is_answered = True
+        finally:
+            self._observer.record_exchange(_name(candidate.endpoint), "site", is_answered=is_answered)
+        if not isinstance(response.body, Site):
+            raise UpstreamRefused(
+                "The handle server did not send its site information.", response_code=response.header.response_code
+            )
+        return response.body
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for transport in self._transports.values():
+            await transport.aclose()
+
+    def _list(self, service: Service, question: Question) -> list[Candidate]:
+        """The candidates that can be queried. Those whose transport this network seems to block come last."""
+        now = self._clocks.monotonic()
+        candidates = list_candidates(
+            service.sites,
+            question.handle,
+            authoritative=question.authoritative,
+            private_servers=self._private_servers,
+            health=self._health,
+            now=now,
+        )
+        usable = [one for one in candidates if one.endpoint.protocol in self._transports]
+        if not usable:
+            raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
+        usable.sort(key=lambda one: self._health.rests(one.endpoint.protocol, now))
+        return usable[: self._max_attempts]
+
+    async def _race(self, candidates: Sequence[Candidate], question: Question) -> Response:
+        """Query the candidates in order, each after the failure or the silence of the one before."""
+        waiting, running = deque(candidates), dict[asyncio.Task[Response], Endpoint]()
+        failures: list[CouldNotVerify] = []
+        is_admitted = True
+        try:
+            while running or (waiting and is_admitted):
+                if waiting and is_admitted:
+                    candidate = waiting.popleft()
+                    running[asyncio.create_task(self._ask(candidate, question))] = candidate.endpoint
+                timeout = self._head_start if waiting and is_admitted else None
+                done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    endpoint, failure = running.pop(task), task.exception()
+                    if failure is None:
+                        self._learn_silence(endpoint, running.values())
+                        return task.result()
+                    if not isinstance(failure, CouldNotVerify):
+                        raise failure
+                    failures.append(failure)
+                is_admitted = is_admitted and bool(waiting) and await self._may_ask_again()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        raise _choose_failure(failures)
+
+    def _learn_silence(self, answered: Endpoint, silent: Iterable[Endpoint]) -> None:
+        """A firewall is between here and a server that answers by one transport and is silent by another.
+
+        An address that is silent while another one answers is perhaps not reached at all: it comes last for a while, so
+        its other transports cost no wait.
+        """
+        self._health.record_recovery(answered.protocol)
+        self._health.record_recovery(answered.address)
+        for endpoint in silent:
+            is_firewall = endpoint.address == answered.address
+            if is_firewall:
+                self._observer.record_rest(_name(endpoint))
+            key = endpoint.protocol if is_firewall else endpoint.address
+            self._health.record_failure(key, self._clocks.monotonic())
+
+    async def _ask(self, candidate: Candidate, question: Question) -> Response:
+        """Query one interface, and learn from the result."""
+        endpoint, began = candidate.endpoint, self._clocks.monotonic()
+        self._health.record_query(endpoint.address, began)
+        try:
+            response = await self._exchange(candidate, question)
+        except UpstreamRefused:
+            self._learn_answer(endpoint, question, began)
+            raise
+        except CouldNotVerify:
+            self._learn_failure(endpoint, question)
+            raise
+        except asyncio.CancelledError:
+            # Another interface answered first, or the caller's time is over.
+            if self._clocks.monotonic() - began >= self._head_start:
+                self._learn_failure(endpoint, question)
+            raise
+        self._learn_answer(endpoint, question, began)
+        return response
+
+    async def _exchange(self, candidate: Candidate, question: Question) -> Response:
+        flags = 0
+        if question.authoritative:
+            flags |= OpFlag.AUTHORITATIVE
+        if question.certified:
+            flags |= OpFlag.CERTIFIED
+        filters = Filters(question.handle, types=question.types)
+        response = await self._send(candidate, self._write_query(candidate, filters, flags=flags))
+        if question.certified:
+            verify_signature(response, candidate.public_key, oldest_version=ENVELOPE_SIGNED_SINCE)
+        if response.code not in _ANSWERS:
+            raise UpstreamRefused(
+                f"The handle server reported a failure, response code {response.code}.", response_code=response.code
+            )
+        return response
+
+    async def _send(self, candidate: Candidate, query: Query) -> Response:
+        """The answer to one message. Raises CouldNotVerify if it does not belong to the message."""
+        transport = self._transports[candidate.endpoint.protocol]
+        data = await transport.exchange(candidate, query.filters.handle, encode_query(query))
+        response = decode_response(data, digest_requested=True)
+        if response.envelope.request_id == NO_REQUEST_ID and response.header.op_code == 0:
+            raise UpstreamRefused(
+                "The handle server could not read the request.", response_code=response.header.response_code
+            )
+        check_answer(response, query)
+        return response
+
+    def _write_query(
+        self,
+        candidate: Candidate,
+        filters: Filters,
+        *,
+        flags: int = 0,
+        op_code: OpCode = OpCode.RESOLUTION,
+    ) -> Query:
+        if candidate.endpoint.protocol is TransportProtocol.TCP:
+            flags |= OpFlag.KEEP_ALIVE
+        return Query(
+            filters,
+            request_id=_random.randrange(NO_REQUEST_ID),
+            expiration=int(self._clocks.epoch()) + _EXPIRATION,
+            flags=_FLAGS | flags,
+            op_code=op_code,
+        )
+
+    def _learn_answer(self, endpoint: Endpoint, question: Question, began: float) -> None:
+        self._health.record_answer(endpoint, endpoint.address, self._clocks.monotonic() - began)
+        self._observer.record_exchange(_name(endpoint), _purpose(question), is_answered=True)
+
+    def _learn_failure(self, endpoint: Endpoint, question: Question) -> None:
+        self._health.record_failure(endpoint, self._clocks.monotonic())
+        self._observer.record_exchange(_name(endpoint), _purpose(question), is_answered=False)
+
+
+def _name(endpoint: Endpoint) -> str:
+    return endpoint.protocol.name.lower()
+
+
+def _purpose(question: Question) -> Purpose:
+    return "lookup" if question.is_lookup else "name"
+
+
+def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
+    """The most informative failure: of a server that answered, else of one that timed out, else the first."""
+    answered = (one for one in failures if isinstance(one, UpstreamRefused) or one.concerns_name)
+    silent = (one for one in failures if isinstance(one, UpstreamTimeout))
+    return next(answered, None) or next(silent, failures[0])

@@ -1,0 +1,159 @@
+"""Site values in the JSON of the handle API, as a bootstrap file and the cache have them."""
+
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, urlsafe_b64decode
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Literal
+
+import msgspec
+
+from app.errors import InvalidAnswer
+from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, encode_public_key
+from app.features.native.wire.site_value import (
+    HashOption,
+    Interface,
+    Protocol,
+    Purpose,
+    Server,
+    Site,
+    SiteKind,
+    encode_site,
+)
+from app.features.native.wire.value import TtlType, Value
+from app.handle.record import Record
+from app.handle.value import HandleValue
+
+_SERIAL_MASK: Final = 0xFFFF
+_ADDRESS_BYTES: Final = 16
+#: Values of one record. Root records in use have fewer than ten.
+_MAX_SITES: Final = 100
+_SITES: Final = frozenset(("HS_SITE", "HS_SITE.6"))
+_SERVICES: Final = frozenset(("HS_SERV",))
+
+
+class _JsonInterface(msgspec.Struct):
+    query: bool
+    admin: bool
+    protocol: Literal["UDP", "TCP", "HTTP", "HTTPS"]
+    port: int
+
+
+class _JsonKey(msgspec.Struct):
+    format: str
+    value: dict[str, str] | str
+
+
+class _JsonServer(msgspec.Struct, rename="camel"):
+    server_id: int
+    address: str
+    interfaces: list[_JsonInterface]
+    public_key: _JsonKey | None = None
+
+
+class _JsonAttribute(msgspec.Struct):
+    name: str
+    value: str
+
+
+class _JsonSite(msgspec.Struct, rename="camel"):
+    serial_number: int
+    primary_site: bool
+    servers: list[_JsonServer]
+    version: int = 1
+    protocol_version: str = "2.11"
+    multi_primary: bool = False
+    hash_option: int = HashOption.HANDLE
+    hash_filter: str = ""
+    attributes: list[_JsonAttribute] = []  # msgspec copies an empty list for each object
+
+
+class _JsonData(msgspec.Struct):
+    format: Literal["site"]
+    value: _JsonSite
+
+
+class _JsonValue(msgspec.Struct):
+    data: _JsonData
+
+
+_decoder: Final = msgspec.json.Decoder(_JsonValue)
+
+
+def read_sites(record: Record, types: tuple[str, ...]) -> tuple[Site, ...]:
+    """The site values of these types, in the order of the types. Raises InvalidAnswer if one cannot be read."""
+    values = [value for name in types for value in record.of_type(name)]
+    return tuple(_read_site(value.raw) for value in values[:_MAX_SITES])
+
+
+def read_service_values(record: Record) -> tuple[Value, ...]:
+    """The values of a record that name sites and service handles, as the wire has them. Others are left out."""
+    named = [value for value in record.values if value.folded_type in _SITES | _SERVICES][:_MAX_SITES]
+    return tuple(value for one in named if (value := _to_wire(one)) is not None)
+
+
+def _to_wire(value: HandleValue) -> Value | None:
+    try:
+        data = encode_site(_read_site(value.raw)) if value.folded_type in _SITES else (value.text or "").encode()
+    except (InvalidAnswer, struct.error):
+        return None
+    kind = TtlType.ABSOLUTE if value.ttl.absolute else TtlType.RELATIVE
+    return Value(value.index, value.folded_type.encode(), data, ttl=int(value.ttl.seconds), ttl_type=kind)
+
+
+def _read_site(raw: bytes) -> Site:
+    try:
+        site = _decoder.decode(raw).data.value
+        major, _, minor = site.protocol_version.partition(".")
+        return Site(
+            serial=site.serial_number & _SERIAL_MASK,
+            servers=tuple(map(_to_server, site.servers)),
+            kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
+            hash_option=site.hash_option,
+            attributes=tuple((item.name.encode(), item.value.encode()) for item in site.attributes),
+            hash_filter=site.hash_filter.encode(),
+            format_version=site.version,
+            major=int(major),
+            minor=int(minor),
+        )
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidAnswer("The record has a site value that cannot be read.", detail=str(error)[:200]) from error
+
+
+def _to_server(server: _JsonServer) -> Server:
+    interfaces = tuple(
+        Interface(Purpose.QUERY * one.query | Purpose.ADMIN * one.admin, Protocol[one.protocol], one.port)
+        for one in server.interfaces
+    )
+    return Server(server.server_id, _pack_address(server.address), _to_key(server.public_key), interfaces)
+
+
+def _pack_address(text: str) -> bytes:
+    address = ip_address(text)
+    packed = address.packed
+    return packed if isinstance(address, IPv6Address) else packed.rjust(_ADDRESS_BYTES, b"\0")
+
+
+def _to_key(key: _JsonKey | None) -> bytes:
+    if key is None:
+        return b""
+    if isinstance(key.value, str):
+        return b64decode(key.value, validate=True)
+    members = key.value
+    match members.get("kty"):
+        case "RSA":
+            return encode_public_key(KeyNumbers(RSA, _read_numbers(members, "e", "n"), is_padded=True))
+        case "DSA":
+            return encode_public_key(KeyNumbers(DSA, _read_numbers(members, "q", "p", "g", "y")))
+    return b""
+
+
+def _read_numbers(members: dict[str, str], *names: str) -> tuple[bytes, ...]:
+    return tuple(_read_number(members.get(name, "")) for name in names)
+
+
+def _read_number(text: str) -> bytes:
+    # RFC 7518, section 2: base64url without padding. The wire has two's complement, so a high bit needs a zero byte.
+    number = int.from_bytes(urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
+    return number.to_bytes(number.bit_length() // 8 + 1, "big")

@@ -1,0 +1,170 @@
+"""Handle values of the native protocol in the JSON of the handle API, as the reference server writes them.
+
+Records from handle servers and from an HTTP API are then the same bytes, in the cache and for clients.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+
+from app.errors import MalformedMessage
+from app.features.native.wire.fields import U32, Reader
+from app.features.native.wire.public_key import DSA, RSA, decode_public_key
+from app.features.native.wire.site_value import (
+    HashOption,
+    Protocol,
+    Purpose,
+    Server,
+    SiteKind,
+    decode_site,
+)
+from app.features.native.wire.value import Permission, TtlType, Value, decode_references
+
+#: The flags as numbers: `in` and `&` of a flag take a microsecond each.
+_PUBLIC_READ: Final = Permission.PUBLIC_READ.value
+_USUAL: Final = (Permission.ADMIN_READ | Permission.ADMIN_WRITE | Permission.PUBLIC_READ).value
+_QUERY: Final = Purpose.QUERY.value
+_ADMIN: Final = Purpose.ADMIN.value
+_PROTOCOLS: Final = {protocol.value: protocol.name for protocol in Protocol}
+#: Data of one record that is explained; more is text or base64. Sites and lists become JSON of eight times their size,
+#: and 1 MiB of them would take a second. A site value of three servers has 2 kB.
+_MAX_EXPLAINED_BYTES: Final = 64 * 1024
+_ADMIN_PERMISSIONS: Final = Struct(">H")
+#: The members of a JSON Web Key in the order of the key's numbers (RFC 7518, section 6.3.1; DSA has no RFC).
+_KEY_MEMBERS: Final = {RSA: ("e", "n"), DSA: ("q", "p", "g", "y")}
+_KEY_ORDER: Final = ("n", "e", "y", "p", "q", "g")
+_SIGNED_BITS: Final = 31
+
+
+def write_json_values(values: Iterable[Value]) -> bytes:
+    """The JSON array of the values that the public may read, in the server's order."""
+    room, objects = _MAX_EXPLAINED_BYTES, []
+    for value in values:
+        if value.permissions & _PUBLIC_READ:
+            explain = _EXPLANATIONS.get(value.type.upper())
+            if explain is not None:
+                room -= len(value.data)
+            objects.append(_to_object(value, explain if room >= 0 else None))
+    return msgspec.json.encode(objects)
+
+
+def _to_object(value: Value, explain: Callable[[bytes], dict[str, Any]] | None) -> dict[str, Any]:
+    members: dict[str, Any] = {"index": value.index, "type": value.type.decode("utf-8", "replace")}
+    members["data"] = _to_data(value.data, explain)
+    if value.permissions != _USUAL:
+        members["permissions"] = f"{value.permissions & 0b1111:04b}"
+    members["ttl"] = value.ttl if value.ttl_type == TtlType.RELATIVE else _to_time(value.ttl)
+    if value.timestamp:
+        # The reference server reads the timestamp as a signed number.
+        members["timestamp"] = _to_time(value.timestamp - ((value.timestamp >> _SIGNED_BITS) << 32))
+    if value.references:
+        members["references"] = _to_references(value.references)
+    return members
+
+
+def _to_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _to_references(references: Iterable[Any]) -> list[dict[str, Any]]:
+    return [{"handle": item.handle.decode("utf-8", "replace"), "index": item.index} for item in references]
+
+
+def _to_data(data: bytes, explain: Callable[[bytes], dict[str, Any]] | None) -> dict[str, Any]:
+    """The data in the format of its type. Data that its type does not explain is text or base64."""
+    if explain is not None:
+        try:
+            return explain(data)
+        except MalformedMessage:
+            pass
+    try:
+        return {"format": "string", "value": data.decode()}
+    except UnicodeDecodeError:
+        return {"format": "base64", "value": b64encode(data).decode()}
+
+
+def _to_admin(data: bytes) -> dict[str, Any]:
+    reader = Reader(data, "HS_ADMIN")
+    permissions, handle, index = reader.number(_ADMIN_PERMISSIONS), reader.string(), reader.number(U32)
+    reader.finish()
+    members = {"handle": handle.decode("utf-8", "replace"), "index": index, "permissions": f"{permissions:012b}"}
+    return {"format": "admin", "value": members}
+
+
+def _to_list(data: bytes) -> dict[str, Any]:
+    return {"format": "vlist", "value": _to_references(decode_references(data))}
+
+
+def _to_key(data: bytes) -> dict[str, Any]:
+    key = decode_public_key(data)
+    members = dict(zip(_KEY_MEMBERS[key.type], key.numbers, strict=True))
+    numbers = {name: _to_base64url(members[name]) for name in _KEY_ORDER if name in members}
+    return {"format": "key", "value": {"kty": key.type.partition(b"_")[0].decode(), **numbers}}
+
+
+def _to_base64url(number: bytes) -> str:
+    # RFC 7518, section 2: without leading zero bytes, and without padding.
+    return urlsafe_b64encode(number.lstrip(b"\0")).decode().rstrip("=")
+
+
+def _to_site(data: bytes) -> dict[str, Any]:
+    site = decode_site(data)
+    members: dict[str, Any] = {
+        "version": site.format_version,
+        "protocolVersion": f"{site.major}.{site.minor}",
+        # The reference server reads the serial number as a signed number.
+        "serialNumber": site.serial - ((site.serial >> 15) << 16),
+        "primarySite": site.is_primary,
+        "multiPrimary": bool(site.kind & SiteKind.SEVERAL_PRIMARIES),
+    }
+    if site.hash_option != HashOption.HANDLE:
+        members["hashOption"] = site.hash_option
+    if site.hash_filter:
+        members["hashFilter"] = site.hash_filter.decode("utf-8", "replace")
+    members["attributes"] = [
+        {"name": name.decode("utf-8", "replace"), "value": value.decode("utf-8", "replace")}
+        for name, value in site.attributes
+    ]
+    members["servers"] = [_to_server(server) for server in site.servers]
+    return {"format": "site", "value": members}
+
+
+def _to_server(server: Server) -> dict[str, Any]:
+    try:
+        key = _to_key(server.public_key)
+    except MalformedMessage:
+        key = {"format": "base64", "value": b64encode(server.public_key).decode()}
+    interfaces = [
+        {
+            "query": bool(interface.purpose & _QUERY),
+            "admin": bool(interface.purpose & _ADMIN),
+            "protocol": _PROTOCOLS.get(interface.protocol, str(interface.protocol)),
+            "port": interface.port,
+        }
+        for interface in server.interfaces
+    ]
+    return {"serverId": server.id, "address": _to_address(server.address), "publicKey": key, "interfaces": interfaces}
+
+
+def _to_address(address: bytes) -> str:
+    # The reference server writes ::1 as 0.0.0.1, because the bytes are the same.
+    return str(IPv4Address(address[12:]) if address.startswith(bytes(12)) else IPv6Address(address))
+
+
+#: How the data of a type is explained.
+_EXPLANATIONS: Final[dict[bytes, Callable[[bytes], dict[str, Any]]]] = {
+    b"HS_ADMIN": _to_admin,
+    b"HS_VLIST": _to_list,
+    b"HS_PUBKEY": _to_key,
+    b"HS_SITE": _to_site,
+    b"HS_SITE.6": _to_site,
+    b"HS_SITE.PREFIX": _to_site,
+    b"HS_NA_DELEGATE": _to_site,
+}

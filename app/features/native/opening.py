@@ -1,0 +1,207 @@
+"""Builds an upstream that speaks the native Handle protocol from the settings: `hdl:` or `hdl://host:port`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
+
+from app import __version__
+from app.assembly.settings import Settings
+from app.errors import ConfigurationError
+from app.features.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
+from app.features.native.direct import DirectLimits, DirectServer
+from app.features.native.directory_opening import open_directory
+from app.features.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
+from app.features.native.health import Health, HealthLimits
+from app.features.native.referral import Question, Service
+from app.features.native.root_file import RootFile, root_file_path
+from app.features.native.service_records import RecordStore
+from app.features.native.source import Finder, NativeSource
+from app.features.native.transport.base import Transport
+from app.features.native.transport.egress import Egress
+from app.features.native.transport.http import HttpAnswer
+from app.features.native.transport.stream import ConnectionPool
+from app.features.native.transport.tcp import TcpTransport
+from app.features.native.transport.tunnel import TunnelTransport
+from app.features.native.transport.udp import UdpTransport
+from app.features.native.wire.envelope import ENVELOPE_BYTES
+from app.features.native.wire.site_value import Site
+from app.upstream.client import identify
+from app.upstream.source import CONTROL_NAME
+
+log = logging.getLogger(__name__)
+
+#: The setting that means: every handle server, from the root.
+FROM_ROOT: Final = "hdl:"
+#: The port of handle servers (IANA: hdl-srv).
+_PORT: Final = 2641
+
+
+def is_native(url: str) -> bool:
+    """Whether a URL of the settings names handle servers."""
+    return url.startswith(FROM_ROOT)
+
+
+def open_native(
+    settings: Settings,
+    url: str,
+    *,
+    may_ask_again: Callable[[], Awaitable[bool]],
+    admit_query: Callable[[], Awaitable[None]],
+    observer: ExchangeObserver | None = None,
+    only: TransportProtocol | None = None,
+    store: RecordStore | None = None,
+) -> NativeSource:
+    """The source that a URL names, by `only` one transport if it is set. Raises ConfigurationError.
+
+    `may_ask_again` is awaited before a message is repeated, and `admit_query` before one of a lookup. `store` is the
+    cache, which keeps the records of prefixes and of service handles.
+    """
+    exchange = _open_exchange(settings, url, may_ask_again, observer, only)
+    return NativeSource(
+        _open_directory(settings, exchange, admit_query, store)
+        if url == FROM_ROOT
+        else _open_server(settings, url, exchange, may_ask_again),
+        exchange,
+        total_timeout=settings.upstream_timeout,
+        max_answer_bytes=settings.upstream_max_answer_bytes,
+        verification=settings.upstream_verify,
+    )
+
+
+def _open_exchange(
+    settings: Settings,
+    url: str,
+    may_ask_again: Callable[[], Awaitable[bool]],
+    observer: ExchangeObserver | None,
+    only: TransportProtocol | None,
+) -> Exchange:
+    transports = _open_transports(settings, may_ask_again)
+    return Exchange(
+        transports if only is None else {only: transports[only]},
+        Health(_health_limits(settings)),
+        clocks=Clocks(time.time, time.monotonic),
+        may_ask_again=may_ask_again,
+        # The operator names a server. Everything that the root leads to comes from the network.
+        private_servers=settings.upstream_private_servers or url != FROM_ROOT,
+        head_start=settings.native_head_start,
+        max_attempts=settings.native_max_attempts,
+        observer=observer,
+    )
+
+
+def list_root_interfaces(settings: Settings) -> list[Site]:
+    """Each interface of each server of the root, as a site that has nothing else. Raises ConfigurationError."""
+    root = read_root(settings)
+    return [
+        replace(site, servers=(replace(server, interfaces=(interface,)),))
+        for site in (root.sites if root else ())
+        for server in site.servers
+        for interface in server.interfaces
+    ]
+
+
+async def probe_interface(settings: Settings, site: Site, may_ask_again: Callable[[], Awaitable[bool]]) -> None:
+    """Query the only interface of a site of the root. Any answer shows that it works. Raises CouldNotVerify."""
+    exchange = _open_exchange(settings, FROM_ROOT, may_ask_again, None, None)
+    try:
+        await exchange(Service((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
+    finally:
+        await exchange.aclose()
+
+
+def _open_directory(
+    settings: Settings, exchange: Exchange, admit_query: Callable[[], Awaitable[None]], store: RecordStore | None
+) -> Finder:
+    root = _read_kept_root(settings)
+    if root is None:
+        raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
+    return open_directory(settings, root, exchange, admit_query, store)
+
+
+def _open_server(
+    settings: Settings, url: str, exchange: Exchange, may_ask_again: Callable[[], Awaitable[bool]]
+) -> Finder:
+    root, parts = _read_kept_root(settings), urlsplit(url)
+    return DirectServer(
+        parts.hostname or "",
+        parts.port or _PORT,
+        exchange,
+        exchange.read_site,
+        known=() if root is None else root.service.sites,
+        limits=DirectLimits(
+            address_lifetime=settings.native_service_ttl_floor,
+            site_lifetime=settings.native_service_ttl_ceiling,
+            timeout=settings.upstream_timeout,
+        ),
+        clock=time.monotonic,
+        may_ask_again=may_ask_again,
+        report=lambda site: _report_site(url, site),
+    )
+
+
+def _read_kept_root(settings: Settings) -> RootFile | None:
+    root = read_root(settings)
+    return None if root is None else RootFile(root_file_path(settings.store_url), root)
+
+
+def _health_limits(settings: Settings) -> HealthLimits:
+    return HealthLimits(
+        first_pause=settings.native_pause_first,
+        longest_pause=settings.native_pause_max,
+        busy_queries=settings.native_busy_queries,
+        entries=settings.native_max_servers,
+    )
+
+
+def read_root(settings: Settings) -> Service | None:
+    """The root's sites in the bootstrap file. None without a file. Raises ConfigurationError."""
+    path = settings.upstream_bootstrap
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            return read_bootstrap(file.read(MAX_BOOTSTRAP_BYTES + 1))
+    except OSError as error:
+        raise ConfigurationError(f"upstream_bootstrap: {path} cannot be read: {error.strerror}") from error
+    except ConfigurationError as error:
+        remedy = "get the handle API's answer about 0.NA/0.NA by curl; see docs/native.md"
+        raise ConfigurationError(f"upstream_bootstrap: {path}: {error.message}; {remedy}") from error
+
+
+def _report_site(url: str, site: Site) -> None:
+    if len(site.servers) > 1:
+        log.warning(
+            "%s is one of %d servers of its site, and has only a part of the names; set upstream_url to hdl: to query "
+            "all of them",
+            url,
+            len(site.servers),
+        )
+
+
+def _open_transports(
+    settings: Settings, may_ask_again: Callable[[], Awaitable[bool]]
+) -> dict[TransportProtocol, Transport]:
+    most, connect = settings.upstream_max_answer_bytes, settings.upstream_connect_timeout
+    most_idle, idle_timeout = settings.native_idle_connections, settings.native_idle_timeout
+    messages = ConnectionPool[bytes](most=most_idle, idle_timeout=idle_timeout, may_ask_again=may_ask_again)
+    requests = ConnectionPool[HttpAnswer](most=most_idle, idle_timeout=idle_timeout, may_ask_again=may_ask_again)
+    tunnel = TunnelTransport(
+        Egress(connect_timeout=connect, max_bytes=most + ENVELOPE_BYTES),
+        requests,
+        headers=identify(f"doi-proxy/{__version__}", settings.upstream_contact),
+        max_bytes=most,
+        clock=time.time,
+    )
+    return {
+        TransportProtocol.UDP: UdpTransport(
+            first_wait=settings.native_udp_wait, tries=settings.native_udp_tries, max_bytes=most
+        ),
+        TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect, max_bytes=most),
+        TransportProtocol.HTTP: tunnel,
+        TransportProtocol.HTTPS: tunnel,
+    }

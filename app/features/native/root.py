@@ -1,0 +1,130 @@
+"""The root of the handle system: its sites as they are known, and whether it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from app.errors import (
+    BreakerOpen,
+    CouldNotVerify,
+    HandleServerUnreachable,
+    ServiceNotFound,
+    SignatureInvalid,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.features.native.directory_limits import DirectoryLimits, DirectoryObserver
+from app.features.native.referral import ROOT_HANDLE, SERVICE_TYPES, Question, Service, read_lead
+from app.features.native.wire.response import Response, Values
+from app.upstream.breaker import Breaker
+
+
+class RootKeeper(Protocol):
+    """Keeps a refreshed root across restarts."""
+
+    async def keep(self, response: Response) -> None:
+        """Keep the answer whose sites replaced those of the root. It was signed by a key of them. Must not raise."""
+
+
+class Root:
+    """Queries the root, refreshes its sites, and leaves it alone after several failures.
+
+    `service` is that of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the epoch.
+    `admit_query` spends a token of the budget on a refresh, and raises BudgetSpent.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        ask: Callable[[Service, Question], Awaitable[Response]],
+        *,
+        limits: DirectoryLimits,
+        clock: Callable[[], float],
+        observer: DirectoryObserver,
+        admit_query: Callable[[], Awaitable[None]],
+        keeper: RootKeeper | None,
+    ) -> None:
+        self._service = service
+        self._ask = ask
+        self._limits = limits
+        self._clock = clock
+        self._observer = observer
+        self._admit_query = admit_query
+        self._keeper = keeper
+        self._breaker = Breaker(limits.root_failures, limits.root_pause)
+        self._failed_at: float | None = None
+        self._due_at = 0.0
+        self._refresh: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        """Stop a refresh that is under way."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+            await asyncio.gather(self._refresh, return_exceptions=True)
+
+    def has_failed(self, now: float) -> bool:
+        """Whether the last query failed, a moment ago."""
+        return self._failed_at is not None and now < self._failed_at + self._limits.shortest_lifetime
+
+    async def query(self, question: Question, *, is_needed: bool) -> Response:
+        """The root's answer. If the sites are due, they are refreshed meanwhile. Raises CouldNotVerify.
+
+        Without `is_needed`, names of known prefixes can be resolved without the root. Its failure then concerns the
+        names of one prefix, and several prefixes do not wait for it in vain.
+        """
+        now = self._clock()
+        if not is_needed and (seconds := self._breaker.retry_after(now)) > 0:
+            raise BreakerOpen(retry_after=seconds)
+        self._breaker.allow(now)
+        if self._due_at <= now:
+            self._due_at = now + self._limits.shortest_lifetime
+            self._refresh = asyncio.create_task(self._refresh_service())
+        try:
+            async with asyncio.timeout(None if is_needed else self._limits.patience):
+                return await self._query(question)
+        except (TimeoutError, UpstreamTimeout) as error:
+            self._record_failure(question)
+            raise UpstreamTimeout("The root of the handle system did not answer in time.") from error
+        except UpstreamUnreachable as error:
+            self._record_failure(question)
+            raise error if is_needed else HandleServerUnreachable(detail=error.detail) from error
+
+    async def _query(self, question: Question) -> Response:
+        if question.certified and not self._service.is_verified:
+            raise SignatureInvalid("No chain of signatures: the file of upstream_bootstrap has no key of the root.")
+        response = await self._ask(self._service, question)
+        self._breaker.record_answer()
+        self._failed_at = None
+        return response
+
+    async def _read_record(self) -> Response:
+        try:
+            async with asyncio.timeout(self._limits.timeout):
+                return await self._query(Question(ROOT_HANDLE, SERVICE_TYPES, certified=True, is_lookup=True))
+        except TimeoutError as error:
+            raise UpstreamTimeout("The root of the handle system did not answer in time.") from error
+
+    def _record_failure(self, question: Question) -> None:
+        self._failed_at = self._clock()
+        self._breaker.record_failure(question.handle.decode("latin-1"), self._failed_at)
+
+    async def _refresh_service(self) -> None:
+        """Read the root's sites at the root. Only an answer that a key of the known root signed replaces them."""
+        try:
+            await self._admit_query()
+            response = await self._read_record()
+            now = self._clock()
+            lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
+            if lead is None or not lead.sites:
+                raise ServiceNotFound(detail=f"the record of the root has no sites, response code {response.code}")
+        except CouldNotVerify as error:
+            self._observer.record_refresh(error)
+            return
+        is_new = lead.sites != self._service.sites
+        self._service = Service(lead.sites, is_verified=True)
+        self._due_at = now + self._limits.bound(lead.lifetime)
+        self._observer.record_refresh(None)
+        if is_new and self._keeper is not None:
+            await self._keeper.keep(response)

@@ -1,0 +1,118 @@
+"""The file beside the store that keeps a refreshed root of the handle system across restarts.
+
+The file of `upstream_bootstrap` stays the start of trust: this one has only answers whose signatures lead from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from base64 import b64decode, b64encode
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Final
+
+import msgspec
+
+from app.errors import ConfigurationError, CouldNotVerify
+from app.features.native.referral import Service
+from app.features.native.root_chain import extend_chain, fingerprint, follow_chain
+from app.features.native.wire.response import Response
+
+log = logging.getLogger(__name__)
+
+_SQLITE: Final = "sqlite:///"
+_SUFFIX: Final = ".root.json"
+#: Bytes of the file. An answer about the root has about 10 kB.
+_MAX_BYTES: Final = 1024 * 1024
+
+
+class _Content(msgspec.Struct):
+    #: The fingerprint of the operator's root that the first answer was verified with.
+    bootstrap: str
+    #: Messages of the native protocol, in base64.
+    answers: list[str]
+
+
+_decoder: Final = msgspec.json.Decoder(_Content)
+
+
+def root_file_path(store_url: str) -> Path | None:
+    """The file beside a SQLite store. None for other stores, which have no folder of their own."""
+    return Path(store_url.removeprefix(_SQLITE) + _SUFFIX) if store_url.startswith(_SQLITE) else None
+
+
+class RootFile:
+    """See RootKeeper. `root` is the operator's; `service` is the root at the end of the answers in the file."""
+
+    def __init__(self, path: Path | None, root: Service) -> None:
+        self._path = path
+        self._root = root
+        self._answers: tuple[bytes, ...] = ()
+        self.service = root
+        if path is not None and root.is_verified:
+            self._read(path)
+
+    async def keep(self, response: Response) -> None:
+        """Write the answer that replaced the root. A file that cannot be written costs a log line."""
+        if self._path is None:
+            return
+        try:
+            self._answers = extend_chain(self._root, self._answers, response)
+            await asyncio.to_thread(_write, self._path, self._encode())
+        except (OSError, CouldNotVerify) as error:
+            log.warning("the refreshed root could not be kept in %s: %s", self._path, _explain(error))
+
+    def _read(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                content = _decode(file.read(_MAX_BYTES + 1))
+            if content.bootstrap != fingerprint(self._root):
+                log.info("upstream_bootstrap has changed since the root was kept in %s: it counts", path)
+                return
+            answers = tuple(b64decode(answer, validate=True) for answer in content.answers)
+            self.service, self._answers = follow_chain(self._root, answers), answers
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, ConfigurationError, CouldNotVerify) as error:
+            log.warning("the root in %s is not used, but that of upstream_bootstrap: %s", path, _explain(error))
+
+    def _encode(self) -> bytes:
+        answers = [b64encode(answer).decode() for answer in self._answers]
+        content = msgspec.json.encode(_Content(fingerprint(self._root), answers))
+        if len(content) > _MAX_BYTES:
+            raise OSError(f"it would have over {_MAX_BYTES} bytes")
+        return content
+
+
+def _decode(content: bytes) -> _Content:
+    if len(content) > _MAX_BYTES:
+        raise ConfigurationError(f"it has over {_MAX_BYTES} bytes")
+    try:
+        return _decoder.decode(content)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigurationError(f"it cannot be read: {error}") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace a file in one step. Only its owner can read it. Raises OSError."""
+    # mkstemp creates a new file with mode 0600, whatever the umask is.
+    descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except OSError:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, CouldNotVerify):
+        return f"{error.message} {error.detail}".strip()
+    return getattr(error, "message", "") or getattr(error, "strerror", "") or str(error)

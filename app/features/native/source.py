@@ -1,0 +1,100 @@
+"""A source that speaks the native protocol, in place of an HTTP API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Protocol
+
+from app.errors import InvalidAnswer, UpstreamRefused, UpstreamTimeout
+from app.features.native.exchange import Exchange
+from app.features.native.json_values import write_json_values
+from app.features.native.referral import Question
+from app.features.native.wire.message import ResponseStatus
+from app.features.native.wire.response import Response, Values
+from app.handle.answer import Answer, ResponseCode
+from app.handle.record_cache import parse_record
+from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
+
+
+class Finder(Protocol):
+    """Finds the server of a handle, and queries it: a Directory, or a DirectServer."""
+
+    async def resolve(self, question: Question) -> Response | None:
+        """The server's answer. None if the prefix does not exist. Raises CouldNotVerify."""
+
+    async def probe(self, question: Question) -> Response | None:
+        """Any server's answer to the question, which shows that servers can be reached. Raises CouldNotVerify."""
+
+    async def aclose(self) -> None:
+        """Stop what is under way."""
+
+
+class NativeSource:
+    """See Source. `total_timeout` is for a whole query with the lookups that lead to the server, in seconds.
+
+    `max_answer_bytes` is for the values of a record as JSON.
+    """
+
+    def __init__(
+        self,
+        finder: Finder,
+        exchange: Exchange,
+        *,
+        total_timeout: float,
+        max_answer_bytes: int,
+        verification: Verification,
+    ) -> None:
+        self._finder = finder
+        self._exchange = exchange
+        self._total_timeout = total_timeout
+        self._max_answer_bytes = max_answer_bytes
+        self._verification = verification
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """The answer of the server that has the handle. Raises CouldNotVerify."""
+        if query.leaves is not None:
+            query.leaves()
+        certified = self._verification == "always" or (query.certified and self._verification == "when-asked")
+        question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
+        response = await self._in_time(self._finder.resolve(question))
+        return read_response(response, self._max_answer_bytes, is_verified=certified)
+
+    async def probe(self) -> Answer:
+        """Any answer shows that the server works, also one that it is not responsible. Raises CouldNotVerify."""
+        response = await self._in_time(self._finder.probe(Question(CONTROL_NAME.text.encode())))
+        if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
+            return Answer(ResponseCode.HANDLE_NOT_FOUND)
+        return read_response(response, self._max_answer_bytes, is_verified=False)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._finder.aclose()
+        await self._exchange.aclose()
+
+    async def _in_time(self, answer: Awaitable[Response | None]) -> Response | None:
+        try:
+            async with asyncio.timeout(self._total_timeout):
+                return await answer
+        except TimeoutError as error:
+            raise UpstreamTimeout("The handle servers did not answer in time.") from error
+
+
+def read_response(response: Response | None, max_bytes: int, *, is_verified: bool) -> Answer:
+    """The answer of a server as an HTTP API has it, with at most `max_bytes` of values. Raises CouldNotVerify."""
+    if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
+        return Answer(ResponseCode.HANDLE_NOT_FOUND, is_verified=is_verified)
+    if response.code == ResponseStatus.VALUES_NOT_FOUND:
+        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
+    if response.code != ResponseStatus.SUCCESS or not isinstance(response.body, Values):
+        raise UpstreamRefused(
+            f"The handle server did not answer about this name, response code {response.code}.",
+            response_code=response.code,
+        )
+    values = write_json_values(response.body.values)
+    # A control character takes one byte on the wire and six in JSON.
+    if len(values) > max_bytes:
+        raise InvalidAnswer(f"The record has {len(values)} bytes as JSON; the limit is {max_bytes}.")
+    if not parse_record(values).values:
+        return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
+    return Answer(ResponseCode.SUCCESS, values, is_verified=is_verified)

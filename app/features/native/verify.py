@@ -1,0 +1,137 @@
+"""Whether an answer is an answer to the query, and whether the server that was queried signed it."""
+
+from __future__ import annotations
+
+import hashlib
+from struct import Struct
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.dsa import DSAParameterNumbers, DSAPublicKey, DSAPublicNumbers
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
+
+from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
+from app.features.native.wire.credential import SIGNED, Credential, Signature, decode_signature
+from app.features.native.wire.message import OpFlag, ResponseStatus
+from app.features.native.wire.public_key import RSA, decode_public_key
+from app.features.native.wire.query import Query, encode_digested
+from app.features.native.wire.response import DIGEST_NAMES, Response, Values, encode_content
+
+#: From this version on, a signature covers the versions and the ids of the envelope.
+ENVELOPE_SIGNED_SINCE: Final = (2, 8)
+#: Up to this version, a signature covers the header and the body alone. What lies between is not known.
+_CONTENT_SIGNED_UNTIL: Final = (2, 5)
+#: From this version on, servers sign with SHA-256, whatever their key is.
+_SHA256_SINCE: Final = (2, 11)
+_SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
+# Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
+_MAX_KEY_BITS: Final = 8_192
+_MAX_EXPONENT_BITS: Final = 64
+
+
+def check_answer(response: Response, query: Query) -> None:
+    """Compare an answer with its query: ids, operation, digest and handle. Raises AnswerMismatch."""
+    if response.envelope.request_id != query.request_id:
+        raise AnswerMismatch(detail="the request id differs")
+    if response.header.op_code != query.op_code:
+        raise AnswerMismatch(detail=f"the operation is {response.header.op_code}, not {query.op_code}")
+    # A challenge opens a session. Every other answer repeats the session of the request, which has none.
+    if response.envelope.session_id and response.code != ResponseStatus.AUTHENTICATION_NEEDED:
+        raise AnswerMismatch(detail="the answer belongs to a session")
+    if query.flags & OpFlag.REQUEST_DIGEST:
+        _check_digest(response, query)
+    if response.code == ResponseStatus.SUCCESS and not _is_about(response, query.filters.handle):
+        raise AnswerMismatch("The handle server's answer is about another name.")
+
+
+def _is_about(response: Response, handle: bytes) -> bool:
+    # Handles are the same if they differ in the case of ASCII letters alone. A site is not about a handle.
+    return not isinstance(response.body, Values) or response.body.handle.upper() == handle.upper()
+
+
+def _check_digest(response: Response, query: Query) -> None:
+    if response.digest is None:
+        raise AnswerMismatch(detail="the digest of the request is missing")
+    content = encode_digested(query)
+    digest = hashlib.new(DIGEST_NAMES[response.digest.code], content, usedforsecurity=False).digest()
+    if digest != response.digest.digest:
+        raise AnswerMismatch(detail="the digest of the request differs")
+
+
+def verify_signature(response: Response, public_key: bytes, *, oldest_version: tuple[int, int]) -> None:
+    """Check that the holder of a key (the data of an HS_PUBKEY value) signed an answer. Raises SignatureInvalid.
+
+    An answer below `oldest_version` is refused. Below ENVELOPE_SIGNED_SINCE the request id is not signed, so an old
+    answer could be replayed. The signature does not name the request: `check_answer` compares its digest.
+    """
+    credential, version = response.credential, response.envelope.version
+    if credential is None or credential.type != SIGNED:
+        raise SignatureInvalid("The handle server did not sign its answer.")
+    if version < oldest_version:
+        raise SignatureInvalid(f"The handle server signed its answer in version {version[0]}.{version[1]}, too old.")
+    if not public_key:
+        raise SignatureInvalid("The site value has no public key for the handle server.")
+    try:
+        signature = decode_signature(credential.section)
+        if version >= _SHA256_SINCE and signature.digest_name != b"SHA-256":
+            raise SignatureInvalid(detail=f"the digest is {signature.digest_name[:40]!r}")
+        verify_bytes(_signed_bytes(response, credential), signature, public_key)
+    except MalformedMessage as error:
+        raise SignatureInvalid(detail=error.detail) from error
+
+
+def _signed_bytes(response: Response, credential: Credential) -> bytes:
+    content, envelope = encode_content(response), response.envelope
+    if envelope.version <= _CONTENT_SIGNED_UNTIL:
+        return content
+    if envelope.version < ENVELOPE_SIGNED_SINCE:
+        raise SignatureInvalid(detail=f"the version is {envelope.version}")
+    head = _SIGNED_ENVELOPE.pack(
+        envelope.major,
+        envelope.minor,
+        envelope.suggested_major,
+        envelope.suggested_minor,
+        envelope.session_id,
+        envelope.request_id,
+        credential.counter,
+    )
+    return head + content
+
+
+def verify_bytes(signed: bytes, signature: Signature, public_key: bytes) -> None:
+    """Check a signature of `signed`. Raises SignatureInvalid, and MalformedMessage for a key that is not one."""
+    algorithm = _read_algorithm(signature.digest_name)
+    try:
+        key = _load_key(public_key)
+        if isinstance(key, RSAPublicKey):
+            key.verify(signature.signature, signed, PKCS1v15(), algorithm)
+        else:
+            key.verify(signature.signature, signed, algorithm)
+    except InvalidSignature as error:
+        raise SignatureInvalid from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise SignatureInvalid(detail=f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _read_algorithm(name: bytes) -> HashAlgorithm:
+    if name == b"SHA-256":
+        return SHA256()
+    if name in (b"SHA1", b"SHA-1"):
+        return SHA1()  # noqa: S303 - versions below 2.11 sign with it; the caller refuses them or not
+    raise SignatureInvalid(detail=f"the digest {name[:40]!r} is not known")
+
+
+def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
+    key = decode_public_key(data)
+    numbers = [int.from_bytes(number, "big", signed=True) for number in key.numbers]
+    if any(number <= 0 or number.bit_length() > _MAX_KEY_BITS for number in numbers):
+        raise SignatureInvalid(detail="a number of the public key is negative or too long")
+    if key.type == RSA:
+        exponent, modulus = numbers
+        if exponent.bit_length() > _MAX_EXPONENT_BITS:
+            raise SignatureInvalid(detail="the exponent of the public key is too long")
+        return RSAPublicNumbers(exponent, modulus).public_key()
+    q, p, g, y = numbers
+    return DSAPublicNumbers(y, DSAParameterNumbers(p, q, g)).public_key()

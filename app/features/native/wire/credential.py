@@ -1,0 +1,75 @@
+"""The credential of a message: the signature of its sender (RFC 3652)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from app.features.native.wire.fields import U32, Reader, encode_string
+
+SIGNED: Final = b"HS_SIGNED"
+_HEAD: Final = Struct(">BBH")
+NO_CREDENTIAL: Final = U32.pack(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A credential. The section of the type HS_SIGNED is a `Signature`."""
+
+    section: bytes
+    type: bytes = SIGNED
+    signer: bytes = b""
+    #: The message's number in a session; 0 without a session.
+    counter: int = 0
+    version: int = 0
+    reserved: int = 0
+    flags: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature, and the name of the digest that was signed."""
+
+    digest_name: bytes
+    signature: bytes
+
+
+def decode_credential(tail: bytes) -> Credential | None:
+    """The credential that follows a body; None if its length is 0. Raises MalformedMessage."""
+    reader = Reader(tail, "credential")
+    length = reader.number(U32)
+    if length != reader.remaining:
+        raise reader.malformed(f"the length is {length}, and {reader.remaining} bytes remain")
+    if not length:
+        return None
+    version, reserved, flags = reader.numbers(_HEAD)
+    signer, counter, kind, section = reader.string(), reader.number(U32), reader.string(), reader.string()
+    reader.finish()
+    return Credential(section, kind, signer, counter, version, reserved, flags)
+
+
+def encode_credential(credential: Credential | None) -> bytes:
+    """The bytes that follow the body."""
+    if credential is None:
+        return NO_CREDENTIAL
+    return encode_string(
+        _HEAD.pack(credential.version, credential.reserved, credential.flags)
+        + encode_string(credential.signer)
+        + U32.pack(credential.counter)
+        + encode_string(credential.type)
+        + encode_string(credential.section)
+    )
+
+
+def decode_signature(section: bytes) -> Signature:
+    """The section of a credential of the type HS_SIGNED. Raises MalformedMessage."""
+    reader = Reader(section, "signature")
+    signature = Signature(reader.string(), reader.string())
+    reader.finish()
+    return signature
+
+
+def encode_signature(signature: Signature) -> bytes:
+    """The section of a credential of the type HS_SIGNED."""
+    return encode_string(signature.digest_name) + encode_string(signature.signature)

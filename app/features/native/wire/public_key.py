@@ -1,0 +1,44 @@
+"""The data of HS_PUBKEY, and the public keys in site values: the numbers of an RSA or DSA key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.features.native.wire.fields import U16, Reader, encode_string
+
+RSA: Final = b"RSA_PUB_KEY"
+DSA: Final = b"DSA_PUB_KEY"
+#: RSA: exponent and modulus. DSA: q, p, g and y.
+_NUMBERS: Final = {RSA: 2, DSA: 4}
+#: The reference software writes four zero bytes after an RSA key.
+_PADDING: Final = bytes(4)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNumbers:
+    """A public key. The numbers are two's complement, so most of them begin with a zero byte."""
+
+    type: bytes
+    numbers: tuple[bytes, ...]
+    flags: int = 0
+    is_padded: bool = False
+
+
+def decode_public_key(data: bytes) -> KeyNumbers:
+    """A public key of a known type. Raises MalformedMessage."""
+    reader = Reader(data, "public key")
+    key_type, flags = reader.string(), reader.number(U16)
+    if key_type not in _NUMBERS:
+        raise reader.malformed(f"the type {key_type[:40]!r} is not known")
+    numbers = tuple(reader.string() for _ in range(_NUMBERS[key_type]))
+    rest = reader.rest()
+    if rest and rest != _PADDING:
+        raise reader.malformed(f"{len(rest)} bytes follow the last number")
+    return KeyNumbers(key_type, numbers, flags, bool(rest))
+
+
+def encode_public_key(key: KeyNumbers) -> bytes:
+    """The data of an HS_PUBKEY value."""
+    numbers = b"".join(map(encode_string, key.numbers))
+    return encode_string(key.type) + U16.pack(key.flags) + numbers + (_PADDING if key.is_padded else b"")

@@ -1,0 +1,91 @@
+"""A request for the values of a handle, or for the site of a server (RFC 3652)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.features.native.wire.credential import NO_CREDENTIAL
+from app.features.native.wire.envelope import Envelope, encode_envelope
+from app.features.native.wire.fields import COUNT_BYTES, I32, Reader, encode_count, encode_string
+from app.features.native.wire.message import (
+    UNKNOWN_SERIAL,
+    Header,
+    OpCode,
+    OpFlag,
+    decode_message,
+    encode_header,
+)
+
+#: Filters of one request. Only servers decode requests, and this program's own server is a test.
+_MAX_FILTERS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What is requested: values with one of these indexes or of one of these types. All values if both are empty."""
+
+    handle: bytes
+    indexes: tuple[int, ...] = ()
+    types: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request. Its digest and its id identify the answer."""
+
+    filters: Filters
+    #: Chosen at random by the client.
+    request_id: int
+    #: Seconds since the epoch.
+    expiration: int
+    flags: int = OpFlag.PUBLIC_ONLY
+    op_code: int = OpCode.RESOLUTION
+    site_serial: int = UNKNOWN_SERIAL
+
+
+def encode_query(query: Query) -> bytes:
+    """The bytes of a request, which does not have a credential."""
+    content = encode_digested(query)
+    payload = content + NO_CREDENTIAL
+    return encode_envelope(Envelope(query.request_id), len(payload)) + payload
+
+
+def encode_digested(query: Query) -> bytes:
+    """The header and the body of a request. An answer repeats their digest."""
+    header = Header(query.op_code, 0, query.flags, query.site_serial, query.expiration)
+    # A request for the site of a server has no body.
+    body = b"" if query.op_code == OpCode.SITE_INFORMATION else encode_filters(query.filters)
+    return encode_header(header, body) + body
+
+
+def decode_query(data: bytes) -> Query:
+    """A request, without its versions and its credential. Raises MalformedMessage."""
+    message = decode_message(data)
+    header = message.header
+    has_filters = header.op_code != OpCode.SITE_INFORMATION or message.body
+    return Query(
+        decode_filters(message.body) if has_filters else Filters(b""),
+        message.envelope.request_id,
+        header.expiration,
+        header.flags,
+        header.op_code,
+        header.site_serial,
+    )
+
+
+def decode_filters(body: bytes) -> Filters:
+    """The body of a request. Raises MalformedMessage."""
+    reader = Reader(body, "request")
+    handle = reader.string()
+    indexes = tuple(reader.number(I32) for _ in range(reader.count(I32.size, _MAX_FILTERS)))
+    types = tuple(reader.string() for _ in range(reader.count(COUNT_BYTES, _MAX_FILTERS)))
+    reader.finish()
+    return Filters(handle, indexes, types)
+
+
+def encode_filters(filters: Filters) -> bytes:
+    """The body of a request."""
+    indexes = encode_count(filters.indexes) + b"".join(map(I32.pack, filters.indexes))
+    types = encode_count(filters.types) + b"".join(map(encode_string, filters.types))
+    return encode_string(filters.handle) + indexes + types

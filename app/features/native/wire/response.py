@@ -1,0 +1,133 @@
+"""An answer: its digest of the request, its body and its credential (RFC 3652)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.features.native.wire.credential import Credential, decode_credential, encode_credential
+from app.features.native.wire.envelope import Envelope
+from app.features.native.wire.fields import U8, Reader, encode_string
+from app.features.native.wire.message import (
+    Header,
+    Message,
+    OpCode,
+    OpFlag,
+    ResponseStatus,
+    decode_message,
+    encode_header,
+    encode_message,
+)
+from app.features.native.wire.site_value import Site, decode_site, encode_site
+from app.features.native.wire.value import Value, encode_values, read_values
+
+#: The digest of a request by its code: MD5 (0 below version 2.1), SHA-1 and SHA-256.
+DIGEST_NAMES: Final = {0: "md5", 1: "md5", 2: "sha1", 3: "sha256"}
+_DIGEST_BYTES: Final = {0: 16, 1: 16, 2: 20, 3: 32}
+#: Below this version, an answer to a request with the digest flag has a digest and does not have the flag.
+_FLAG_OF_DIGEST_SINCE: Final = (2, 1)
+_REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The digest of a request's header and body. `code` is a key of DIGEST_NAMES."""
+
+    code: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The body of an answer with values. A referral has an empty handle, and values that name other servers."""
+
+    handle: bytes
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The body of an answer that requests authentication."""
+
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The body of every other answer: a text of the server, which differs by transport. None if the body is empty."""
+
+    text: bytes | None
+
+
+Body = Values | Site | Challenge | Explanation
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer. Nothing in it is compared with the request yet."""
+
+    envelope: Envelope
+    header: Header
+    body: Body
+    digest: Digest | None = None
+    credential: Credential | None = None
+
+    @property
+    def code(self) -> int:
+        """The response code; see ResponseStatus."""
+        return self.header.response_code
+
+
+def decode_response(data: bytes, *, digest_requested: bool) -> Response:
+    """A whole answer. `digest_requested` matters for versions below 2.1. Raises MalformedMessage."""
+    message = decode_message(data)
+    header, reader = message.header, Reader(message.body, "answer")
+    is_old = message.envelope.version < _FLAG_OF_DIGEST_SINCE and digest_requested
+    digest = _read_digest(reader) if header.flags & OpFlag.REQUEST_DIGEST or is_old else None
+    body = _read_body(reader, header)
+    reader.finish()
+    return Response(message.envelope, header, body, digest, decode_credential(message.tail))
+
+
+def _read_digest(reader: Reader) -> Digest:
+    code = reader.number(U8)
+    if code not in _DIGEST_BYTES:
+        raise reader.malformed(f"the digest {code} is not known")
+    return Digest(code, reader.take(_DIGEST_BYTES[code]))
+
+
+def _read_body(reader: Reader, header: Header) -> Body:
+    code = header.response_code
+    if code == ResponseStatus.SUCCESS and header.op_code == OpCode.SITE_INFORMATION:
+        return decode_site(reader.rest())
+    if code == ResponseStatus.SUCCESS or code in _REFERRALS:
+        return Values(reader.string(), read_values(reader))
+    if code == ResponseStatus.AUTHENTICATION_NEEDED:
+        return Challenge(reader.string())
+    return Explanation(reader.string() if reader.remaining else None)
+
+
+def encode_response(response: Response) -> bytes:
+    """The bytes of an answer."""
+    credential = encode_credential(response.credential)
+    return encode_message(Message(response.envelope, response.header, _encode_body(response), credential))
+
+
+def encode_content(response: Response) -> bytes:
+    """The header and the body of an answer: the part that is signed."""
+    body = _encode_body(response)
+    return encode_header(response.header, body) + body
+
+
+def _encode_body(response: Response) -> bytes:
+    digest = response.digest
+    start = b"" if digest is None else U8.pack(digest.code) + digest.digest
+    match response.body:
+        case Values(handle, values):
+            return start + encode_string(handle) + encode_values(values)
+        case Site() as site:
+            return start + encode_site(site)
+        case Challenge(nonce):
+            return start + encode_string(nonce)
+        case Explanation(text):
+            return start + (b"" if text is None else encode_string(text))

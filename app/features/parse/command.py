@@ -1,0 +1,81 @@
+"""`doi-proxy parse`: what texts are, decided from their form alone. No upstream is queried."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, BinaryIO, Final
+from urllib.parse import urlsplit
+
+from app.doi.code_point import CodePoint
+
+if TYPE_CHECKING:
+    from app.assembly.settings import Settings
+    from app.features.parse.parsing import ParsedText
+
+#: A longer line is cut here. No name is as long.
+MAX_LINE_BYTES: Final = 65_536
+#: Characters of a text in the output for people.
+_MAX_SHOWN_CHARACTERS: Final = 200
+#: The kinds that make the exit status 0.
+_DOI_KINDS: Final = ("doi", "short_doi")
+_KIND_WIDTH: Final = len("not_a_doi")
+
+
+def add_parse_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    command.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="text to parse; by default the lines of standard input"
+    )
+    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object a line")
+
+
+def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Print what each text is. Exit status 0 if all are DOI names or shortDOIs, else 1."""
+    from app.features.parse.parsing import parse, write_line
+
+    base_url = settings.public_url.rstrip("/") if settings.public_url else None
+    own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
+    texts: Iterable[str] = namespace.texts or read_lines(sys.stdin.buffer)
+    is_clean = True
+    for text in texts:
+        parsed = parse(text, own_hosts=own_hosts)
+        if namespace.as_json:
+            # A byte that is not UTF-8 is a lone surrogate here, which JSON cannot show.
+            shown = replace(parsed, text=text.encode("utf-8", "replace").decode("utf-8"))
+            print(write_line(shown, base_url).decode("utf-8"))
+        else:
+            print("\n".join(_describe(parsed)))
+        is_clean = is_clean and parsed.kind in _DOI_KINDS
+    return 0 if is_clean else 1
+
+
+def read_lines(stream: BinaryIO) -> Iterator[str]:
+    """The lines of a stream without their ends. Bytes that are not UTF-8 become lone surrogates."""
+    while line := stream.readline(MAX_LINE_BYTES):
+        rest = line
+        while len(rest) == MAX_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_LINE_BYTES)
+        yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
+
+
+def _describe(parsed: ParsedText) -> Iterator[str]:
+    """The lines about a text: its kind and name, then what is noteworthy, indented."""
+    shown = parsed.text if parsed.name is None else parsed.name.text
+    yield f"{parsed.kind:{_KIND_WIDTH}}  {_printable(shown)}"
+    if parsed.message is not None:
+        yield f"  {_printable(parsed.message)}"
+    for warning in parsed.warnings:
+        yield f"  warning: {_printable(warning.message)}"
+    for suggestion in parsed.suggestions:
+        yield f"  suggestion: {_printable(suggestion.doi.text)} ({suggestion.rule})"
+
+
+def _printable(text: str) -> str:
+    """The text for a terminal: cut, and with the notation of what is not graphic in its place."""
+    cut = text[:_MAX_SHOWN_CHARACTERS] + "…" if len(text) > _MAX_SHOWN_CHARACTERS else text
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else f"<{CodePoint(c, 0).notation}>" for c in cut)

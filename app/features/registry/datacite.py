@@ -1,0 +1,57 @@
+"""Reads DOI records of DataCite: the public and the monthly data file, and pages of the REST API.
+
+A file has one record on each line; older files are arrays. Of a record, `attributes.doi`, `attributes.url`,
+`attributes.state` and `attributes.updated` are read (DataCite Support, "DataCite Public Data File").
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from app.features.registry.json_values import JsonValues
+from app.features.registry.reading import Findings
+from app.features.registry.record import InvalidRegistryRecord, RecordDates, make_record, parse_date
+
+AGENCY: Final = "DataCite"
+#: The state of a DOI name that is not registered in the handle system yet (DataCite Support, "DOI States").
+_DRAFT: Final = "draft"
+
+
+class _Attributes(msgspec.Struct, gc=False):
+    doi: str | None = None
+    url: str | None = None
+    state: str | None = None
+    updated: str | None = None
+
+
+class _Record(msgspec.Struct, gc=False):
+    id: str | None = None
+    attributes: _Attributes | None = None
+    #: Only a document has this.
+    data: list[_Record] | None = None
+
+
+class DataCiteReader:
+    """Reads the blocks of a file of DataCite."""
+
+    def __init__(self) -> None:
+        self._values: JsonValues[_Record] = JsonValues(_Record, lambda record: record.data)
+
+    def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
+        """See BlockReader."""
+        for record in self._values.read(block):
+            findings.read += 1
+            if isinstance(record, str):
+                findings.refuse(record)
+                continue
+            fields = record.attributes or _Attributes()
+            if fields.state == _DRAFT:
+                findings.drafts += 1
+                continue
+            try:
+                date = dates.of(parse_date(fields.updated))
+                findings.records.append(make_record(fields.doi or record.id, fields.url, AGENCY, date))
+            except InvalidRegistryRecord as error:
+                findings.refuse(str(error))

@@ -1,0 +1,67 @@
+"""`doi-proxy doctor`: examines the front proxy by probes that go through it, or the upstreams by queries."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from app.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from app.assembly.settings import Settings
+
+#: The front proxies for which app.features.setup.remedies has remedies.
+EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
+
+
+def add_doctor_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doi-proxy doctor`."""
+    command.add_argument("--url", metavar="URL", help="address of the front proxy (default: public_url)")
+    command.add_argument("--front", choices=EXAMINED_KINDS, help="front proxy (default: as its Server header says)")
+    command.add_argument(
+        "--upstream", action="store_true", help="query each upstream instead, handle servers by each transport"
+    )
+    command.add_argument("--insecure", action="store_true", help="accept any certificate of the front proxy")
+    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+
+
+def doctor(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Print what is wrong with the front proxy, or with the upstreams.
+
+    Exit status 2 with an error, 1 if the front proxy does not answer, else 0.
+    """
+    if namespace.upstream:
+        return _examine_upstreams(settings, as_json=namespace.as_json)
+    from app.features.setup.check_command import show_findings
+    from app.features.setup.doctor import examine, examine_without_key
+    from app.features.setup.finding import exit_status
+    from app.features.setup.probe import TOKEN_SECONDS, sign_token
+    from app.features.setup.probes import Prober
+
+    url = namespace.url or settings.public_url
+    if not url:
+        raise ConfigurationError("--url: there is no address to probe; give the address of the front proxy")
+    key = settings.probe_key
+    token = "" if key is None else sign_token(key, int(time.time()) + TOKEN_SECONDS // 2)
+    run = examine_without_key if key is None else examine
+    try:
+        examination = run(Prober(url, token, verify=not namespace.insecure), namespace.front)
+    except OSError as error:
+        print(f"doi-proxy: {url} does not answer: {error}; check the address and the front proxy", file=sys.stderr)
+        return 1
+    if not namespace.as_json:
+        print(f"{url}: {examination.front or 'front proxy of an unknown kind'}")
+    show_findings(examination.findings, as_json=namespace.as_json)
+    return exit_status(examination.findings)
+
+
+def _examine_upstreams(settings: Settings, *, as_json: bool) -> int:
+    from app.features.setup.check_command import show_findings
+    from app.features.setup.finding import exit_status
+    from app.features.setup.upstream_checks import examine_upstreams
+
+    findings = examine_upstreams(settings)
+    show_findings(findings, as_json=as_json)
+    return exit_status(findings)

@@ -1,0 +1,66 @@
+"""Finds an admin API or a status page that strangers reach through a front proxy. These probes need no key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+from app.features.setup.finding import Finding
+from app.features.setup.probes import Answer, Prober
+from app.features.setup.remedies import remedy_for
+
+_ADMIN_PATH: Final = "/admin/settings"
+_STATUS_PATH: Final = "/status?format=json"
+#: The challenge of the admin API (RFC 6750, section 3).
+_CHALLENGE: Final = "doi-proxy admin"
+
+
+def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
+    """Paths of operators that this client reaches. `kind` is that of the front proxy. Raises OSError.
+
+    A client on this machine is not a stranger: the generated configurations let it pass.
+    """
+    admin = prober.send_plain(_ADMIN_PATH)
+    if prober.is_on_this_machine:
+        yield Finding(
+            "note",
+            "probe /admin/",
+            "this machine reached the front proxy by a loopback address, so it cannot see what strangers reach",
+            "run this command on another machine too",
+        )
+        return
+    yield from judge_admin(admin, kind)
+    yield from judge_status(prober.send_plain(_STATUS_PATH), kind)
+
+
+def judge_admin(answer: Answer, kind: str) -> Iterator[Finding]:
+    """A finding if an answer without a token comes from the admin API."""
+    if answer.status == HTTPStatus.UNAUTHORIZED and _CHALLENGE in answer.headers.get("www-authenticate", ""):
+        problem = "strangers reach the admin API through the front proxy, and only the token protects it"
+        yield Finding("warning", "probe /admin/", problem, remedy_for("admin", kind))
+
+
+def judge_status(answer: Answer, kind: str) -> Iterator[Finding]:
+    """A finding if an answer is the status of the service."""
+    try:
+        document = json.loads(answer.body)
+    except ValueError:
+        return
+    if answer.status == HTTPStatus.OK and isinstance(document, dict) and "hit_share" in document:
+        problem = "strangers see /status through the front proxy"
+        remedy = remedy_for("status", kind)
+        yield Finding("warning", "probe /status", problem, f"{remedy}; nothing, if status_access is public on purpose")
+
+
+def judge_health(answer: Answer) -> Finding | None:
+    """A finding if `/healthz` is not answered by a doi-proxy."""
+    if answer.status == HTTPStatus.OK and b'"status"' in answer.body:
+        return None
+    return Finding(
+        "error",
+        "probe /healthz",
+        f"no doi-proxy answered: HTTP {answer.status}",
+        "let the front proxy pass every path to doi-proxy",
+    )

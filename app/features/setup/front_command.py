@@ -1,0 +1,66 @@
+"""`doi-proxy gen-config`: the configuration of a front proxy, a unit or containers for these settings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from app.assembly.settings.sources import CONFIG_VARIABLE
+from app.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from app.assembly.settings import Settings
+
+#: The front proxies for which there is a configuration. app.features.setup.front_files writes them.
+_FRONTS: Final = ("nginx", "apache", "caddy")
+WRITTEN_KINDS: Final = (*_FRONTS, "systemd", "compose", "kubernetes")
+
+
+def add_gen_config_arguments(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doi-proxy gen-config`."""
+    command.add_argument("kind", choices=WRITTEN_KINDS, help="front proxy, or what starts doi-proxy")
+    command.add_argument(
+        "--backend",
+        dest="backends",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="address of a doi-proxy; repeat it for several (default: the address of these settings)",
+    )
+    command.add_argument("--certificate", default="", metavar="FILE", help="certificate chain of the front proxy")
+    command.add_argument("--certificate-key", default="", metavar="FILE", help="key of this certificate")
+    command.add_argument("--cache", action="store_true", help="with an HTTP cache in the front proxy (nginx only)")
+
+
+def gen_config(namespace: argparse.Namespace, settings: Settings) -> int:
+    """Print a configuration. Raises ConfigurationError."""
+    text = _write_front(namespace, settings) if namespace.kind in _FRONTS else _write_deployment(namespace, settings)
+    print(text, end="")
+    return 0
+
+
+def _write_deployment(namespace: argparse.Namespace, settings: Settings) -> str:
+    from app.features.setup.deployment_files import CONFIG, write_compose, write_unit
+    from app.features.setup.kubernetes_files import write_manifests
+
+    if namespace.backends or namespace.certificate or namespace.certificate_key or namespace.cache:
+        raise ConfigurationError("--backend, --certificate, --certificate-key and --cache are for front proxies")
+    if namespace.kind == "systemd":
+        return write_unit(settings, namespace.config or Path(os.environ.get(CONFIG_VARIABLE) or CONFIG))
+    return write_compose(settings) if namespace.kind == "compose" else write_manifests(settings)
+
+
+def _write_front(namespace: argparse.Namespace, settings: Settings) -> str:
+    from app.features.setup.front import read_front
+    from app.features.setup.front_files import write_front
+
+    front = read_front(
+        settings,
+        backends=namespace.backends,
+        certificate=namespace.certificate,
+        key=namespace.certificate_key,
+        cached=namespace.cache,
+    )
+    return write_front(namespace.kind, front)

@@ -1,0 +1,173 @@
+"""Writes the configurations of nginx, Apache httpd and Caddy from the templates beside this module.
+
+The files in config/ are written for SHIPPED and SHIPPED_SUB_PATH by docs/generate.py, so there is one version of each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from app.errors import ConfigurationError
+from app.features.setup.front import Front
+from app.features.setup.template import fill_template
+
+#: What the files in config/ are for: a host of its own, and a sub-path of another host.
+_TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
+SHIPPED: Final = Front("https://doi.example.org", _TWO)
+SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
+
+#: An include of one of the files in `templates`.
+_INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
+
+
+def write_file(path: str, front: Front) -> str:
+    """One configuration file, such as `nginx/doi-proxy.conf`."""
+    return fill_template(path, _VALUES[path.partition("/")[0]](front))
+
+
+def write_front(kind: str, front: Front) -> str:
+    """The whole configuration of one kind of front proxy in a single file. Raises ConfigurationError."""
+    if front.cached and kind != "nginx":
+        raise ConfigurationError("--cache: only the configuration of nginx has a cache")
+    if kind == "caddy":
+        return write_file("caddy/Caddyfile", front)
+    main = "doi-proxy-sub-path.conf" if front.sub_path and kind == "nginx" else "doi-proxy.conf"
+    text = write_file(f"{kind}/{main}", front)
+    if front.cached:
+        text = write_file("nginx/doi-proxy-cache.conf", front) + "\n" + text
+    return _inline(kind, text, front)
+
+
+def _inline(kind: str, text: str, front: Front) -> str:
+    """Replace each include by the lines of its file: the first time with its comments, later without them."""
+    seen: set[str] = set()
+
+    def lines(match: re.Match[str]) -> str:
+        indent, name = match[1], match[2]
+        if kind == "apache" and front.sub_path:
+            name = "doi-proxy-sub-path.conf"
+        included = _inline(kind, write_file(f"{kind}/{name}", front), front).splitlines()
+        if name in seen:
+            included = [line for line in included if line and not line.lstrip().startswith("#")]
+        seen.add(name)
+        return "\n".join(f"{indent}{line}" if line else "" for line in included)
+
+    return _INCLUDE.sub(lines, text)
+
+
+def _nginx_values(front: Front) -> dict[str, str]:
+    certificate, key = front.certificate_paths
+    words = {"http": "", "https": " ssl"}
+    listen = [
+        f"listen {address}{port}{words[scheme]};" for scheme, port in front.ports.items() for address in ("", "[::]:")
+    ]
+    secure = f"ssl_certificate {certificate};\nssl_certificate_key {key};" if "https" in front.ports else ""
+    return _shared_values(front) | {
+        "SERVERS": "\n".join(f"server {one} max_fails=1 fail_timeout=5s;" for one in front.backends),
+        "LISTEN": "\n".join(listen),
+        "CERTIFICATE": secure,
+        "PASS": _nginx_pass(front),
+        "STATUS": _nginx_status(front),
+    }
+
+
+def _nginx_pass(front: Front) -> str:
+    return "doi-proxy-pass-cached.conf" if front.cached else "doi-proxy-pass.conf"
+
+
+def _nginx_status(front: Front) -> str:
+    """The restriction of /status, which status_access decides. Empty if it is public."""
+    if not front.status_networks:
+        return ""
+    rules = [
+        *(f"allow {one};" for one in front.status_networks),
+        "deny all;",
+        f"include snippets/{_nginx_pass(front)};",
+    ]
+    return f"location = {front.sub_path}/status {{\n" + "".join(f"    {rule}\n" for rule in rules) + "}"
+
+
+#: The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
+_UNVERIFIED: Final = ("SSLProxyEngine on", "SSLProxyCheckPeerName off")
+_MEMBER: Final = 'BalancerMember "{}://{}" retry=5 connectiontimeout=2 timeout={} ttl=60 responsefieldsize=65536'
+
+
+def _apache_values(front: Front) -> dict[str, str]:
+    members = [_MEMBER.format(front.backend_scheme, one, front.timeout) for one in front.backends]
+    hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
+    return _shared_values(front) | {"MEMBERS": "\n".join(members), "HOSTS": hosts, "STATUS": _apache_status(front)}
+
+
+def _apache_status(front: Front) -> str:
+    if not front.status_networks:
+        return ""
+    return f'<Location "{front.sub_path}/status">\n    Require ip {" ".join(front.status_networks)}\n</Location>'
+
+
+def _virtual_host(front: Front, scheme: str, port: int) -> str:
+    certificate, key = front.certificate_paths
+    secure = ["SSLEngine on", f"SSLCertificateFile {certificate}", f"SSLCertificateKeyFile {key}"]
+    lines = [
+        f"ServerName {front.host}",
+        *(secure if scheme == "https" else []),
+        *(_UNVERIFIED if front.backend_scheme == "https" else []),
+        "Include conf-available/doi-proxy-pass.conf",
+    ]
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"<VirtualHost *:{port}>\n{body}</VirtualHost>"
+
+
+def _caddy_values(front: Front) -> dict[str, str]:
+    usual = {"http": 80, "https": 443}
+    addresses = [
+        f"{scheme}://{front.host}{'' if port == usual[scheme] else f':{port}'}" for scheme, port in front.ports.items()
+    ]
+    return _shared_values(front) | {
+        "ADDRESSES": ", ".join(addresses),
+        "CERTIFICATE": f"tls {front.certificate} {front.key}" if front.certificate else "",
+        "REDIRECT": f"redir {front.sub_path} {front.sub_path}/" if front.sub_path else "",
+        "MATCH": f"{front.sub_path}/* " if front.sub_path else "",
+        "STATUS": _caddy_status(front),
+        "BACKENDS": " ".join(front.backends),
+        "TLS_BACKEND": "tls_insecure_skip_verify" if front.backend_scheme == "https" else "",
+    }
+
+
+def _caddy_status(front: Front) -> str:
+    if not front.status_networks:
+        return ""
+    networks = " ".join(front.status_networks)
+    matcher = f"@foreign_status {{\n\tpath {front.sub_path}/status\n\tnot remote_ip {networks}\n}}\n"
+    return f"{matcher}respond @foreign_status 403"
+
+
+def _shared_values(front: Front) -> dict[str, str]:
+    return {
+        "HOST": front.host,
+        "SUB_PATH": front.sub_path,
+        "PUBLIC_URL": front.public_url,
+        "SCHEME": front.backend_scheme,
+        "TIMEOUT": str(front.timeout),
+    }
+
+
+_VALUES: Final[Mapping[str, Callable[[Front], dict[str, str]]]] = {
+    "nginx": _nginx_values,
+    "apache": _apache_values,
+    "caddy": _caddy_values,
+}
+
+#: The files in config/ that are generated, and for which front proxy.
+GENERATED: Final[Mapping[str, Front]] = {
+    "nginx/doi-proxy.conf": SHIPPED,
+    "nginx/doi-proxy-pass.conf": SHIPPED,
+    "nginx/doi-proxy-pass-cached.conf": SHIPPED,
+    "nginx/doi-proxy-cache.conf": SHIPPED,
+    "nginx/doi-proxy-sub-path.conf": SHIPPED_SUB_PATH,
+    "apache/doi-proxy.conf": SHIPPED,
+    "apache/doi-proxy-pass.conf": SHIPPED,
+    "apache/doi-proxy-sub-path.conf": SHIPPED_SUB_PATH,
+    "caddy/Caddyfile": SHIPPED,
+}

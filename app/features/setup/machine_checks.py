@@ -1,0 +1,99 @@
+"""Checks of the settings against this machine: processors, memory, and the port."""
+
+from __future__ import annotations
+
+import http.client
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from app.errors import ConfigurationError
+from app.features.setup.configuration import Configuration
+from app.features.setup.finding import Finding
+from app.server.listening import listen, listen_at
+
+#: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
+_GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_MIB: Final = 1024 * 1024
+#: Memory of one process without its caches, in bytes. Measured: 71 MB resident.
+_PROCESS_BYTES: Final = 80 * _MIB
+_TIMEOUT: Final = 3.0
+
+
+def find_machine_limits(configuration: Configuration) -> Iterator[Finding]:
+    """More workers than processors, or more memory for caches than there is."""
+    settings, source = configuration.settings, configuration.source
+    cores = len(os.sched_getaffinity(0))
+    if settings.workers > cores:
+        yield Finding(
+            "warning",
+            source("workers"),
+            f"there are {settings.workers} workers and {cores} processors for this program",
+            f"set workers to at most {cores}",
+        )
+    express = settings.express_memory_bytes if settings.express_lane else 0
+    needed = settings.workers * (settings.cache_memory_bytes + express + _PROCESS_BYTES)
+    available = memory_limit()
+    if available is not None and needed > available:
+        yield Finding(
+            "warning",
+            source("cache_memory_bytes"),
+            f"the caches of all workers may grow to {needed // _MIB} MiB; this machine or control group has "
+            f"{available // _MIB} MiB",
+            "lower cache_memory_bytes, express_memory_bytes or workers",
+        )
+
+
+def memory_limit() -> int | None:
+    """The memory that this process may use, in bytes: the physical memory or the limit of its control group."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [physical] if physical > 0 else []
+    for path in _GROUP_LIMITS:
+        try:
+            text = path.read_text("ascii").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            limits.append(int(text))
+    return min(limits, default=None)
+
+
+def find_port_in_use(configuration: Configuration) -> Iterator[Finding]:
+    """A port that cannot be opened. A doi-proxy that already answers there is only a note."""
+    settings = configuration.settings
+    try:
+        listen(settings.host, settings.port).close()
+    except ConfigurationError as error:
+        if _is_doi_proxy(settings.host, settings.port):
+            yield Finding("note", configuration.source("port"), f"a doi-proxy already answers on port {settings.port}")
+        else:
+            problem, _, remedy = error.message.partition("; ")
+            yield Finding("error", configuration.source("port"), problem, remedy)
+
+
+def find_admin_listener_problems(configuration: Configuration) -> Iterator[Finding]:
+    """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
+    settings = configuration.settings
+    if settings.admin_listen is None or not settings.has_admin_api or _is_doi_proxy(settings.host, settings.port):
+        return
+    try:
+        listening = listen_at(settings.admin_listen)
+    except ConfigurationError as error:
+        problem, _, remedy = error.message.partition("; ")
+        yield Finding("error", configuration.source("admin_listen"), problem, remedy)
+        return
+    listening.close()
+    if settings.admin_listen.startswith("unix:"):
+        Path(settings.admin_listen.removeprefix("unix:")).unlink(missing_ok=True)
+
+
+def _is_doi_proxy(host: str, port: int) -> bool:
+    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
+    try:
+        connection = http.client.HTTPConnection(address, port, timeout=_TIMEOUT)
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        return answer.status == http.client.OK and b'"status"' in answer.read(1000)
+    except (OSError, http.client.HTTPException):
+        return False

@@ -1,0 +1,115 @@
+"""Which upstreams answer, and of handle servers, by which transports."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import Final
+
+from app.assembly.settings import Settings
+from app.errors import ConfigurationError, CouldNotVerify, ServiceNotFound
+from app.features.native.exchange import TransportProtocol
+from app.features.native.opening import FROM_ROOT, is_native, list_root_interfaces, open_native, probe_interface
+from app.features.native.wire.site_value import Site
+from app.features.redaction import redact
+from app.features.setup.finding import Finding
+from app.features.setup.network_checks import try_upstream
+
+#: Longest time for one upstream or transport, in seconds.
+_DEADLINE: Final = 10.0
+#: Interfaces of the root that are queried. A root in use has about 20.
+_MAX_INTERFACES: Final = 100
+_OPEN_PORTS: Final = "open UDP and TCP 2641, or TCP 8000, in the firewall; docs/native.md has more"
+_NOT_QUERIED: Final = (
+    "is not queried: the interface is not for queries, or the address is private; see upstream_private_servers"
+)
+_CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
+
+
+def examine_upstreams(settings: Settings) -> list[Finding]:
+    """A note for each upstream and each transport, and an error for an upstream that does not answer."""
+    return asyncio.run(_examine(settings))
+
+
+async def _examine(settings: Settings) -> list[Finding]:
+    findings: list[Finding] = []
+    for url in dict.fromkeys((*settings.upstream_urls, *settings.upstream_route_urls.values())):
+        if is_native(url):
+            examine = _examine_root if url == FROM_ROOT else _examine_transports
+            findings += await examine(settings, url)
+            continue
+        failure, text = await _time(try_upstream(settings, url))
+        findings.append(
+            Finding("note", redact(url), f"answers, {text}")
+            if failure is None
+            else Finding("error", redact(url), text, _CORRECT)
+        )
+    return findings
+
+
+async def _examine_root(settings: Settings, url: str) -> list[Finding]:
+    """Every interface of every server of the root, at the same time: silent ones take all of their time."""
+    sites = list_root_interfaces(settings)[:_MAX_INTERFACES]
+    deadline = min(_DEADLINE, settings.upstream_timeout)
+    results = await asyncio.gather(*(_time(probe_interface(settings, site, _allow), deadline) for site in sites))
+    findings = [
+        Finding("note", f"{url} {_name_interface(site)}", _describe(failure, text, _NOT_QUERIED))
+        for site, (failure, text) in zip(sites, results, strict=True)
+    ]
+    if all(failure is not None for failure, _ in results):
+        findings.append(Finding("error", url, "no server of the root answers", _OPEN_PORTS))
+    return findings
+
+
+def _name_interface(site: Site) -> str:
+    server = site.servers[0]
+    interface = server.interfaces[0]
+    names = {one.value: one.name for one in TransportProtocol}
+    return f"{server.ip} port {interface.port} by {names.get(interface.protocol, interface.protocol)}"
+
+
+def _describe(failure: Exception | None, text: str, not_queried: str) -> str:
+    if isinstance(failure, ServiceNotFound):
+        return not_queried
+    return f"works, {text}" if failure is None else text
+
+
+async def _examine_transports(settings: Settings, url: str) -> list[Finding]:
+    findings, works = [], False
+    for protocol in TransportProtocol:
+        failure, text = await _time(_probe(settings, url, protocol))
+        works = works or failure is None
+        findings.append(Finding("note", f"{url} by {protocol.name}", _describe(failure, text, "no server offers it")))
+    if not works:
+        findings.append(Finding("error", url, "no transport works", _OPEN_PORTS))
+    return findings
+
+
+async def _probe(settings: Settings, url: str, protocol: TransportProtocol) -> None:
+    source = open_native(settings, url, may_ask_again=_allow, admit_query=_admit, only=protocol)
+    try:
+        await source.probe()
+    finally:
+        await source.aclose()
+
+
+async def _allow() -> bool:
+    return True
+
+
+async def _admit() -> None:
+    """No budget limits a check."""
+
+
+async def _time(work: Awaitable[None], deadline: float = _DEADLINE) -> tuple[Exception | None, str]:
+    """The failure, if there is one, and its text, else the time that it took."""
+    began = time.monotonic()
+    try:
+        await asyncio.wait_for(work, deadline)
+    except (ConfigurationError, CouldNotVerify) as error:
+        detail = error.detail if isinstance(error, CouldNotVerify) else ""
+        return error, f"{error.message} {redact(detail)}".strip()
+    except TimeoutError as error:
+        return error, f"no answer within {deadline:g} s"
+    return None, f"{(time.monotonic() - began) * 1000:.0f} ms"

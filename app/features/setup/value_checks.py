@@ -1,0 +1,152 @@
+"""Checks of the settings alone: values without an effect, values that contradict each other, and risky values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from app.assembly.settings import Settings
+from app.features.setup.configuration import Configuration
+from app.features.setup.finding import Finding
+
+#: What the scheme of a server's URL begins with.
+_STORE_SERVERS: Final = ("redis", "valkey")
+
+
+@dataclass(frozen=True, slots=True)
+class _Dependency:
+    """A setting that has an effect only if `holds`."""
+
+    name: str
+    holds: Callable[[Settings], bool]
+    condition: str
+
+
+def _store_kind(settings: Settings) -> str:
+    return settings.store_url.partition(":")[0]
+
+
+#: Settings that depend on another one.
+_DEPENDENCIES: Final = (
+    _Dependency("admin_listen", lambda one: one.has_admin_api, "admin_token or admin_follow_token is set"),
+    _Dependency(
+        "admin_follow_token", lambda one: _store_kind(one) == "sqlite", "store_url names a SQLite file, which has a log"
+    ),
+    _Dependency("client_burst", lambda one: one.client_rate > 0, "client_rate is set"),
+    _Dependency("express_memory_bytes", lambda one: one.express_lane, "express_lane is true"),
+    _Dependency("privacy_level", lambda one: one.access_log != "off", "access_log is json or text"),
+    _Dependency("store_max_bytes", lambda one: _store_kind(one) == "sqlite", "store_url names a SQLite file"),
+    _Dependency(
+        "store_timeout",
+        lambda one: _store_kind(one).startswith(_STORE_SERVERS),
+        "store_url names a Valkey or Redis server",
+    ),
+    _Dependency("cache_negative_ttl", lambda one: one.mode == "online" or one.seed is not None, "mode is online"),
+    *(
+        _Dependency(name, lambda one: one.mode == "online", "mode is online")
+        for name in Settings.model_fields
+        if name.startswith("upstream_")
+    ),
+)
+
+
+def find_ineffective(configuration: Configuration) -> Iterator[Finding]:
+    """Settings that are set and have no effect."""
+    for one in _DEPENDENCIES:
+        if configuration.is_set(one.name) and not one.holds(configuration.settings):
+            yield Finding(
+                "warning",
+                configuration.source(one.name),
+                f"{one.name} has an effect only if {one.condition}",
+                "change the other setting, or remove this one",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """`smaller` should not exceed `larger`."""
+
+    smaller: str
+    larger: str
+
+
+_ORDERS: Final = (
+    _Order("cache_ttl_floor", "cache_ttl_ceiling"),
+    _Order("upstream_connect_timeout", "upstream_timeout"),
+    _Order("upstream_read_timeout", "upstream_timeout"),
+    _Order("upstream_patience", "upstream_timeout"),
+    _Order("upstream_pause_first", "upstream_pause_max"),
+)
+
+
+def find_contradictions(configuration: Configuration) -> Iterator[Finding]:
+    """Pairs of settings of which the larger one ends the smaller one."""
+    settings = configuration.settings
+    for pair in _ORDERS:
+        smaller, larger = getattr(settings, pair.smaller), getattr(settings, pair.larger)
+        if smaller > larger:
+            # The pair's explicit value is the one to change. Usually only one of the two is set.
+            name = pair.smaller if configuration.is_set(pair.smaller) else pair.larger
+            yield Finding(
+                "warning",
+                configuration.source(name),
+                f"{pair.smaller} is {smaller:g}, and {pair.larger} is only {larger:g}",
+                f"set {pair.smaller} to at most {pair.larger}",
+            )
+
+
+def find_risks(configuration: Configuration) -> Iterator[Finding]:
+    """Values that work and expose the proxy or surprise its users."""
+    settings, source = configuration.settings, configuration.source
+    if "*" in settings.trusted_proxies.replace(",", " ").split():
+        yield Finding(
+            "warning",
+            source("trusted_proxies"),
+            "every client can claim any address and scheme by X-Forwarded-For and X-Forwarded-Proto",
+            "set trusted_proxies to the addresses of your front proxies",
+        )
+    if _is_open_to_others(settings.admin_listen):
+        yield Finding(
+            "warning",
+            source("admin_listen"),
+            "other machines reach the admin API, and its token travels without TLS",
+            "set admin_listen to an address of this machine alone, such as 127.0.0.1:8001, or to a Unix socket",
+        )
+    if settings.upstream_contact is None and settings.mode == "online":
+        yield Finding(
+            "warning",
+            "upstream_contact",
+            "the upstream cannot write to you before it blocks you",
+            "set upstream_contact to a URL or a mailto: address",
+        )
+    if settings.public_url is None:
+        yield Finding(
+            "note",
+            "public_url",
+            "links and redirects to this resolver use the scheme and Host of each request",
+            "set public_url to the address that browsers see",
+        )
+    if settings.client_idle_timeout <= _NGINX_KEEP_ALIVE:
+        yield Finding(
+            "warning",
+            source("client_idle_timeout"),
+            "a front proxy may send a request on a connection that this proxy is closing, and answer 502",
+            f"set client_idle_timeout above the keep-alive time of the front proxy ({_NGINX_KEEP_ALIVE:g} s for nginx)",
+        )
+
+
+def _is_open_to_others(admin_listen: str | None) -> bool:
+    """Whether the listener of the admin API is on an address other than loopback."""
+    if admin_listen is None or admin_listen.startswith("unix:"):
+        return False
+    host = admin_listen.rpartition(":")[0].strip("[]")
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
+#: Seconds after which nginx closes an idle connection to an upstream (`keepalive_timeout` in `upstream`).
+_NGINX_KEEP_ALIVE: Final = 60.0

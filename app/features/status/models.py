@@ -1,0 +1,115 @@
+"""`/status`: what the service is doing, as JSON and as a page. It has counts alone: no name, no address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import BaseModel, Field
+
+from app.features.status.health import LocalReadiness, UpstreamReadiness
+from app.features.status.plot import Plot, plot
+
+#: The path of the page.
+STATUS_PATH: Final = "/status"
+
+
+class HistoryPoint(BaseModel):
+    """Sums of five minutes."""
+
+    start: int = Field(description="Its beginning, in seconds since the epoch.")
+    requests: int
+    answers: int = Field(description="Names that were answered.")
+    hits: int = Field(description="Answers from the cache that were fresh.")
+    stale: int = Field(description="Answers past their TTL, because the upstream could not be queried.")
+    unverified: int = Field(description="Names that could not be answered.")
+    questions: int = Field(description="Upstream queries.")
+    upstream_seconds: float | None = Field(None, description="Mean time of an upstream query.")
+    loop_delay: float | None = Field(None, description="Mean delay of the event loop, in seconds.")
+
+
+class StoreStatus(BaseModel):
+    """The store, and the memory of all workers."""
+
+    kind: Literal["memory", "sqlite", "server"]
+    healthy: bool
+    entries: int
+    bytes: int
+    memory_entries: int
+    memory_bytes: int
+
+
+class BudgetStatus(BaseModel):
+    """The budget of upstream queries."""
+
+    tokens: float = Field(description="Queries that may be sent now.")
+    rate: float = Field(description="Queries a second.")
+    in_flight: int
+    waiting: int
+    clients_waiting: int = Field(description="Clients with a query that waits.")
+
+
+class ClientStatus(BaseModel):
+    """How the requests of the last hour to this worker are spread. A client is a network. There is no address.
+
+    The express lane counts one answer in 16, sixteenfold. A client with a few such requests can be missing.
+    """
+
+    networks: int = Field(description="Clients that sent a request.")
+    half: int = Field(description="The smallest number of clients that sent half of the requests.")
+    nine_tenths: int = Field(description="The smallest number of clients that sent nine tenths of the requests.")
+    largest_share: float | None = Field(description="Share of the busiest client, 0 to 1.")
+
+
+class Status(BaseModel):
+    """The state of the service. Counts are of all workers, since the start."""
+
+    version: str
+    mode: Literal["online", "sealed"]
+    draining: bool
+    workers: int
+    requests: dict[str, int] = Field(description="Requests by status.", examples=[{"302": 1200}])
+    answers: dict[str, int] = Field(description="Names answered, by where the answer came from.")
+    hit_share: float | None = Field(description="Share of the answers that were fresh in the cache, 0 to 1.")
+    unverified: dict[str, int] = Field(description="Names that could not be verified, by reason.")
+    denied: int = Field(description="Names whose prefix a local record denies.")
+    upstreams: list[UpstreamReadiness]
+    upstream_seconds: float | None = Field(description="Mean time of an upstream query in the last hour.")
+    budget: BudgetStatus
+    store: StoreStatus
+    local_records: LocalReadiness | None
+    clients: ClientStatus
+    connections: int = Field(description="Open client connections.")
+    refused: dict[str, int] = Field(description="Requests refused because of their client, by reason.")
+    loop_delay: float | None = Field(description="Mean delay of the event loop in the last hour, in seconds.")
+    history: list[HistoryPoint] = Field(description="The last 24 hours, oldest first.")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """What the page shows besides the numbers."""
+
+    status: Status
+    plots: tuple[Plot, ...]
+
+
+def view(status: Status) -> StatusView:
+    """Draw the plots of the page."""
+
+    def series(key: str, read: Callable[[HistoryPoint], float | None], unit: str = "") -> Plot:
+        return plot(key, [(point.start, read(point)) for point in status.history], unit)
+
+    return StatusView(
+        status,
+        (
+            series("requests", lambda point: point.requests),
+            series("hit_share", lambda point: 100 * point.hits / point.answers if point.answers else None, "%"),
+            series("upstream_seconds", lambda point: _milliseconds(point.upstream_seconds), "ms"),
+            series("unverified", lambda point: point.unverified),
+        ),
+    )
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000

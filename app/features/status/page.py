@@ -1,0 +1,75 @@
+"""The route of `/status`: JSON for programs, a page for browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import FastAPI, Query, Request, Response
+
+from app.features.status.models import STATUS_PATH, Status, view
+from app.web import media_types
+from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
+from app.web.header import Header
+from app.web.languages import choose
+from app.web.pages import Link, Pages
+from app.web.problem import PROBLEM, problem
+from app.web.responses import HTML, JSON, PAGE_POLICY
+
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {media_types.HTML: {}}},
+    401: {
+        "description": 'With `status_access = "admin"`: the request has no token.',
+        "content": {media_types.PROBLEM: {}},
+    },
+    403: {
+        "description": "The setting `status_access` does not allow this client.",
+        "content": {media_types.PROBLEM: {}, media_types.HTML: {}},
+    },
+    429: {"description": "The client sent too many wrong tokens.", "content": {media_types.PROBLEM: {}}},
+}
+_FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
+
+
+def add_status(
+    app: FastAPI, read: Callable[[], Awaitable[Status]], may_see: Callable[[str], bool], pages: Pages, link: Link
+) -> None:
+    """Add the route to an application. `may_see` decides by the address of the client."""
+
+    @app.get(
+        STATUS_PATH,
+        tags=["operation"],
+        summary="What is the service doing?",
+        response_model=Status,
+        response_description="The state of this process, and what all workers counted.",
+        operation_id="status",
+        responses=_RESPONSES,
+    )
+    async def status(request: Request, format: Annotated[Literal["json", "html"] | None, _FORMAT] = None) -> Response:  # noqa: A002
+        wants_page = format == "html" or (format is None and media_types.HTML in request.headers.get("accept", ""))
+        language = choose(request.headers.get("accept-language"), pages.languages)
+        if not may_see(request.client.host if request.client else ""):
+            return _refuse(pages, link, language) if wants_page else _problem(link)
+        found = await read()
+        if not wants_page:
+            return _respond(found.model_dump_json().encode(), JSON)
+        return _respond(pages.status(link, language, view(found)), HTML, *PAGE_POLICY)
+
+    app.add_api_route(STATUS_PATH, status, methods=["HEAD"], include_in_schema=False)
+
+
+def _refuse(pages: Pages, link: Link, language: str) -> Response:
+    body = pages.error(link, language, title_key="error_request", reason=_REASON)
+    return _respond(body, HTML, *PAGE_POLICY, status=403)
+
+
+_REASON = "The status is not shown to this network; the operator decides with status_access and status_networks."
+
+
+def _problem(link: Link) -> Response:
+    return _respond(problem(403, _REASON, base=link.base).body, PROBLEM, status=403)
+
+
+def _respond(body: bytes, *headers: Header, status: int = 200) -> Response:
+    fields = {name.decode(): value.decode() for name, value in (*headers, NO_STORE, VARY_ACCEPT_AND_LANGUAGE)}
+    return Response(body, status, headers=fields)

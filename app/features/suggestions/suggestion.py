@@ -1,0 +1,188 @@
+"""What a writer may have meant by text that is not a DOI name, or by a name that does not exist.
+
+Repairs are combined. One path undoes every visible error; its branches leave some errors, or try a doubtful repair. A
+name ranks higher if fewer errors are left in it, and if fewer doubtful repairs led to it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from app.doi.name import DOIName, HandleName
+from app.doi.presentation import read, read_typed
+from app.errors import InvalidName
+from app.features.suggestions.repair.surroundings import without_own_url
+from app.features.suggestions.repair.table import REPAIRS, Certainty, Repair
+
+#: The most suggestions for one text.
+MAX_SUGGESTIONS: Final = 5
+#: Of a longer text, only what surrounds its first name is repaired.
+_MAX_REPAIRED_CHARACTERS: Final = 512
+#: Characters around the first name of a long text that are repaired.
+_MAX_BEFORE: Final = 64
+_MAX_AFTER: Final = 448
+#: The most texts whose repairs are tried. Few inputs have more than six.
+_MAX_TEXTS: Final = 12
+_PREFIX: Final = re.compile(r"(?<![0-9])10\.[0-9]{4,9}/")
+#: ShortDOIs in use have three to eight letters and digits, a letter first.
+_SHORT_DOI: Final = re.compile(r"(?:10/)?([A-Za-z][0-9A-Za-z]{2,7})")
+#: The rules for a name that only had to be read again, and for a URL of this resolver.
+_READ_AGAIN: Final = "label"
+_OWN_URL: Final = "own-url"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A name that a writer may have meant: a DOI name in the strict sense, or a shortDOI such as 10/aabbe.
+
+    `rule` is the stable name of the repair that led to it, or of the first of several: "trailing-punctuation".
+    """
+
+    doi: HandleName
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A text after some repairs: the rule of the first, the number of doubtful ones, and the name in the text."""
+
+    text: str
+    rule: str = ""
+    doubts: int = 0
+    name: HandleName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The attempts that follow from an attempt. `errors` are all repairs that apply and are not doubtful."""
+
+    attempt: _Attempt
+    repaired: tuple[_Attempt, ...]
+    doubtful: tuple[_Attempt, ...]
+    errors: tuple[Repair, ...]
+
+    @property
+    def rank(self) -> int:
+        """0 for the likeliest name."""
+        return self.attempt.doubts + len(self.errors)
+
+    @property
+    def is_plausible(self) -> bool:
+        """Whether the errors that are left may be part of a registered name."""
+        return all(repair.certainty is not Certainty.SURE for repair in self.errors)
+
+
+def suggest(text: str, *, own_hosts: frozenset[str] = frozenset()) -> tuple[Suggestion, ...]:
+    """The names that the writer of `text` may have meant: at most MAX_SUGGESTIONS, the likeliest first.
+
+    The name that `presentation.read_typed` finds in the text is not among them. If it is a DOI name without a visible
+    error, there are none. `own_hosts` are the hosts of this resolver, with their path if they have one:
+    doi.example.org, www.example.org/doi.
+    """
+    own_name = _read_typed(text) or _read(text)
+    is_doi = own_name is not None and own_name.is_doi
+    outcomes = _explore(_start(own_name.text if own_name is not None and is_doi else text, own_hosts))
+    return () if is_doi and not outcomes[0].errors else _rank(outcomes, own_name)
+
+
+def suggest_instead(name: HandleName, *, own_hosts: frozenset[str] = frozenset()) -> tuple[Suggestion, ...]:
+    """The names that a caller may have meant by a name that does not exist. See `suggest`."""
+    return _rank(_explore(_start(name.text, own_hosts)), name)
+
+
+def _rank(outcomes: list[_Outcome], own_name: HandleName | None) -> tuple[Suggestion, ...]:
+    """The likeliest names. If several outcomes have the same name, the likeliest of them counts."""
+    found: dict[str, tuple[int, Suggestion]] = {}
+    for outcome in outcomes:
+        name = outcome.attempt.name
+        if name is None or name == own_name or not outcome.is_plausible:
+            continue
+        if name.key not in found or outcome.rank < found[name.key][0]:
+            found[name.key] = outcome.rank, Suggestion(name, outcome.attempt.rule or _READ_AGAIN)
+    ordered = sorted(found.values(), key=lambda ranked: ranked[0])
+    return tuple(suggestion for _, suggestion in ordered[:MAX_SUGGESTIONS])
+
+
+def _part_around_name(text: str) -> str:
+    """The text, or of a long text the words around its first name. Every run of white space becomes one blank."""
+    text = " ".join(text.split())
+    if len(text) <= _MAX_REPAIRED_CHARACTERS:
+        return text
+    found = _PREFIX.search(text)
+    if not found:
+        return ""
+    end = found.start() + _MAX_AFTER
+    part = text[max(0, found.start() - _MAX_BEFORE) : end]
+    # The last word may be cut off, so it is dropped.
+    return part if end >= len(text) else part.rpartition(" ")[0]
+
+
+def _start(text: str, own_hosts: frozenset[str]) -> _Attempt:
+    text = _part_around_name(text)
+    rest = without_own_url(text, own_hosts) if own_hosts else text
+    if rest == text:
+        return _attempt(text)
+    short = _SHORT_DOI.match(rest)
+    if short and (rest[short.end() :].rstrip("/") == "" or rest[short.end()] in "?#"):
+        rest = f"10/{short[1]}"
+    return _attempt(rest, _OWN_URL)
+
+
+def _attempt(text: str, rule: str = "", doubts: int = 0) -> _Attempt:
+    """The attempt of a text. If the text is a name, its label and URL are removed."""
+    name = _read(text)
+    if name is None:
+        return _Attempt(text, rule, doubts)
+    try:
+        return _Attempt(name.text, rule, doubts, DOIName.parse(name.text))
+    except InvalidName:
+        is_short = name.is_short_doi and _SHORT_DOI.fullmatch(name.text) is not None
+        return _Attempt(text, rule, doubts, name if is_short else None)
+
+
+def _read(text: str) -> HandleName | None:
+    try:
+        return read(text)
+    except InvalidName:
+        return None
+
+
+def _read_typed(text: str) -> HandleName | None:
+    try:
+        return read_typed(text)
+    except InvalidName:
+        return None
+
+
+def _explore(start: _Attempt) -> list[_Outcome]:
+    """The outcomes of the path that undoes every error, then those of its branches."""
+    explored: dict[str, _Outcome] = {}
+    waiting = [start]
+    for attempt in waiting:
+        path: _Attempt | None = attempt
+        while path is not None and path.text not in explored and len(explored) < _MAX_TEXTS:
+            outcome = explored[path.text] = _repair(path)
+            waiting += (*outcome.repaired[1:], *outcome.doubtful)
+            path = outcome.repaired[0] if outcome.repaired else None
+    return list(explored.values())
+
+
+def _repair(attempt: _Attempt) -> _Outcome:
+    """Try every repair. After the first sure error, later repairs wait until that error is undone."""
+    repaired: list[_Attempt] = []
+    doubtful: list[_Attempt] = []
+    errors: list[Repair] = []
+    for repair in REPAIRS:
+        text = repair.apply(attempt.text)
+        if text == attempt.text:
+            continue
+        rule = attempt.rule or repair.rule
+        if repair.certainty is Certainty.DOUBTFUL:
+            doubtful.append(_attempt(text, rule, attempt.doubts + 1))
+            continue
+        if not any(error.certainty is Certainty.SURE for error in errors):
+            repaired.append(_attempt(text, rule, attempt.doubts))
+        errors.append(repair)
+    return _Outcome(attempt, tuple(repaired), tuple(doubtful), tuple(errors))

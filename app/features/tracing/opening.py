@@ -1,0 +1,88 @@
+"""Opens the traces. Without `otel_endpoint` no module of OpenTelemetry is imported for them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from app.errors import ConfigurationError
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Where spans go, and the limits of the export. `share` of the traces is exported; `timeout` is in seconds."""
+
+    endpoint: str
+    share: float
+    queue_spans: int
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRequest:
+    """What a span of a request contains, and what may continue the trace of a front proxy."""
+
+    route: str
+    method: str
+    peer: str
+    traceparent: str | None
+
+
+class Traces(Protocol):
+    """The spans of one process."""
+
+    def trace_request(self, request: TracedRequest, send: Send) -> AbstractContextManager[Send]:
+        """Open the span of a request. The answer must pass through the ASGI `send` that this gives."""
+
+    def trace_query(self, upstream: int, outcome: str, seconds: float) -> None:
+        """Record a query to an upstream, given its number, that has just ended."""
+
+    def trust(self, is_trusted: Callable[[str], bool]) -> None:
+        """Set the test for the addresses of front proxies whose `traceparent` is read."""
+
+    async def aclose(self) -> None:
+        """Export the spans that are left, for as long as the timeout of the export allows."""
+
+
+class QueryObserver(Protocol):
+    """See app.upstream.guarded.UpstreamObserver."""
+
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """Record the end of a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedQueries:
+    """An observer of one upstream that records a span for each query, and passes the query on."""
+
+    observer: QueryObserver
+    traces: Traces
+    upstream: int
+
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """Record the end of a query."""
+        self.observer.record_query(outcome, seconds)
+        self.traces.trace_query(self.upstream, outcome, seconds)
+
+
+def open_traces(export: Export, version: str, is_trusted: Callable[[str], bool], clock: Callable[[], int]) -> Traces:
+    """The traces of this process. `clock` returns nanoseconds since the epoch. Raises ConfigurationError."""
+    check_extra()
+    from app.features.tracing.spans import OpenTelemetryTraces
+
+    return OpenTelemetryTraces(export, version, is_trusted, clock)
+
+
+def check_extra() -> None:
+    """Raises ConfigurationError if the packages of the extra are not installed."""
+    try:
+        import app.features.tracing.spans  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            f"otel_endpoint needs OpenTelemetry, but {error.name or 'a package of it'} is not installed; "
+            "run: pip install 'doi-proxy[otel]'"
+        ) from error

@@ -1,0 +1,35 @@
+"""The export of traces."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from app.features.options import SettingsGroup, require_hosts
+
+
+class TracingSettings(SettingsGroup):
+    """The export of traces."""
+
+    otel_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^?#@\s]+$",
+        description="URL to which traces are exported by OTLP over HTTP, such as `http://127.0.0.1:4318/v1/traces`. "
+        "Without it there are no traces. It needs `pip install 'doi-proxy[otel]'`.",
+    )
+    otel_share: float = Field(
+        1.0, ge=0, le=1, description="Share of the traces that is exported. A trusted front proxy can decide instead."
+    )
+    otel_queue_spans: int = Field(
+        2048,
+        ge=1,
+        le=1_000_000,
+        description="Spans that wait for the export; when the queue is full, spans are dropped.",
+    )
+    otel_timeout: float = Field(
+        5.0, gt=0, description="Seconds for one export, its repetitions included, and for the last one at the end."
+    )
+
+    @field_validator("otel_endpoint")
+    @classmethod
+    def _name_collector_host(cls, value: str | None) -> str | None:
+        return require_hosts(value)

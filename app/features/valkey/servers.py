@@ -1,0 +1,293 @@
+"""The servers of a store: which one has a key, and which one took its place after a failover."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final, Protocol
+
+from app.errors import DamagedEntry, StoreError
+from app.features.valkey.node import Node, Redirect, Result, Words, Work, ask_first, command, pipeline
+from app.features.valkey.url import Address
+
+#: Seconds between two searches for the primaries while one of them fails.
+SEARCH_INTERVAL: Final = 0.25
+#: The last hash slot.
+LAST_SLOT: Final = 16_383
+#: Servers of each kind that one search queries: those of the store URL, then those that an earlier search found.
+_MAX_ASKED: Final = 3
+#: Servers that are remembered for a search.
+_MAX_FOUND: Final = 64
+
+
+class Servers(Protocol):
+    """The servers that have the keys of a store. Every method may raise StoreError."""
+
+    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
+        """Do `work` on the server that has the hash slot; see Node.call."""
+
+    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
+        """The replies to commands, each on the server of its slot. The reply of a failed server is its StoreError."""
+
+    async def primaries(self) -> tuple[Node, ...]:
+        """The servers that have keys."""
+
+    async def call_node(self, node: Node, work: Work[Result]) -> Result:
+        """Do `work` on one of the primaries. It may be done twice."""
+
+    @property
+    def label(self) -> str:
+        """What an operator calls the store."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+class SingleServer:
+    """The one server that has every key."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
+        """See Servers."""
+        return await self._node.call(work, repeat=repeat)
+
+    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
+        """See Servers."""
+        return await self._node.call(pipeline([words for _, words in commands]), repeat=True)
+
+    async def primaries(self) -> tuple[Node, ...]:
+        """See Servers."""
+        return (self._node,)
+
+    async def call_node(self, node: Node, work: Work[Result]) -> Result:
+        """See Servers."""
+        return await node.call(work, repeat=True)
+
+    @property
+    def label(self) -> str:
+        """See Servers."""
+        return f"Valkey server {self._node.address}"
+
+    async def close(self) -> None:
+        """See Servers."""
+        await self._node.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The primaries, with the ranges of their hash slots: first, last, address.
+
+    `guides` are the servers that know the primaries too.
+    """
+
+    ranges: tuple[tuple[int, int, Address], ...]
+    guides: tuple[Address, ...] = ()
+
+    def find(self, slot: int) -> Address | None:
+        """The primary that has the slot."""
+        return next((address for first, last, address in self.ranges if first <= slot <= last), None)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The primaries."""
+        return tuple(dict.fromkeys(address for _, _, address in self.ranges))
+
+
+#: Queries a server for the primaries.
+Search = Callable[[Node], Awaitable[Placement]]
+
+
+class FoundServers:
+    """Primaries that other servers name. After a failure or a redirection, they are looked up again."""
+
+    def __init__(
+        self,
+        label: str,
+        seeds: Sequence[Address],
+        search: Search,
+        connect: Callable[[Address], Node],
+        connect_guide: Callable[[Address], Node],
+        clock: Callable[[], float],
+    ) -> None:
+        """`seeds` are the servers of the store URL. `clock` gives seconds.
+
+        `connect` makes the node of a primary, `connect_guide` that of a server that is queried for the primaries.
+        """
+        self.label = label
+        self._seeds = deque(map(connect_guide, seeds))
+        #: Other servers to ask. All of `seeds` may have been replaced since this process started.
+        self._found: deque[Node] = deque()
+        self._ask = search
+        self._connect = connect
+        self._connect_guide = connect_guide
+        self._clock = clock
+        self._nodes: dict[Address, Node] = {}
+        self._placement: Placement | None = None
+        #: Whether the placement may have changed since the last search.
+        self._is_doubtful = True
+        self._searched_at = -inf
+        self._search_failure = ""
+        self._lock = asyncio.Lock()
+
+    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
+        """See Servers."""
+        node = await self._find(slot)
+        try:
+            return await self._try(node, work, repeat)
+        except Redirect as redirect:
+            if redirect.address is None:
+                # A primary became a replica.
+                await self._search(min_interval=0.0)
+                node = await self._find(slot)
+            else:
+                node = self._open(redirect.address)
+            return await self._follow(node, ask_first(work) if redirect.must_ask else work, repeat)
+
+    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
+        """See Servers."""
+        results: list[Any] = [None] * len(commands)
+        places: dict[Node, list[int]] = {}
+        for index, (slot, _) in enumerate(commands):
+            try:
+                places.setdefault(await self._find(slot), []).append(index)
+            except StoreError as error:
+                results[index] = error
+
+        async def query(node: Node, indexes: list[int]) -> None:
+            try:
+                replies = await self._follow(node, pipeline([commands[index][1] for index in indexes]), True)
+            except StoreError as error:
+                replies = [error] * len(indexes)
+            for index, reply in zip(indexes, replies, strict=True):
+                results[index] = reply
+
+        await asyncio.gather(*(query(node, indexes) for node, indexes in places.items()))
+        return results
+
+    async def primaries(self) -> tuple[Node, ...]:
+        """See Servers."""
+        return tuple(self._open(address) for address in (await self._current()).addresses)
+
+    async def call_node(self, node: Node, work: Work[Result]) -> Result:
+        """See Servers."""
+        return await self._follow(node, work, True)
+
+    async def close(self) -> None:
+        """See Servers."""
+        await asyncio.gather(*(node.close() for node in (*self._nodes.values(), *self._seeds, *self._found)))
+
+    async def _find(self, slot: int) -> Node:
+        address = (await self._current()).find(slot)
+        if address is None:
+            self._is_doubtful = True
+            raise StoreError(f"The store failed: no primary of the {self.label} has the slot {slot}.")
+        return self._open(address)
+
+    def _open(self, address: Address) -> Node:
+        if address not in self._nodes:
+            self._nodes[address] = self._connect(address)
+        return self._nodes[address]
+
+    async def _follow(self, node: Node, work: Work[Result], repeat: bool) -> Result:
+        try:
+            return await self._try(node, work, repeat)
+        except Redirect as redirect:
+            raise StoreError(f"The store failed: {node.address} does not have the key any more.") from redirect
+
+    async def _try(self, node: Node, work: Work[Result], repeat: bool) -> Result:
+        try:
+            return await node.call(work, repeat=repeat)
+        except DamagedEntry:
+            raise
+        except (StoreError, Redirect):
+            self._is_doubtful = True
+            raise
+
+    async def _current(self) -> Placement:
+        if self._is_doubtful:
+            await self._search(SEARCH_INTERVAL)
+        if self._placement is None:
+            raise StoreError(f"The store failed: {self._search_failure}")
+        return self._placement
+
+    async def _search(self, min_interval: float) -> None:
+        """Look the primaries up, unless that was done less than `min_interval` seconds ago."""
+        if self._placement is not None and self._lock.locked():
+            # Another command does it. This one tries the primaries that are known.
+            return
+        async with self._lock:
+            now = self._clock()
+            # A clock that was set back must not prolong the interval.
+            if 0.0 <= now - self._searched_at < min_interval:
+                return
+            self._searched_at = now
+            for guide in self._choose_guides():
+                try:
+                    placement = await self._ask(guide)
+                except StoreError as error:
+                    self._search_failure = error.message
+                else:
+                    await self._use(placement)
+                    return
+
+    def _choose_guides(self) -> list[Node]:
+        """The servers that this search asks, in turn."""
+        guides = []
+        for nodes in (self._seeds, self._found):
+            nodes.rotate(-1)
+            guides += list(nodes)[:_MAX_ASKED]
+        return guides
+
+    async def _use(self, placement: Placement) -> None:
+        self._placement, self._is_doubtful = placement, False
+        unused = [self._nodes.pop(address) for address in self._nodes.keys() - set(placement.addresses)]
+        found = {node.address: node for node in self._found}
+        named = {node.address for node in self._seeds}
+        guides = [address for address in dict.fromkeys(placement.guides) if address not in named][:_MAX_FOUND]
+        self._found = deque(
+            found.pop(address) if address in found else self._connect_guide(address) for address in guides
+        )
+        for node in (*unused, *found.values()):
+            with suppress(StoreError):
+                await node.close()
+
+
+async def search_cluster(node: Node) -> Placement:
+    """The primaries of the cluster of a node. https://valkey.io/commands/cluster-slots/"""
+    ranges = await node.call(command("CLUSTER", "SLOTS"), repeat=True)
+    if not ranges:
+        raise StoreError(f"The cluster node {node.address} knows no primary; correct the store URL.")
+    return Placement(
+        tuple((first, last, _read_address(primary, node)) for first, last, primary, *_ in ranges),
+        tuple(_read_address(member, node) for _, _, *members in ranges for member in members),
+    )
+
+
+def search_sentinel(service: str) -> Search:
+    """The search for the primary with the name `service`, which has all keys. https://valkey.io/topics/sentinel/"""
+
+    async def search(node: Node) -> Placement:
+        primary = await node.call(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), repeat=True)
+        if primary is None:
+            raise StoreError(f"The Sentinel {node.address} does not know a primary {service!r}; correct the store URL.")
+        others = await node.call(command("SENTINEL", "SENTINELS", service), repeat=True)
+        return Placement(((0, LAST_SLOT, _read_address(primary, node)),), tuple(map(_read_sentinel, others)))
+
+    return search
+
+
+def _read_sentinel(fields: Sequence[bytes]) -> Address:
+    facts = dict(zip(fields[::2], fields[1::2], strict=True))
+    return Address(facts[b"ip"].decode(), int(facts[b"port"]))
+
+
+def _read_address(primary: Sequence[Any], node: Node) -> Address:
+    # An empty host is the one at which the node was reached.
+    host = (primary[0] or b"").decode()
+    return Address(host or node.address.host, int(primary[1]))

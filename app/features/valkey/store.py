@@ -1,0 +1,237 @@
+"""The shared store: a Valkey or Redis server, used by the proxies of several machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from math import inf
+from typing import Any, Final
+
+import msgspec
+
+from app.cache.coordination import Changes
+from app.cache.entry import MAX_SKEW, Entry
+from app.cache.purges import scopes_of
+from app.cache.store import StoreStats
+from app.cache.wire import pack, unpack
+from app.errors import BucketSettling, DamagedEntry, StoreError
+from app.features.follow.parents import MAX_PARENTS, ParentState
+from app.features.valkey.announcements import read_changes
+from app.features.valkey.layout import Partition, split_entry_key
+from app.features.valkey.node import Node, Script, Words, command, pipeline
+from app.features.valkey.open import open_servers
+from app.features.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
+from app.features.valkey.url import parse_store_url
+
+#: The name whose partition has the parents.
+_PARENTS: Final = "parents"
+#: Keys that one step of `scan` visits.
+_PAGE: Final = 500
+#: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
+_OUTAGE: Final = 0.25
+
+_PUT: Final = Script(PUT)
+_PURGE: Final = Script(PURGE)
+_TAKE: Final = Script(TAKE)
+_BACK_OFF: Final = Script(BACK_OFF)
+_RELEASE: Final = Script(RELEASE)
+_RENEW: Final = Script(RENEW)
+
+
+class ValkeyStore:
+    """A Store on a server. Entries expire at their hard expiry; the server's `maxmemory` limits their size.
+
+    If the server fails or is slow, a method raises StoreError; see Node.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[], float], timeout: float) -> None:
+        """`url` has one of url.SCHEMES. No connection is opened yet.
+
+        `clock` gives seconds since the epoch, and `timeout` limits a connection attempt and each command, in seconds.
+        Raises ValueError or TypeError for an invalid URL.
+        """
+        self._clock = clock
+        self._servers, self._layout = open_servers(parse_store_url(url), clock=clock, timeout=timeout)
+        #: When the first and the last `take` of a bucket failed, of those since its last token.
+        self._failures: dict[str, tuple[float, float]] = {}
+
+    async def get(self, key: str) -> Entry | None:
+        """See Store."""
+        partition = self._layout.find(key)
+        data = await self._servers.call(partition.slot, command("GET", partition.entry(key)), repeat=True)
+        return None if data is None else self._usable(unpack(key, data))
+
+    async def put(
+        self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
+    ) -> None:
+        """See Store."""
+        now = self._clock()
+        left = int((entry.stale_until - now) * 1000)
+        if left <= 0:
+            return
+        since_sent = "" if sent_at is None else max(0.0, now - sent_at)
+        # An entry from the future was written before the clock was set back.
+        times = (entry.fetched_at, now + MAX_SKEW) if unless_newer else ("", "")
+        announced = entry.key if announce else ""
+        arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key)]
+        partition = self._layout.find(entry.key)
+        keys = [partition.entry(entry.key), partition.purges, partition.announcements]
+        # Written twice, the entry is the same.
+        await self._servers.call(partition.slot, _PUT.work(keys, arguments), repeat=True)
+
+    async def delete(self, key: str) -> bool:
+        """See Store. The time of the purge is that of the server's clock."""
+        # A prefix, and everything, concern the keys of all partitions.
+        is_one_name = key and not key.endswith("/")
+        partitions = (self._layout.find(key),) if is_one_name else self._layout.partitions
+        results = await asyncio.gather(*(self._purge(one, key) for one in partitions), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return any(results)
+
+    async def _purge(self, partition: Partition, key: str) -> bool:
+        keys = [partition.entry(key), partition.purges, partition.announcements]
+        return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key])))
+
+    async def forget_registry(self, prefix: str) -> int:
+        """See Store. A server has no registry records."""
+        return 0
+
+    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
+        primaries = await self._servers.primaries()
+        for node in primaries:
+            async for entry in self._scan_node(node, self._layout.entry_pattern + _literal(prefix) + "*"):
+                yield entry
+        if await self._servers.primaries() != primaries:
+            raise StoreError("The servers of the store changed while it was read; repeat the command.")
+
+    async def _scan_node(self, node: Node, pattern: str) -> AsyncIterator[Entry]:
+        cursor = b"0"
+        while True:
+            scan = command("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
+            cursor, names = await self._servers.call_node(node, scan)
+            for key, data in await self._read_entries(node, names):
+                entry = None if data is None else _try_unpack(key, data)
+                if entry is not None and self._usable(entry):
+                    yield entry
+            if int(cursor) == 0:
+                return
+
+    async def _read_entries(self, node: Node, names: list[bytes]) -> list[tuple[str, Any]]:
+        """The data of entries by the name of the record. One command has keys of one partition."""
+        groups: dict[str, list[tuple[str, bytes]]] = {}
+        for name in names:
+            prefix, key = split_entry_key(name.decode(errors="replace"))
+            groups.setdefault(prefix, []).append((key, name))
+        if not groups:
+            return []
+        commands: list[Words] = [("MGET", *(name for _, name in group)) for group in groups.values()]
+        replies = await self._servers.call_node(node, pipeline(commands))
+        pairs = zip(groups.values(), replies, strict=True)
+        return [(key, data) for group, reply in pairs for (key, _), data in zip(group, reply, strict=True)]
+
+    async def changes(self, cursor: str | None) -> Changes:
+        """See Store, and read_changes."""
+        return await read_changes(self._servers, self._layout, cursor)
+
+    async def count_registry(self, prefix: str) -> int:
+        """See Store. A server has no registry records."""
+        return 0
+
+    async def parents(self) -> tuple[ParentState, ...]:
+        """See Store. A damaged value counts as none: the child then begins again."""
+        partition = self._layout.find(_PARENTS)
+        data = await self._servers.call(partition.slot, command("GET", partition.parents), repeat=True)
+        try:
+            return () if data is None else msgspec.json.decode(data, type=tuple[ParentState, ...])[:MAX_PARENTS]
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return ()
+
+    async def save_parent(self, state: ParentState) -> None:
+        """See Store. Of two pulls at the same moment, one can be forgotten: it then continues one page earlier."""
+        others = [one for one in await self.parents() if one.url != state.url]
+        partition = self._layout.find(_PARENTS)
+        # Written twice, the value is the same.
+        write = command("SET", partition.parents, msgspec.json.encode([state, *others][:MAX_PARENTS]))
+        await self._servers.call(partition.slot, write, repeat=True)
+
+    async def lease(self, key: str, owner: str, seconds: float) -> bool:
+        """See Store. The server's clock counts the seconds."""
+        # No retry: if the first attempt took the lease, the second would see it as someone else's.
+        partition = self._layout.find(key)
+        take = command("SET", partition.lease(key), owner, "NX", "PX", _to_milliseconds(seconds))
+        return await self._servers.call(partition.slot, take) is not None
+
+    async def renew(self, key: str, owner: str, seconds: float) -> None:
+        """See Store. The server's clock counts the seconds."""
+        partition = self._layout.find(key)
+        await self._servers.call(
+            partition.slot, _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)]), repeat=True
+        )
+
+    async def release(self, key: str, owner: str) -> None:
+        """See Store."""
+        partition = self._layout.find(key)
+        await self._servers.call(partition.slot, _RELEASE.work([partition.lease(key)], [owner]))
+
+    async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
+        """See Store, and TAKE. The server's clock counts the seconds."""
+        partition = self._layout.find(bucket)
+        first, last = self._failures.get(bucket, (inf, -inf))
+        take = _TAKE.work([partition.bucket(bucket)], [rate, burst, leaving, count, int(last - first >= _OUTAGE)])
+        try:
+            reply = await self._servers.call(partition.slot, take)
+        except StoreError:
+            now = self._clock()
+            self._failures[bucket] = (min(first, now), now)
+            raise
+        self._failures.pop(bucket, None)
+        if reply == SETTLING_REPLY:
+            raise BucketSettling
+        return float(reply)
+
+    async def back_off(self, bucket: str, seconds: float) -> None:
+        """See Store. The server's clock counts the seconds."""
+        partition = self._layout.find(bucket)
+        await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]))
+
+    async def stats(self) -> StoreStats:
+        """See Store. `entries` counts all keys of the database, `bytes` the memory of the servers."""
+        entries = memory = 0
+        try:
+            for node in await self._servers.primaries():
+                size, info = await self._servers.call_node(node, pipeline([("DBSIZE",), ("INFO", "memory")]))
+                entries += int(size)
+                memory += int(info["used_memory"])
+        except StoreError as error:
+            return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
+        return StoreStats(entries, memory, True, self._servers.label)
+
+    async def flush(self) -> None:
+        """Do nothing: the server has each write before `put` returns."""
+
+    async def close(self) -> None:
+        """See Store."""
+        await self._servers.close()
+
+    def _usable(self, entry: Entry | None) -> Entry | None:
+        return entry if entry is not None and entry.is_usable(self._clock()) else None
+
+
+def _to_milliseconds(seconds: float) -> int:
+    # The server refuses an expiry of 0.
+    return max(1, int(seconds * 1000))
+
+
+def _try_unpack(key: str, data: bytes) -> Entry | None:
+    try:
+        return unpack(key, data)
+    except DamagedEntry:
+        return None
+
+
+def _literal(text: str) -> str:
+    """Escape `text` for a glob-style pattern."""
+    return "".join(f"\\{c}" if c in "*?[]^-\\" else c for c in text)

@@ -1,0 +1,89 @@
+"""A reload applies the reloadable settings, keeps the others, and logs both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import pytest
+
+from app.assembly.lifecycle import Lifecycle, end_tasks, merge, reload_settings
+from app.assembly.settings import Settings, reloadable
+from app.cli.serve import register, server_options
+from app.errors import ConfigurationError
+from app.main import create
+from app.server.http_server import Events, HttpServer
+
+BEFORE = Settings(store_url="memory:")
+AFTER = Settings(store_url="memory:", log_level="debug", port=8001)
+
+
+def refuse(_: Settings) -> None:
+    raise ConfigurationError("the list cannot be read")
+
+
+def test_a_reload_changes_reloadable_settings_alone() -> None:
+    merged = merge(BEFORE, AFTER)
+    assert (merged.log_level, merged.port) == ("debug", BEFORE.port)
+
+
+def test_each_part_gets_the_settings_in_force_at_each_reload() -> None:
+    lifecycle, levels = Lifecycle(BEFORE), list[str]()
+    lifecycle.on_reload(lambda settings: levels.append(settings.log_level), "log_level")
+    lifecycle.reload(AFTER)
+    lifecycle.reload(AFTER)
+    lifecycle.reload(BEFORE)
+    assert levels == ["debug", "debug", "info"]
+
+
+def test_a_part_that_cannot_be_reloaded_keeps_its_settings_and_the_others_are_reloaded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lifecycle, levels = Lifecycle(BEFORE), list[str]()
+    lifecycle.on_reload(refuse, "log_level")
+    lifecycle.on_reload(lambda settings: levels.append(settings.log_level))
+    lifecycle.reload(AFTER)
+    assert (lifecycle.settings, levels) == (BEFORE, ["debug"])
+    assert "the list cannot be read" in caplog.text
+
+
+def test_settings_that_need_a_restart_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert reload_settings(BEFORE, lambda: AFTER) == AFTER
+    assert [record.getMessage() for record in caplog.records] == [
+        "SIGHUP: reloading; settings that changed: log_level",
+        "SIGHUP: these settings changed and need a restart: port",
+    ]
+
+
+def test_settings_that_cannot_be_read_leave_the_former_ones(caplog: pytest.LogCaptureFixture) -> None:
+    def load() -> Settings:
+        raise ConfigurationError("proxy.toml: port: not a number")
+
+    assert reload_settings(BEFORE, load) == BEFORE
+    assert "proxy.toml: port: not a number" in caplog.text
+
+
+def test_every_setting_that_is_marked_as_reloaded_is_reloaded_by_a_part() -> None:
+    lifecycle = Lifecycle(BEFORE)
+    application = create(BEFORE, lifecycle=lifecycle)
+    events = Events(ready=lambda: None, draining=lifecycle.start_draining)
+    register(HttpServer(application, server_options(BEFORE), events), lifecycle)
+    assert lifecycle.reloaded == reloadable()
+
+
+@pytest.mark.anyio
+async def test_a_task_that_loses_a_cancellation_is_ended_all_the_same() -> None:
+    begun, for_ever = asyncio.Event(), asyncio.Event()
+
+    async def watch() -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await for_ever.wait()
+        await for_ever.wait()
+
+    task = asyncio.create_task(watch())
+    await begun.wait()
+    await end_tasks([task])
+    assert task.cancelled()

@@ -1,0 +1,99 @@
+"""The log of the program. With `json`, each line is one object, also the lines of libraries."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.assembly.program_log import begin_logging
+from app.assembly.settings import Settings
+from tests.cluster.processes import Proxy
+
+LOG = logging.getLogger("app.example")
+
+
+@pytest.fixture(autouse=True)
+def unchanged_logging() -> Iterator[None]:
+    root, hook = logging.getLogger(), sys.excepthook
+    handlers, level = root.handlers[:], root.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        yield
+        logging.captureWarnings(False)
+    root.handlers[:], sys.excepthook = handlers, hook
+    root.setLevel(level)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """What was written to standard error; fails if a line is not a JSON object."""
+    found = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert all(isinstance(one, dict) for one in found)
+    return found
+
+
+def test_a_line_has_a_time_a_level_a_logger_and_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_logging(Settings(log_format="json"))
+    LOG.warning("the store %r\nis down \udcff", "sqlite")
+    [line] = lines(capsys)
+    assert set(line) == {"time", "level", "logger", "message"}
+    assert (line["level"], line["logger"]) == ("warning", "app.example")
+    assert line["message"] == "the store 'sqlite'\nis down \\udcff"
+    assert line["time"].endswith("Z")
+
+
+def test_an_exception_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_logging(Settings(log_format="json"))
+    try:
+        raise ValueError("a\nb")
+    except ValueError as error:
+        LOG.error("failed", exc_info=error)
+    [line] = lines(capsys)
+    assert line["message"] == "failed"
+    assert line["exception"].startswith("Traceback") and line["exception"].endswith("ValueError: a\nb")
+
+
+def test_libraries_warnings_and_a_crash_are_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_logging(Settings(log_format="json"))
+    logging.getLogger("uvicorn.error").info("started")
+    warnings.warn("old", DeprecationWarning, stacklevel=1)
+    sys.excepthook(ValueError, ValueError("crash"), None)
+    assert [line["logger"] for line in lines(capsys)] == ["uvicorn.error", "py.warnings", "app.assembly.program_log"]
+
+
+def test_text_is_the_default_and_the_level_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_logging(Settings(log_level="warning"))
+    LOG.info("not written")
+    LOG.warning("written")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("WARNING app.example: written")
+
+
+def test_names_that_libraries_log_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    begin_logging(Settings(log_level="debug"))
+    logging.getLogger("httpx").info("GET https://doi.org/api/handles/10.1000/182")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_every_line_of_a_service_is_an_object(tmp_path: Path, workers: int) -> None:
+    store = f"sqlite:///{tmp_path}/store.sqlite3"
+    # Port 9 is "discard" (RFC 863): nothing listens there.
+    proxy = Proxy(tmp_path, "http://127.0.0.1:9", store, log_format="json", log_level="debug", workers=workers)
+    try:
+        await proxy.ready()
+        assert (await proxy.ask("/10.5555/unknown")).status == 502
+        proxy.process.terminate()
+    finally:
+        proxy.process.kill()
+    written = (tmp_path / f"proxy-{proxy.port}.log").read_text("utf-8")
+    found = [json.loads(line) for line in written.splitlines()]
+    assert "uvicorn.error" in {line["logger"] for line in found}

@@ -1,0 +1,264 @@
+"""Settings: flags over environment over TOML file over defaults; an error names the source and the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.assembly.settings import Settings, load
+from app.assembly.settings.sources import read_values, variable
+from app.errors import ConfigurationError
+
+#: The names that the black-box checks and the ready-made configurations rely on.
+RELIED_ON = [
+    "DOI_PROXY_UPSTREAM_URL",
+    "DOI_PROXY_STORE_URL",
+    "DOI_PROXY_CACHE_TTL_FLOOR",
+    "DOI_PROXY_CACHE_TTL_CEILING",
+    "DOI_PROXY_CACHE_NEGATIVE_TTL",
+    "DOI_PROXY_UPSTREAM_MAX_CONCURRENCY",
+    "DOI_PROXY_UPSTREAM_RATE",
+    "DOI_PROXY_UPSTREAM_BREAKER_FAILURES",
+    "DOI_PROXY_UPSTREAM_BREAKER_COOLDOWN",
+    "DOI_PROXY_PUBLIC_URL",
+    "DOI_PROXY_RESOLVE",
+]
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "doi-proxy.toml"
+    path.write_text(
+        'resolve = "any"\n'
+        "[server]\nport = 8001\n"
+        '[upstream]\nrate = 1.5\nurl = "http://file.example"\n'
+        "[cache]\nttl_floor = 10\nnegative_ttl = 5\n"
+        '[store]\nurl = "memory:"\n'
+        "[web]\nmax_age = 60\n",
+        "utf-8",
+    )
+    return path
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert load({}, {}) == Settings()
+
+
+@pytest.mark.parametrize("name", RELIED_ON)
+def test_a_name_that_others_rely_on_is_a_setting(name: str) -> None:
+    assert name in {variable(field) for field in Settings.model_fields}
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_says_what_it_is_in_a_sentence(name: str) -> None:
+    description = Settings.model_fields[name].description
+    assert description and description.endswith(".")
+
+
+@pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
+def test_a_number_names_its_unit(name: str) -> None:
+    description = str(Settings.model_fields[name].description).lower()
+    assert any(unit in description for unit in ("second", "bytes", "share", "queries", "requests"))
+
+
+def test_a_file_goes_before_the_defaults(toml: Path) -> None:
+    settings = load({}, {}, toml)
+    assert (settings.resolve, settings.port, settings.upstream_rate) == ("any", 8001, 1.5)
+    assert (settings.cache_ttl_floor, settings.store_url, settings.web_max_age) == (10, "memory:", 60)
+    assert settings.cache_ttl_ceiling == Settings().cache_ttl_ceiling
+
+
+def test_the_environment_names_the_file(toml: Path) -> None:
+    assert load({}, {"DOI_PROXY_CONFIG": str(toml)}).port == 8001
+
+
+def test_the_flag_for_the_file_goes_before_the_environment(toml: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text("port = 9\n")
+    assert load({}, {"DOI_PROXY_CONFIG": str(other)}, toml).port == 8001
+
+
+def test_the_environment_goes_before_the_file(toml: Path) -> None:
+    settings = load({}, {"DOI_PROXY_PORT": "8002", "DOI_PROXY_UPSTREAM_URL": "http://env.example"}, toml)
+    assert (settings.port, settings.upstream_url, settings.upstream_rate) == (8002, "http://env.example", 1.5)
+
+
+def test_flags_go_before_the_environment_and_absent_flags_do_not(toml: Path) -> None:
+    environment = {"DOI_PROXY_PORT": "8002", "DOI_PROXY_WORKERS": "2", "DOI_PROXY_STORE_URL": "sqlite:///x"}
+    settings = load({"port": "8003", "workers": None}, environment, toml)
+    assert (settings.port, settings.workers) == (8003, 2)
+
+
+def test_other_variables_of_the_environment_are_ignored() -> None:
+    assert load({}, {"PATH": "/bin", "DOI_PROXYX": "1", "PORT": "9", "doi_proxy_port": "9"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("port", "0", 0),
+        ("workers", "4", 4),
+        ("upstream_http2", "true", True),
+        ("upstream_literal_slashes", "true", True),
+        ("upstream_http2", "1", True),
+        ("cache_ttl_floor", "1.5", 1.5),
+        ("seed", "config/seed.ndjson", Path("config/seed.ndjson")),
+        ("public_url", "https://library.example.edu/doi", "https://library.example.edu/doi"),
+        ("host", "::", "::"),
+        ("log_level", "debug", "debug"),
+        ("upstream_url", "http://a.example http://b.example/base", "http://a.example http://b.example/base"),
+    ],
+)
+def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object) -> None:
+    assert getattr(load({}, {variable(name): text}), name) == value
+    assert getattr(load({name: text}, {}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("port", "abc"),
+        ("port", "70000"),
+        ("port", "-1"),
+        ("port", ""),
+        ("workers", "0"),
+        ("workers", "1.5"),
+        ("resolve", "all"),
+        ("log_level", "loud"),
+        ("public_url", "library.example.edu"),
+        ("public_url", "ftp://library.example.edu"),
+        ("public_url", "https://library.example.edu/?x"),
+        ("public_url", "https://library example"),
+        ("upstream_url", "doi.org"),
+        ("upstream_url", "ftp://doi.org"),
+        ("upstream_url", ""),
+        ("upstream_rate", "0"),
+        ("upstream_rate", "-1"),
+        ("upstream_rate", "nan"),
+        ("upstream_max_concurrency", "0"),
+        ("upstream_breaker_failures", "0"),
+        ("upstream_breaker_cooldown", "0"),
+        ("upstream_reserved_share", "1"),
+        ("upstream_timeout", "0"),
+        ("cache_ttl_floor", "-1"),
+        ("cache_ttl_ceiling", "1 h"),
+        ("cache_negative_ttl", "nan"),
+        ("store_max_bytes", "1"),
+        ("upstream_http2", "perhaps"),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_source(name: str, text: str) -> None:
+    flag = "--" + name.replace("_", "-")
+    for flags, environment, source in (({}, {variable(name): text}, variable(name)), ({name: text}, {}, flag)):
+        with pytest.raises(ConfigurationError) as caught:
+            load(flags, environment)
+        assert caught.value.message.startswith(f"{source}: ")
+        assert "\n" not in caught.value.message and repr(text) in caught.value.message
+
+
+def test_a_number_without_end_is_refused() -> None:
+    # Arithmetic on infinity is no number sooner or later: int(inf) raises, 0 * inf is nan.
+    names = [name for name, field in Settings.model_fields.items() if field.annotation is float]
+    assert names
+    assert not [name for name in names if is_taken(variable(name), "inf")]
+
+
+def is_taken(key: str, text: str) -> bool:
+    try:
+        load({}, {key: text})
+    except ConfigurationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ({"environment": {"DOI_PROXY_PROT": "8000"}}, "DOI_PROXY_PROT"),
+        ({"environment": {"DOI_PROXY_": "8000"}}, "DOI_PROXY_"),
+        ({"flags": {"prot": "8000"}}, "--prot"),
+    ],
+)
+def test_an_unknown_setting_is_told_with_its_source(given: dict[str, Any], source: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(**{"flags": {}, "environment": {}, **given})
+    assert caught.value.message.startswith(f"{source}: there is no such setting")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "prot = 8000",
+        "[upstream]\nulr = 'http://x'",
+        "[upsteam]\nurl = 'http://x'",
+        "[server]\nport = 'abc'",
+        "[upstream.deep]\nurl = 'http://x'",
+        "port = ",
+        "port = 1\nport = 2",
+        "\x00",
+        "[[upstream]]\nurl = 'http://x'",
+        "upstream = 1",
+    ],
+)
+def test_a_wrong_file_is_told_by_its_path(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load({}, {}, path)
+    assert str(path) in caught.value.message and "\n" not in caught.value.message
+
+
+def test_a_file_that_is_not_there_or_no_text_is_told_by_its_path(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    for path in (tmp_path / "missing.toml", tmp_path, binary):
+        with pytest.raises(ConfigurationError, match=str(path)):
+            load({}, {}, path)
+
+
+class TestSecretFiles:
+    """DOI_PROXY_…_FILE holds the path of a file with the value."""
+
+    def test_the_value_is_the_file_s_content_without_blanks_at_its_ends(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("redis://:geheim@host/0\n")
+        assert load({}, {"DOI_PROXY_STORE_URL_FILE": str(secret)}).store_url == "redis://:geheim@host/0"
+
+    def test_a_wrong_value_is_told_by_the_variable_that_names_the_file(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("x")
+        with pytest.raises(ConfigurationError, match=r"^DOI_PROXY_PORT_FILE: "):
+            load({}, {"DOI_PROXY_PORT_FILE": str(secret)})
+
+    def test_an_unknown_setting_is_told_without_its_secret(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("geheim")
+        with pytest.raises(ConfigurationError) as caught:
+            load({}, {"DOI_PROXY_STORE_PASSWORD_FILE": str(secret)})
+        assert caught.value.message.startswith("DOI_PROXY_STORE_PASSWORD_FILE: ")
+        assert "geheim" not in caught.value.message
+
+    def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match=r"DOI_PROXY_STORE_URL_FILE: .*missing"):
+            load({}, {"DOI_PROXY_STORE_URL_FILE": str(tmp_path / "missing")})
+
+    def test_the_file_wins_over_the_variable_whichever_comes_first(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("memory:")
+        both = {"DOI_PROXY_STORE_URL_FILE": str(secret), "DOI_PROXY_STORE_URL": "sqlite:///x"}
+        for environment in (both, dict(reversed(both.items()))):
+            assert load({}, environment).store_url == "memory:"
+
+
+def test_a_setting_of_the_file_has_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "doi-proxy.toml"
+    file.write_text('# [server]\n[server]\nhost = "::"\n\n[ upstream ]\n"rate" = 0\n[store]\nurl = "x"\n')
+    values = read_values({}, {}, file, Settings.model_fields)
+    sources = {name: one.source for name, one in values.items()}
+    assert sources == {
+        "host": f"{file}, line 3: host",
+        "upstream_rate": f"{file}, line 6: upstream_rate",
+        "store_url": f"{file}, line 8: store_url",
+    }

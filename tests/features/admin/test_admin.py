@@ -1,0 +1,362 @@
+"""The admin API: what each action does, and the table of attacks of docs/security.md."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import app.features.admin.gate
+from app.assembly.lifecycle import Lifecycle
+from app.assembly.settings import Settings
+from tests.cluster.processes import until
+from tests.web.proxy import Got, Proxy, running, running_with
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = "correct-horse-battery-staple"
+BEARER = f"Bearer {TOKEN}"
+NAME = "10.1000/182"
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running(admin_token=TOKEN) as proxy:
+        proxy.upstream.put(NAME, url="http://old.example/")
+        yield proxy
+
+
+async def look(proxy: Proxy, target: str) -> Got:
+    return await proxy.get(target, authorization=BEARER)
+
+
+async def act(proxy: Proxy, action: str, body: Any = None, **headers: str) -> Got:
+    sent = {"authorization": BEARER, "content_type": "application/json", **headers}
+    return await proxy.post(f"/admin/{action}", json.dumps({} if body is None else body), **sent)
+
+
+# --- Actions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", ["10.1000/182", "10.1000%2F182", "10.1000/182"])
+async def test_an_entry_is_shown_with_its_value_and_times(proxy: Proxy, spelling: str) -> None:
+    assert (await look(proxy, f"/admin/entries/{spelling}")).status == 404
+    await proxy.get(f"/{NAME}")
+    proxy.clock.advance(10)
+    entry = (await look(proxy, f"/admin/entries/{spelling}")).json
+    assert (entry["doi"], entry["state"], entry["age"], entry["tier"]) == (NAME, "fresh", 10, "memory")
+    assert entry["values"][0]["data"]["value"] == "http://old.example/"
+    assert not entry["verified"]
+
+
+async def test_an_entry_says_which_local_record_hides_it(tmp_path: Path) -> None:
+    records = tmp_path / "records.toml"
+    records.write_text("")
+    async with running(admin_token=TOKEN, local_records=records) as proxy:
+        proxy.upstream.put(NAME, url="http://old.example/")
+        await proxy.get(f"/{NAME}")
+        assert (await look(proxy, f"/admin/entries/{NAME}")).json["hidden_by"] is None
+        records.write_text(f'[[record]]\ndoi = "{NAME}"\ntarget = "http://local.example/"\n')
+
+        async def is_hidden() -> bool:
+            entry = (await look(proxy, f"/admin/entries/{NAME}")).json
+            return bool(entry["hidden_by"] == f"{records}:1")
+
+        await until(is_hidden, 30.0, "the local record is in force")
+        await act(proxy, "purge", {"doi": NAME})
+        absent = (await look(proxy, f"/admin/entries/{NAME}")).json
+        assert absent["detail"] == f"The cache has no entry for {NAME}; the local record in {records}:1 answers."
+
+
+@pytest.mark.parametrize("selection", [{"doi": NAME}, {"prefix": "10.1000"}, {"all": True}])
+async def test_a_purge_makes_the_next_request_query_the_upstream(proxy: Proxy, selection: dict[str, Any]) -> None:
+    await proxy.get(f"/{NAME}")
+    assert (await act(proxy, "purge", {**selection, "dry_run": True})).json["entries"] == 1
+    assert (await look(proxy, f"/admin/entries/{NAME}")).status == 200
+    proxy.upstream.put(NAME, url="http://new.example/")
+    assert (await act(proxy, "purge", selection)).json == {"entries": 1, "soft": False, "dry_run": False}
+    assert (await look(proxy, f"/admin/entries/{NAME}")).status == 404
+    assert (await proxy.get(f"/{NAME}"))["location"] == "http://new.example/"
+
+
+async def test_a_soft_purge_keeps_the_record_for_an_outage(proxy: Proxy) -> None:
+    await proxy.get(f"/{NAME}")
+    assert (await act(proxy, "purge", {"doi": NAME, "soft": True})).json["entries"] == 1
+    proxy.upstream.fault(NAME, "status", status=500)
+    reply = await proxy.get(f"/{NAME}")
+    assert reply["location"] == "http://old.example/"
+    assert "detail=" in str(reply["cache-status"])
+
+
+async def test_a_refresh_replaces_the_entry(proxy: Proxy) -> None:
+    await proxy.get(f"/{NAME}")
+    proxy.upstream.put(NAME, url="http://new.example/")
+    report = (await act(proxy, "refresh", {"doi": f"https://doi.org/{NAME}"})).json
+    assert report["refreshed"] is True
+    assert report["entry"]["values"][0]["data"]["value"] == "http://new.example/"
+    assert (await proxy.get(f"/{NAME}"))["location"] == "http://new.example/"
+
+
+async def fill(proxy: Proxy, *names: str) -> None:
+    """Put names into the cache, the first one with the oldest answer."""
+    for name in names:
+        proxy.upstream.put(name, url="http://old.example/")
+        await proxy.get(f"/{name}")
+        proxy.clock.advance(1)
+
+
+async def test_a_refresh_of_a_prefix_fetches_the_oldest_answers_up_to_its_limit(proxy: Proxy) -> None:
+    names = [f"10.5072/name-{number}" for number in range(5)]
+    await fill(proxy, *names, "10.50721/other")
+    for name in names:
+        proxy.upstream.put(name, url="http://new.example/")
+    report = (await act(proxy, "refresh", {"prefix": "10.5072/", "limit": 3})).json
+    assert report == {"prefix": "10.5072", "refreshed": 3, "failed": 0, "left_out": 2, "failure": None}
+    hosts = [(await proxy.get(f"/{name}"))["location"] for name in names]
+    assert hosts == ["http://new.example/"] * 3 + ["http://old.example/"] * 2
+    assert proxy.upstream.queries("10.50721/other") == 1
+
+
+async def test_a_refresh_of_a_prefix_counts_what_fails_and_keeps_it(proxy: Proxy) -> None:
+    await fill(proxy, "10.5072/good", "10.5072/bad")
+    proxy.upstream.fault("10.5072/bad", "status", status=500)
+    report = (await act(proxy, "refresh", {"prefix": "10.5072"})).json
+    assert (report["refreshed"], report["failed"], report["left_out"]) == (1, 1, 0)
+    assert report["failure"] == "upstream-refused"
+    assert (await proxy.get("/10.5072/bad"))["location"] == "http://old.example/"
+
+
+async def test_a_refresh_of_a_prefix_gives_up_an_upstream_that_fails(proxy: Proxy) -> None:
+    names = [f"10.5072/name-{number:02}" for number in range(20)]
+    await fill(proxy, *names)
+    for name in names:
+        proxy.upstream.fault(name, "status", status=500)
+    report = (await act(proxy, "refresh", {"prefix": "10.5072"})).json
+    assert report["refreshed"] == 0
+    assert report["failed"] < len(names)
+    assert report["failed"] + report["left_out"] == len(names)
+
+
+async def test_a_denied_network_gets_403_until_the_end(proxy: Proxy) -> None:
+    await proxy.get(f"/{NAME}")
+    assert (await act(proxy, "deny", {"network": "198.51.100.0/24", "seconds": 60})).status == 200
+    assert (await proxy.ask("GET", f"/{NAME}", client="198.51.100.9")).status == 403
+    assert (await proxy.get(f"/{NAME}")).status == 302
+    assert (await act(proxy, "deny", {"network": "198.51.100.0/24", "seconds": 0})).status == 200
+    assert (await proxy.ask("GET", f"/{NAME}", client="198.51.100.9")).status == 302
+
+
+async def test_the_settings_are_shown_with_secrets_masked() -> None:
+    async with running(admin_token=TOKEN, upstream_contact="https://user:pass@example.org") as proxy:
+        reply = await look(proxy, "/admin/settings")
+        assert reply.json["admin_token"] == "***"
+        assert TOKEN not in reply.text
+        assert "pass@" not in reply.text
+
+
+async def test_the_api_describes_itself(proxy: Proxy) -> None:
+    paths = (await look(proxy, "/admin/openapi.json")).json["paths"]
+    assert set(paths) == {
+        "/admin/entries/{doi}", "/admin/purge", "/admin/refresh", "/admin/reload", "/admin/deny", "/admin/settings",
+        "/admin/changes",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [
+        ("purge", {}),
+        ("purge", {"doi": NAME, "all": True}),
+        ("purge", {"doi": NAME, "sofd": True}),
+        ("purge", {"prefix": "banana"}),
+        ("purge", {"doi": "x" * 5_000}),
+        ("purge", [1]),
+        ("purge", {"doi": "\ud800"}),
+        ("purge", {"\ud800": "x"}),
+        ("refresh", {"doi": {"\udc00": 1}}),
+        ("deny", {"network": "\ud800", "seconds": 1}),
+        ("refresh", {"doi": ""}),
+        ("refresh", {}),
+        ("refresh", {"doi": NAME, "prefix": "10.1000"}),
+        ("refresh", {"prefix": "banana"}),
+        ("refresh", {"prefix": "10.1000", "limit": 0}),
+        ("refresh", {"prefix": "10.1000", "limit": 1_001}),
+        ("deny", {"network": "everyone", "seconds": 1}),
+        ("deny", {"network": "192.0.2.0/24", "seconds": -1}),
+        ("deny", {"network": "192.0.2.0/24", "seconds": 1e12}),
+        ("reload", None),
+    ],
+)
+async def test_a_mistake_is_a_problem_that_says_what_is_wrong(proxy: Proxy, action: str, body: Any) -> None:
+    reply = await act(proxy, action, body)
+    assert (reply.status, reply["content-type"]) == (400, "application/problem+json")
+    assert reply.json["status"] == 400
+    assert reply.json["detail"]
+
+
+async def test_an_action_is_one_line_of_the_log_without_the_token(
+    proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "app.features.admin.http")
+    await act(proxy, "purge", {"doi": f"{NAME}\u2028\nforged"})
+    await act(proxy, "purge", {"doi": NAME})
+    lines = [record.getMessage() for record in caplog.records if record.name == "app.features.admin.http"]
+    assert lines[-1] == f'admin: client 192.0.2.0/24, purge {{"doi": "{NAME}"}}: 0 entries'
+    assert all("\n" not in line and TOKEN not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "address", ["8001", "127.0.0.1", "127.0.0.1:65536", "::1:8001", "unix:admin.sock", "unix:/" + "x" * 107, "a b:1"]
+)
+def test_an_address_that_cannot_be_listened_on_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="not an address to listen on"):
+        Settings(admin_token=TOKEN, admin_listen=address)
+
+
+# --- Attacks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/admin/entries/10.1000/182", "/admin/purge", "/admin/openapi.json", "/admin/x"])
+async def test_without_a_token_there_is_no_admin_api(path: str) -> None:
+    async with running() as proxy:
+        for method in ("GET", "POST", "HEAD"):
+            raw = await proxy.ask(method, path.replace("/admin/", "/Admin/"), authorization=BEARER)
+            assert raw.status == 400
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE"])
+@pytest.mark.parametrize("authorization", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x", TOKEN])
+async def test_a_request_without_the_right_token_is_401(proxy: Proxy, method: str, authorization: str | None) -> None:
+    headers = {} if authorization is None else {"authorization": authorization}
+    reply = await proxy.ask(method, "/admin/purge", body='{"all": true}', content_type="application/json", **headers)
+    assert reply.status == 401
+    assert str(reply["www-authenticate"]).startswith("Bearer")
+
+
+async def test_a_token_in_the_query_or_in_a_cookie_does_not_count(proxy: Proxy) -> None:
+    assert (await proxy.get(f"/admin/settings?access_token={TOKEN}&token={TOKEN}")).status == 401
+    assert (await proxy.get("/admin/settings", cookie=f"token={TOKEN}")).status == 401
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", ""]
+)
+async def test_a_body_that_a_form_can_send_is_refused(proxy: Proxy, kind: str) -> None:
+    assert (await act(proxy, "purge", {"all": True}, content_type=kind)).status == 415
+
+
+async def test_a_request_of_a_web_page_is_refused(proxy: Proxy) -> None:
+    assert (await act(proxy, "purge", {"all": True}, origin="https://doi.example.org")).status == 403
+    preflight = await proxy.ask("OPTIONS", "/admin/purge", origin="https://x.example", authorization=BEARER)
+    assert preflight.status == 403
+    assert preflight["access-control-allow-methods"] is None
+
+
+async def test_a_large_body_is_refused(proxy: Proxy) -> None:
+    reply = await proxy.post("/admin/purge", b" " * 70_000, authorization=BEARER, content_type="application/json")
+    assert reply.status == 413
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/admin/../healthz", 404),
+        ("/admin/entries/../settings", 404),
+        ("/admin/%2e%2e/settings", 404),
+        ("/admin%2Fsettings", 400),
+        ("//admin/settings", 400),
+        ("/%61dmin/settings", 400),
+        ("/admin/settings/", 404),
+        ("/admin/settings%00", 404),
+        (b"/admin/entries/10.1000/\xff", 400),
+        (b"/admin/\xff", 404),
+    ],
+)
+async def test_a_trick_with_the_path_reaches_nothing(proxy: Proxy, path: str | bytes, status: int) -> None:
+    reply = await proxy.ask("GET", path, authorization=BEARER)
+    assert reply.status == status
+    assert "admin_token" not in reply.text
+
+
+async def test_wrong_tokens_of_one_client_stop_that_client_alone() -> None:
+    async with running(admin_token=TOKEN, admin_wrong_burst=3) as proxy:
+        statuses = [(await proxy.get("/admin/settings", authorization="Bearer wrong")).status for _ in range(5)]
+        assert statuses == [401, 401, 401, 429, 429]
+        limited = await look(proxy, "/admin/settings")
+        assert limited.status == 429
+        assert limited["retry-after"] is not None
+        other = await proxy.ask("GET", "/admin/settings", client="198.51.100.9", authorization=BEARER)
+        assert other.status == 200
+        proxy.clock.advance(60)
+        assert (await look(proxy, "/admin/settings")).status == 200
+
+
+FOLLOWER = "Bearer follow-follow-follow"
+BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_follow_token": FOLLOWER.removeprefix("Bearer ")}
+
+
+@pytest.mark.parametrize("settings", [BOTH, {**BOTH, "admin_token": None}])
+async def test_the_token_of_followers_reads_changes_and_nothing_else(settings: dict[str, Any], tmp_path: Path) -> None:
+    async with running(**settings, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
+        assert (await proxy.get("/admin/changes", authorization=FOLLOWER)).status == 200
+        for path in ("/admin/settings", "/admin/openapi.json", "/admin/entries/10.1000/182", "/admin/", "/admin/x"):
+            reply = await proxy.get(path, authorization=FOLLOWER)
+            assert reply.status == 403
+            assert "insufficient_scope" in str(reply["www-authenticate"])
+        purge = await proxy.post(
+            "/admin/purge", '{"all": true}', authorization=FOLLOWER, content_type="application/json"
+        )
+        assert purge.status == 403
+        other = 200 if settings["admin_token"] else 401
+        assert (await look(proxy, "/admin/settings")).status == other
+
+
+@pytest.mark.parametrize(
+    "path", ["/admin/changes/", "/admin//changes", "/admin/%63hanges", "/admin/changes/../settings", "/admin/Changes"]
+)
+async def test_a_trick_with_the_path_does_not_help_a_follower(path: str) -> None:
+    async with running(**BOTH) as proxy:
+        assert (await proxy.get(path, authorization=FOLLOWER)).status == 403
+
+
+async def test_the_token_of_followers_does_not_show_the_status() -> None:
+    async with running(**BOTH, status_access="admin") as proxy:
+        assert (await proxy.get("/status", authorization=FOLLOWER)).status == 403
+
+
+async def test_a_reload_replaces_the_tokens() -> None:
+    lifecycle = Lifecycle(Settings(**BOTH))
+    async with running_with(lifecycle, **BOTH) as proxy:
+        lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16, "admin_follow_token": None}))
+        assert (await look(proxy, "/admin/settings")).status == 401
+        assert (await proxy.get("/admin/changes", authorization=FOLLOWER)).status == 401
+        assert (await proxy.get("/admin/settings", authorization=f"Bearer {'n' * 16}")).status == 200
+
+
+async def test_the_first_token_needs_a_restart(caplog: pytest.LogCaptureFixture) -> None:
+    lifecycle = Lifecycle(Settings())
+    async with running_with(lifecycle):
+        lifecycle.reload(lifecycle.settings.model_copy(update=BOTH))
+    assert lifecycle.settings.admin_token is None
+    assert "restart the service to open the API" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def test_the_tokens_must_differ_and_both_are_long() -> None:
+    with pytest.raises(ValueError, match="same as admin_token"):
+        Settings(admin_token=TOKEN, admin_follow_token=TOKEN)
+    with pytest.raises(ValueError, match="at least 16"):
+        Settings(admin_follow_token="short")
+
+
+def test_the_token_is_compared_in_constant_time() -> None:
+    source = ast.parse(Path(str(app.features.admin.gate.__file__)).read_text(encoding="utf-8"))
+    calls = [ast.unparse(node.func) for node in ast.walk(source) if isinstance(node, ast.Call)]
+    assert "hmac.compare_digest" in calls
+    compared = [ast.unparse(node) for node in ast.walk(source) if isinstance(node, ast.Compare)]
+    assert not [text for text in compared if "token" in text]

@@ -1,0 +1,117 @@
+"""`doi-proxy status`, and `doi-proxy cache show|refresh|purge` on a store and on a running proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from app.assembly.settings import Settings
+from app.assembly.settings.sources import ENV_PREFIX
+from app.cli.main import main
+from app.main import create
+from tests.fake_upstream import FakeUpstream
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.1000/182"
+TOKEN = "correct-horse-battery-staple"
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment with the token alone."""
+    for name in list(os.environ):
+        if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv(f"{ENV_PREFIX}ADMIN_TOKEN", TOKEN)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[str, FakeUpstream]]:
+    """A proxy with the store `memory:` on a free port."""
+    async with FakeUpstream() as upstream:
+        upstream.put(NAME, url="http://here.example/")
+        settings = Settings(store_url="memory:", upstream_url=upstream.url, admin_token=TOKEN)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = uvicorn.Server(uvicorn.Config(create(settings), log_config=None, lifespan="on"))
+            task = asyncio.create_task(server.serve([listening]))
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", upstream
+            server.should_exit = True
+            await task
+
+
+async def run(*arguments: str) -> int:
+    """Run a command in a thread, while the proxy answers in this one."""
+    return await asyncio.to_thread(main, arguments)
+
+
+async def test_a_proxy_without_a_store_is_reached_over_http(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving() as (server, _upstream):
+        assert await run("cache", "show", "--server", server, NAME) == 1
+        assert "no entry" in capsys.readouterr().err
+        assert await run("cache", "refresh", "--server", server, NAME) == 0
+        assert capsys.readouterr().out == f"{NAME}: refreshed\n"
+        assert await run("cache", "show", "--server", server, f"https://doi.org/{NAME}") == 0
+        assert json.loads(capsys.readouterr().out)["state"] == "fresh"
+        assert await run("cache", "refresh", "--server", server, "--prefix", "10.1000", "--limit", "7") == 0
+        assert capsys.readouterr().out == "refreshed 1, failed 0, left out 0\n"
+        assert await run("cache", "purge", "--server", server, "--dry-run", "--all") == 0
+        assert capsys.readouterr().out == "would purge 1\n"
+        assert await run("cache", "purge", "--server", server, "--soft", "--prefix", "10.1000") == 0
+        assert capsys.readouterr().out == "made stale 1\n"
+        assert await run("status", "--server", server, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["store"]["memory_entries"] == 1
+
+
+async def test_a_wrong_token_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{ENV_PREFIX}ADMIN_TOKEN", "wrong-wrong-wrong-wrong")
+    async with serving() as (server, _):
+        assert await run("cache", "refresh", "--server", server, NAME) == 1
+    error = capsys.readouterr().err
+    assert "the token is wrong" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("server", ["banana", "ftp://127.0.0.1/", "http://"])
+async def test_a_server_that_is_not_a_url_is_wrong_use(server: str) -> None:
+    assert await run("status", "--server", server) == 2
+
+
+async def test_a_server_that_does_not_answer_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run("status", "--server", "http://127.0.0.1:9") == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+async def test_on_a_store_names_are_refreshed_shown_and_expired(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ("--store-url", f"sqlite:///{tmp_path}/store.sqlite3")
+    async with FakeUpstream() as upstream:
+        upstream.put(NAME, url="http://here.example/")
+        assert await run("cache", "refresh", *store, "--upstream-url", upstream.url, NAME) == 0
+        capsys.readouterr()
+        assert await run("cache", "refresh", *store, "--upstream-url", upstream.url, "--prefix", "10.1000") == 0
+        assert capsys.readouterr().out == "refreshed 1, failed 0, left out 0\n"
+    assert await run("cache", "purge", *store, "--soft", NAME) == 0
+    capsys.readouterr()
+    assert await run("cache", "show", *store, NAME) == 0
+    entry = json.loads(capsys.readouterr().out)
+    assert (entry["doi"], entry["state"], entry["tier"]) == (NAME, "stale", "store")
+
+
+@pytest.mark.parametrize("arguments", [(), (NAME, "--prefix", "10.1000"), ("--prefix", "10.1000", "--limit", "1001")])
+async def test_a_refresh_needs_names_or_one_prefix_within_its_limit(arguments: tuple[str, ...]) -> None:
+    assert await run("cache", "refresh", "--server", "http://127.0.0.1:9", *arguments) == 2
+
+
+async def test_memory_is_no_store_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await run("cache", "show", "--store-url", "memory:", NAME) == 2
+    assert "--server" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""The tools with the names of another proxy: its `POST /api/resolve`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from app.errors import DoiProxyError
+from app.features.assistants.server_names import ServerNames
+from app.features.assistants.tools import ToolBounds, Tools
+from app.features.lists.verdict import Row, Verdict, not_a_doi
+from tests.fake_upstream import EVERY_NAME
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+URL = "http://www.doi.org/hb.html"
+SERVER = "http://proxy.example"
+BOUNDS = ToolBounds(lines=500, line_characters=4096, result_bytes=256 * 1024, calls=8, patience=30.0)
+
+
+@asynccontextmanager
+async def served(**settings: Any) -> AsyncIterator[tuple[Proxy, ServerNames]]:
+    async with running(**settings) as proxy:
+        proxy.upstream.put("10.1000/182", url=URL)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(proxy.app)) as client:
+            yield proxy, ServerNames(client, SERVER)
+
+
+async def ignore(done: int, total: int) -> None: ...
+
+
+async def test_a_list_has_the_verdicts_of_the_proxy() -> None:
+    async with served() as (proxy, names):
+        proxy.upstream.fault("10.1000/broken", "reset")
+        tools = Tools(names, BOUNDS, SERVER, frozenset())
+        lines = ["Smith. https://doi.org/10.1000/182.", "no name", "10.1000/none", "10.1000/100%25", "10.1000/broken"]
+        result = (await tools.call("check_list", {"lines": lines}, ignore)).model_dump(mode="json")
+        one = (await tools.call("resolve", {"name": "doi:10.1000/182"}, ignore)).model_dump(mode="json")
+    assert [(line["doi"], line["verdict"]) for line in result["lines"]] == [
+        ("10.1000/182", "resolved"),
+        (None, "not_a_doi"),
+        ("10.1000/none", "not_found"),
+        ("10.1000/100%", "not_found"),
+        ("10.1000/broken", "unverified"),
+    ]
+    assert (one["verdict"], one["url"]) == ("resolved", URL)
+
+
+async def test_suggestions_of_the_proxy_are_passed_on() -> None:
+    async with served() as (_, names), names.look_up("10.1000/182.") as rows:
+        row = await anext(rows)
+    assert row.suggestions is not None
+    assert [suggestion.doi.text for suggestion in row.suggestions] == ["10.1000/182"]
+
+
+async def test_inputs_that_are_known_send_no_request() -> None:
+    async with served() as (proxy, names):
+        known = not_a_doi("x", "no")
+        async with names.look_up_list([known, known]) as rows:
+            assert [row async for row in rows] == [known, known]
+        proxy.upstream.fault(EVERY_NAME, "reset")
+        async with names.look_up_list([known, "10.1000/1", known]) as rows:
+            assert [row.verdict for row in [row async for row in rows]] == [
+                Verdict.NOT_A_DOI,
+                Verdict.UNVERIFIED,
+                Verdict.NOT_A_DOI,
+            ]
+
+
+async def test_the_refusal_of_the_proxy_is_passed_on() -> None:
+    async with served(batch_max_names=1) as (_, names):
+        with pytest.raises(DoiProxyError, match="has more than 1 names"):
+            await rows_of(names, "10.1000/1", "10.1000/2")
+
+
+async def rows_of(names: ServerNames, *inputs: str) -> list[Row]:
+    async with names.look_up_list(inputs) as rows:
+        return [row async for row in rows]
+
+
+def names_of(answer: Callable[[httpx.Request], httpx.Response]) -> ServerNames:
+    return ServerNames(httpx.AsyncClient(transport=httpx.MockTransport(answer)), SERVER)
+
+
+ROW = {"input": "x", "doi": "10.1/x", "verdict": "resolved", "url": URL, "ra": None, "age": 0, "stale": False}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (404, b"<html>", "this is not a doi-proxy"),
+        (200, b"", "too few rows"),
+        (200, b"garbage\n", "not the row of a name: garbage"),
+        (200, b"[]\n", "not the row"),
+        (200, b"1\n", "not the row"),
+        (200, json.dumps(ROW | {"verdict": "other", "message": None}).encode(), "not the row"),
+        (200, json.dumps(ROW).encode(), "not the row"),
+        (200, b'{"error": {"status": 413, "detail": "too long"}}\n', "too long"),
+        (200, b'{"error": 1}\n', "not the row"),
+        (200, b"x" * 300_000, "a row has more than"),
+        (302, b"", "this is not a doi-proxy"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_named(status: int, body: bytes, message: str) -> None:
+    names = names_of(lambda request: httpx.Response(status, content=body, headers={"Location": "http://x.example"}))
+    with pytest.raises(DoiProxyError, match=message) as caught:
+        await rows_of(names, "10.1/x")
+    assert caught.value.message.startswith(SERVER)
+
+
+async def test_a_proxy_that_cannot_be_reached_is_named() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(DoiProxyError, match="no answer: refused; check the URL"):
+        await rows_of(names_of(refuse), "10.1/x")

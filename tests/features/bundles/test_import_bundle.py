@@ -1,0 +1,25 @@
+"""Imported records keep within the bounds of the proxy that imports them."""
+
+from __future__ import annotations
+
+from app.cache.entry import FOREVER
+from app.features.bundles.import_bundle import ImportBounds, bound_entry
+from tests.cache.entries import NOW, entry, missing
+
+BOUNDS = ImportBounds(negative_ttl=10, ttl_ceiling=1000, grace=5000, sealed=False)
+SEALED = ImportBounds(negative_ttl=60, ttl_ceiling=86_400, grace=5000, sealed=True)
+
+
+def test_a_sealed_proxy_keeps_records_for_ever_and_lets_not_found_expire() -> None:
+    bounded = bound_entry(entry(), SEALED, NOW + 365 * 86_400)
+    assert (bounded.fresh_until, bounded.stale_until) == (entry().fresh_until, FOREVER)
+    assert not bound_entry(missing(), SEALED, NOW + 61).is_usable(NOW + 61)
+
+
+def test_a_record_is_fresh_and_usable_no_longer_than_the_proxy_allows() -> None:
+    long = bound_entry(entry(ttl=1e8, grace=1e8), BOUNDS, NOW)
+    assert (long.fresh_until, long.stale_until) == (NOW + 1000, NOW + 6000)
+    short = entry(ttl=10, grace=20)
+    assert bound_entry(short, BOUNDS, NOW) == short
+    negative = bound_entry(missing(), BOUNDS, NOW)
+    assert (negative.fresh_until, negative.stale_until) == (NOW + 10, NOW + 10)

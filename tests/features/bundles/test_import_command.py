@@ -1,0 +1,180 @@
+"""`doi-proxy cache import` of bundles and of registry files: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.assembly.settings.sources import ENV_PREFIX
+from app.cli.main import main
+from app.features.registry.sqlite_table import RegistryTable
+from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
+
+WORK = crossref_work("10.5555/Work", "https://example.org/work")
+RECORD = datacite_record("10.5555/record", "https://example.org/record")
+ROOT = Path(__file__).resolve().parents[3]
+NONE_OF_ALL = "new 0, changed 0, same 0, older 0, repeated 0, before 0, drafts 0, refused 0"
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment without settings of doi-proxy."""
+    for name in list(os.environ):
+        if name.startswith(ENV_PREFIX):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The path of a store that is not there yet."""
+    return tmp_path / "store.sqlite3"
+
+
+def imports(store: Path, *arguments: str | Path) -> int:
+    """Run the command. Returns its exit status."""
+    return main(["cache", "import", "--store-url", f"sqlite:///{store}", *map(str, arguments)])
+
+
+def url_of(store: Path, key: str) -> str | None:
+    """The URL that a store has of a name."""
+    with RegistryTable(store, clock=time.time) as table:
+        record = table.find(key)
+    return None if record is None else record.url
+
+
+def write(path: Path, data: bytes) -> Path:
+    """A file with this data."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("crossref.jsonl.gz", gzip.compress(json_lines([WORK]))),
+        ("all.tar", tar({"0.json": json_lines([WORK])})),
+        ("all.tar.gz", gzip.compress(tar({"0.json": json_lines([WORK])}))),
+        ("folder/0.json", json_lines([WORK])),
+        ("table.csv", b"doi,url\n10.5555/work,https://example.org/work\n"),
+    ],
+)
+def test_the_format_need_not_be_named(
+    store: Path, tmp_path: Path, name: str, data: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / name, data)
+    assert imports(store, path.parent if "/" in name else path) == 0
+    assert url_of(store, "10.5555/WORK") == "https://example.org/work"
+    assert capsys.readouterr() == (f"1 records: {NONE_OF_ALL.replace('new 0', 'new 1')}\n", "")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_standard_input_is_read_whatever_it_contains(
+    store: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json_lines([RECORD])
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(gzip.compress(data) if compressed else data)))
+    )
+    assert imports(store, "-") == 0
+    assert url_of(store, "10.5555/RECORD") == "https://example.org/record"
+    assert "new 1, " in capsys.readouterr().out
+
+
+def test_what_was_left_out_and_refused_is_reported_with_its_place(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft = datacite_record("10.5555/draft", "https://example.org/", state="draft")
+    write(tmp_path / "files/a.jsonl", json_lines([RECORD, {"id": "10.5555/none"}, draft]))
+    write(tmp_path / "files/b.jsonl.gz", gzip.compress(json_lines([WORK]))[:-9])
+    write(tmp_path / "files/README", b"x")
+    assert imports(store, "--format", "datacite", tmp_path / "files") == 1
+    output = capsys.readouterr()
+    assert output.out == "3 records: new 1, changed 0, same 0, older 0, repeated 0, before 0, drafts 1, refused 1\n"
+    assert output.err.splitlines() == [
+        f"{tmp_path}/files/README: is not a file of records",
+        f"{tmp_path}/files/b.jsonl.gz: the gzip data ends too early; copy the whole file",
+        f"refused: {tmp_path}/files/a.jsonl: record 2: '10.5555/none' has no URL",
+    ]
+
+
+def test_a_second_import_changes_what_is_newer_and_says_what_is_absent(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = b"doi,url,agency,date\n10.5555/a,https://example.org/1,X,2020-01-01\n10.5555/b,https://example.org/2,X,2020-01-01\n"
+    later = b"doi,url,agency,date\n10.5555/a,https://example.org/3,X,2021-01-01\n"
+    path = write(tmp_path / "later.csv", later)
+    assert imports(store, write(tmp_path / "first.csv", first)) == 0
+    assert imports(store, "--missing", "count", path) == 0
+    assert imports(store, "--missing", "forget", path) == 0
+    assert imports(store, "--since", "2022-01-01", path) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"2 records: {NONE_OF_ALL.replace('new 0', 'new 2')}",
+        f"1 records: {NONE_OF_ALL.replace('changed 0', 'changed 1')}",
+        "1 names of the store are not in these files; --missing forget forgets them",
+        f"1 records: {NONE_OF_ALL.replace('same 0', 'same 1')}",
+        "1 names are not in these files, and were forgotten",
+        f"1 records: {NONE_OF_ALL.replace('before 0', 'before 1')}",
+    ]
+    assert (url_of(store, "10.5555/A"), url_of(store, "10.5555/B")) == ("https://example.org/3", None)
+
+
+def test_without_any_record_the_exit_status_is_1(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert imports(store, "--format", "crossref", write(tmp_path / "a.json", b"")) == 1
+    assert capsys.readouterr().out == f"0 records: {NONE_OF_ALL}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--since", "yesterday", "a.csv"], "--since yesterday: this is not a date of ISO 8601"),
+        (["--since", "2022-01-01", "--missing", "count", "a.csv"], "--missing cannot be used with it"),
+        (["--no-checksum", "a.csv"], "--no-checksum is for bundles"),
+        (["--missing", "forget", "bundle.ndjson"], "--missing is for the files of registration agencies"),
+        (["--restart", "--format", "bundle", "a.csv"], "--restart is for the files of registration agencies"),
+        (["absent.csv"], "absent.csv: cannot be read"),
+        (["--format", "csv", "absent.csv"], "absent.csv: cannot be read"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.csv", b"doi,url\n")
+    write(tmp_path / "bundle.ndjson", b'{"handle":"10.5555/A","values":[]}\n')
+    assert imports(store, *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_only_a_store_in_a_file_holds_registry_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.csv", b"doi,url\n")
+    assert main(["cache", "import", "--store-url", "valkey://127.0.0.1:1/0", str(path)]) == 2
+    assert "only a store sqlite:///path holds the records of registration agencies" in capsys.readouterr().err
+
+
+def test_an_import_that_was_killed_is_continued_by_the_same_command(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "files/a.csv", b"doi,url\n10.5555/a,https://example.org/1\n").parent
+    write(path / "b.csv", b"doi,url\n10.5555/b,https://example.org/2\n")
+    command = [sys.executable, "-m", "tests.features.registry.interrupted_import", str(store), str(path), "1"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert imports(store, path) == 0
+    output = capsys.readouterr()
+    assert output.out == f"2 records: {NONE_OF_ALL.replace('new 0', 'new 2')}\n"
+    assert output.err == "an import that was interrupted was continued; the counts are those of both\n"

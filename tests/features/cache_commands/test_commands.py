@@ -1,0 +1,839 @@
+"""`doi-proxy cache …`: bundles travel whole, nothing newer is lost, and running proxies on the same store agree."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import http.client
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.assembly.settings.sources import ENV_PREFIX
+from app.cache.entry import Entry
+from app.cli.main import main
+from app.errors import ConfigurationError
+from app.features.bundles.bundle import BundleWriter
+from app.features.cache_commands.commands import ExportChoice, export, warm
+from tests.cache.entries import entry, missing
+from tests.fake_upstream import FakeUpstream
+from tests.parts import usual_cache
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+#: For a process to start, to answer or to end, in seconds; nothing takes so long that goes well.
+PATIENCE: Final = 60
+HANDBOOK: Final = "http://www.doi.org/hb.html"
+SERVICE: Final = "10.SERV/TEST"
+#: A prefix record that names a service handle, as those of doi.org do.
+NAMESPACE: Final = f"<namespace><locs>{SERVICE}</locs></namespace>"
+
+
+def value(kind: str, text: str, index: int = 1) -> dict[str, Any]:
+    return {"index": index, "type": kind, "data": {"format": "string", "value": text}, "ttl": 86400}
+
+
+# --- What the tests stand on --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment without settings of doi-proxy and of HTTP proxies."""
+    for name in list(os.environ):
+        if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """The URL of a store that is not there yet."""
+    return f"sqlite:///{tmp_path}/store.sqlite3"
+
+
+def records(*keys: str, age: float = 100.0) -> list[Entry]:
+    """Records that were fetched so many seconds ago."""
+    return [entry(key, f"https://example.org/{key}", fetched_at=time.time() - age) for key in keys]
+
+
+def bundle(*entries: Entry) -> bytes:
+    file = BytesIO()
+    writer = BundleWriter(file)
+    for one in entries:
+        writer.add(one)
+    writer.finish()
+    return file.getvalue()
+
+
+def fill(url: str, *entries: Entry) -> None:
+    async def put() -> None:
+        cache = usual_cache(url, clock=time.time)
+        for one in entries:
+            await cache.put(one)
+        await cache.close()
+
+    asyncio.run(put())
+
+
+def held(url: str) -> dict[str, Entry]:
+    """What a store holds."""
+
+    async def scan() -> dict[str, Entry]:
+        cache = usual_cache(url, clock=time.time)
+        found = {one.key: one async for one in cache.scan()}
+        await cache.close()
+        return found
+
+    return asyncio.run(scan())
+
+
+def run(command: str, url: str, *arguments: str | Path) -> int:
+    return main(["cache", command, "--store-url", url, *map(str, arguments)])
+
+
+def settings_for(upstream: FakeUpstream, url: str, **more: Any) -> Settings:
+    """A proxy before the fake upstream, with the budget out of the way."""
+    free = {"upstream_rate": 1e6, "upstream_burst": 1e6, "upstream_contact": "mailto:library@example.org"}
+    return Settings(**{**free, "upstream_url": upstream.url, "upstream_http2": False, "store_url": url, **more})
+
+
+def flags(settings: Settings) -> list[str]:
+    """The settings that differ from their defaults, as flags."""
+    given = settings.model_dump(mode="json", exclude_defaults=True)
+    return [part for name, one in given.items() for part in ("--" + name.replace("_", "-"), str(one))]
+
+
+def started(*arguments: str, **more: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "app", *arguments], cwd=ROOT, stderr=subprocess.PIPE, **more)
+
+
+class Got(NamedTuple):
+    """An answer."""
+
+    status: int
+    location: str | None
+    cache_status: str | None
+    body: bytes
+
+
+class Proxy(NamedTuple):
+    """A proxy that runs in a process of its own."""
+
+    port: int
+
+    def get(self, path: str, **headers: str) -> Got:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("GET", path, headers={"Host": "doi.example.org", **headers})
+            answer = connection.getresponse()
+            return Got(answer.status, answer.getheader("location"), answer.getheader("cache-status"), answer.read())
+        finally:
+            connection.close()
+
+    async def ask(self, path: str, **headers: str) -> Got:
+        """GET, while the fake upstream goes on in this process."""
+        return await asyncio.to_thread(self.get, path, **headers)
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[Proxy]:
+    process = started("serve", *flags(settings), "--port", "0", stdout=subprocess.DEVNULL)
+    try:
+        yield Proxy(_port(process))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=PATIENCE)
+    assert b"Traceback" not in rest
+
+
+def _port(process: subprocess.Popen[bytes]) -> int:
+    """The port in the log, once the proxy answers there."""
+    assert process.stderr is not None
+    port, log = 0, b""
+    for line in process.stderr:
+        log += line
+        if found := re.search(rb" on http://127\.0\.0\.1:([0-9]+)", line):
+            port = int(found[1])
+        if port and b"startup complete" in line:
+            break
+    ends = time.monotonic() + PATIENCE
+    while port and time.monotonic() < ends:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+            return port
+        except ConnectionRefusedError:
+            continue
+    raise AssertionError("the proxy did not start: " + log.decode())
+
+
+@asynccontextmanager
+async def before_upstream(url: str, **more: Any) -> AsyncIterator[tuple[FakeUpstream, Proxy]]:
+    """A fake upstream, and a proxy on a store before it."""
+    async with FakeUpstream() as upstream:
+        with serving(settings_for(upstream, url, **more)) as proxy:
+            yield upstream, proxy
+
+
+# --- Import -------------------------------------------------------------------------------------------------------
+
+
+class Damage(NamedTuple):
+    """What happens to a bundle of three records, and what import says of it."""
+
+    change: Callable[[bytes], bytes]
+    new: int
+    refused: list[int]
+    checksum: str
+    status: int = 1
+    flags: tuple[str, ...] = ()
+
+
+def without_checksum(data: bytes) -> bytes:
+    return data[: data.index(b'{"checksum"')]
+
+
+def line_2(replacement: bytes) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        lines = data.splitlines(keepends=True)
+        return b"".join([lines[0], replacement + b"\n", *lines[2:]])
+
+    return change
+
+
+ACCEPTS: Final = ("--no-checksum",)
+DAMAGES: Final = {
+    "none": Damage(lambda data: data, 3, [], "right", 0),
+    "two behind each other": Damage(lambda data: data + data, 3, [], "right", 0),
+    "cut off behind a line": Damage(without_checksum, 3, [], "absent"),
+    "cut off, accepted": Damage(without_checksum, 3, [], "absent", 0, ACCEPTS),
+    "cut off within a line": Damage(lambda data: without_checksum(data)[:-30], 2, [3], "absent"),
+    "cut off within a line, absence accepted": Damage(
+        lambda data: without_checksum(data)[:-30], 2, [3], "absent", 1, ACCEPTS
+    ),
+    "a line that is no JSON": Damage(line_2(b"x{}"), 2, [2, 4], "wrong"),
+    "binary garbage": Damage(line_2(bytes(range(128, 256)).replace(b"\n", b"")), 2, [2, 4], "wrong"),
+    "another JSON": Damage(line_2(b"[1,2]"), 2, [2, 4], "wrong"),
+    "a failure as a record": Damage(line_2(b'{"handle":"10.1000/2","responseCode":2}'), 2, [2, 4], "wrong"),
+    "a record without values": Damage(line_2(b'{"handle":"10.1000/2","responseCode":1}'), 2, [2, 4], "wrong"),
+    "values that are none": Damage(line_2(b'{"handle":"10.1000/2","values":[{"index":"x"}]}'), 2, [2, 4], "wrong"),
+    "a name that is none": Damage(line_2(b'{"handle":"10.1000/\\u0000","values":[]}'), 2, [2, 4], "wrong"),
+    "a time that is none": Damage(
+        line_2(b'{"handle":"10.1000/2","responseCode":100,"fetched":"soon"}'), 2, [2, 4], "wrong"
+    ),
+    "a changed record": Damage(
+        lambda data: data.replace(b"example.org/10.1000/2", b"example.com/10.1000/2"), 3, [4], "wrong"
+    ),
+    "a changed record, absence accepted": Damage(
+        lambda data: data.replace(b"example.org", b"example.com"), 3, [4], "wrong", 1, ACCEPTS
+    ),
+    "a line lost": Damage(lambda data: b"".join(data.splitlines(keepends=True)[1:]), 2, [3], "wrong"),
+    "a damaged checksum line": Damage(lambda data: data[:-10] + b"\n", 3, [4], "wrong"),
+    "a record behind the end": Damage(lambda data: data + data.splitlines(keepends=True)[0], 3, [], "absent"),
+    "empty": Damage(lambda data: b"", 0, [], "absent"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_line_costs_itself_alone_and_is_told_with_its_number(
+    name: str, tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage = DAMAGES[name]
+    (tmp_path / "b.ndjson").write_bytes(damage.change(bundle(*records("10.1000/1", "10.1000/2", "10.1000/3"))))
+    assert run("import", store, tmp_path / "b.ndjson", *damage.flags) == damage.status
+    output = capsys.readouterr()
+    assert f"new {damage.new}, " in output.out
+    assert f"refused {len(damage.refused)}; checksum {damage.checksum}" in output.out
+    assert [int(number) for number in re.findall(r"^line ([0-9]+) is refused: .", output.err, re.M)] == damage.refused
+    assert ("no checksum line" in output.err) == (damage.checksum == "absent" and not damage.flags)
+    assert ("checksum is wrong" in output.err) == (damage.checksum == "wrong")
+    assert len(held(store)) == damage.new
+
+
+def test_a_compressed_bundle_that_was_cut_off_gives_what_can_be_read(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = gzip.compress(bundle(*records(*(f"10.1000/{number}" for number in range(2_000)))))
+    (tmp_path / "b.ndjson.gz").write_bytes(whole[: len(whole) // 2])
+    assert run("import", store, tmp_path / "b.ndjson.gz") == 1
+    output = capsys.readouterr()
+    assert re.search(r"refused 1; checksum absent", output.out)
+    assert "the rest of the file cannot be read" in output.err
+    assert 0 < len(held(store)) < 2_000
+
+
+def test_what_is_not_compressed_at_all_is_refused_and_no_traceback(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.ndjson.gz").write_bytes(bundle(*records("10.1000/1")))
+    assert run("import", store, tmp_path / "b.ndjson.gz") == 1
+    assert "new 0, kept 0, expired 0, refused 1" in capsys.readouterr().out
+
+
+def test_importing_twice_changes_nothing(tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "b.ndjson").write_bytes(bundle(*records("10.1000/1", "10.1000/2")))
+    assert run("import", store, tmp_path / "b.ndjson") == 0
+    before = held(store)
+    assert run("import", store, tmp_path / "b.ndjson") == 0
+    assert "new 0, kept 2, expired 0, refused 0; checksum right" in capsys.readouterr().out
+    assert held(store) == before
+
+
+def test_an_older_record_never_replaces_a_newer_one_and_a_newer_one_replaces_an_older(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (newer,), (older,) = records("10.1000/1", age=100), records("10.1000/1", age=200)
+    fill(store, newer)
+    (tmp_path / "older.ndjson").write_bytes(bundle(older))
+    assert run("import", store, tmp_path / "older.ndjson") == 0
+    assert "kept 1" in capsys.readouterr().out
+    assert held(store)["10.1000/1"].fetched_at == newer.fetched_at
+    (newest,) = records("10.1000/1", age=50)
+    (tmp_path / "newest.ndjson").write_bytes(bundle(newest))
+    assert run("import", store, tmp_path / "newest.ndjson") == 0
+    assert held(store)["10.1000/1"].fetched_at == pytest.approx(newest.fetched_at)
+
+
+def test_a_not_found_of_a_bundle_never_takes_a_known_record_away(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(store, *records("10.1000/1"))
+    gone = [missing(key, fetched_at=time.time()) for key in ("10.1000/1", "10.1000/2")]
+    (tmp_path / "b.ndjson").write_bytes(bundle(*gone))
+    assert run("import", store, tmp_path / "b.ndjson") == 0
+    assert "new 1, kept 1" in capsys.readouterr().out
+    assert held(store)["10.1000/1"].answer.code == 1
+
+
+def test_what_is_past_its_hard_expiry_is_told_apart_and_no_fault(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = [missing("10.1000/1", fetched_at=time.time() - 61), *records("10.1000/2", age=31 * 86_400)]
+    (tmp_path / "b.ndjson").write_bytes(bundle(*gone))
+    assert run("import", store, tmp_path / "b.ndjson") == 0
+    assert "new 0, kept 0, expired 2, refused 0" in capsys.readouterr().out
+
+
+def test_many_refused_lines_are_counted_and_the_first_are_named(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.ndjson").write_bytes(b"x\n" * 150)
+    assert run("import", store, tmp_path / "b.ndjson") == 1
+    output = capsys.readouterr()
+    assert "refused 150" in output.out
+    assert output.err.count("is refused") == 100
+    assert "50 more lines are refused" in output.err
+
+
+# --- Export -------------------------------------------------------------------------------------------------------
+
+
+def keys_in(data: bytes) -> list[str]:
+    lines = [json.loads(line) for line in data.splitlines()]
+    assert set(lines[-1]) == {"checksum", "lines"}
+    assert lines[-1]["lines"] == len(lines) - 1
+    return [line["handle"] for line in lines[:-1]]
+
+
+@pytest.mark.parametrize("name", ["b.ndjson", "b.ndjson.gz"])
+def test_what_is_exported_is_imported_as_it_was(
+    name: str, tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(store, *records("10.1000/1", "10.1000/\u00e9"), missing("10.1000/3", fetched_at=time.time()))
+    assert run("export", store, "--output", tmp_path / name) == 0
+    assert capsys.readouterr().out == "3 records exported\n"
+    other = f"sqlite:///{tmp_path}/other.sqlite3"
+    assert run("import", other, tmp_path / name) == 0
+    assert {(one.key, one.answer) for one in held(other).values()} == {
+        (one.key, one.answer) for one in held(store).values()
+    }
+    assert sorted(path.name for path in tmp_path.glob("b.*")) == [name]
+
+
+def test_the_same_store_gives_the_same_compressed_bytes(tmp_path: Path, store: str) -> None:
+    fill(store, *records("10.1000/1"))
+    for name in ("a.gz", "b.gz"):
+        assert run("export", store, "--output", tmp_path / name) == 0
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+
+
+def test_a_prefix_takes_its_own_names_and_not_those_of_a_longer_one(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(store, *records("10.1000", "10.1000/1", "10.1000/2", "10.10001/1", "10.1000.1/1", "10.2000/1"))
+    assert run("export", store, "--prefix", "10.1000", "--output", tmp_path / "b") == 0
+    assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
+
+
+def test_the_names_of_a_list_travel_with_what_their_redirects_need(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def record(key: str, *values: dict[str, Any]) -> Entry:
+        one = entry(key, fetched_at=time.time())
+        answer = type(one.answer)(one.answer.code, json.dumps(values, separators=(",", ":")).encode())
+        return Entry(key, answer, one.fetched_at, one.fresh_until, one.stale_until)
+
+    fill(
+        store,
+        record("10.1000/ALIAS", value("HS_ALIAS", "10.2000/target")),
+        record("10.2000/TARGET", value("URL", HANDBOOK)),
+        record("10.2000", value("HS_NAMESPACE", NAMESPACE)),
+        record(SERVICE, value("10320/loc", "<locations><location href='https://x.example'/></locations>")),
+        record("10.1000/OTHER", value("URL", HANDBOOK)),
+    )
+    (tmp_path / "list.txt").write_text("doi:10.1000/alias\nhttps://doi.org/10.1000/Alias\n10.1000/gone\nno name\n")
+    assert run("export", store, "--from", tmp_path / "list.txt", "--output", tmp_path / "b") == 1
+    found = keys_in((tmp_path / "b").read_bytes())
+    assert sorted(found) == ["10.1000/ALIAS", "10.2000", "10.2000/TARGET", SERVICE]
+    output = capsys.readouterr()
+    assert "10.1000/gone: not in the store" in output.err
+    assert "1 names are not in the store" in output.err
+    assert "invalid: " in output.err and "line 4" in output.err
+
+
+def test_a_bundle_goes_through_a_pipe_and_the_counts_go_to_standard_error(tmp_path: Path, store: str) -> None:
+    fill(store, *records(*(f"10.1000/{number}" for number in range(3_000))))
+    other = f"sqlite:///{tmp_path}/other.sqlite3"
+    with started("cache", "export", "--store-url", store, stdout=subprocess.PIPE) as exporting:
+        done = subprocess.run(
+            [sys.executable, "-m", "app", "cache", "import", "--store-url", other, "-"],
+            cwd=ROOT, check=False, stdin=exporting.stdout, capture_output=True, timeout=PATIENCE,
+        )  # fmt: skip
+        assert exporting.stderr is not None
+        assert exporting.stderr.read() == b"3000 records exported\n"
+    assert (done.returncode, done.stdout) == (0, b"new 3000, kept 0, expired 0, refused 0; checksum right\n")
+    assert len(held(other)) == 3_000
+
+
+def test_a_reader_that_goes_away_ends_an_export_without_a_traceback(store: str) -> None:
+    fill(store, *records(*(f"10.1000/{number}" for number in range(3_000))))
+    with started("cache", "export", "--store-url", store, stdout=subprocess.PIPE) as exporting:
+        assert exporting.stdout is not None and exporting.stderr is not None
+        exporting.stdout.read(10)
+        exporting.stdout.close()
+        assert exporting.stderr.read() == b""
+    assert exporting.returncode == 130
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_told_in_one_line(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(store, *records("10.1000/1"))
+    assert run("export", store, "--output", "/dev/full") == 1
+    assert re.fullmatch(r"doi-proxy: /dev/full: cannot be written: .*\n", capsys.readouterr().err)
+
+
+# --- Warm ---------------------------------------------------------------------------------------------------------
+
+
+def listed(tmp_path: Path, *lines: str) -> str:
+    (tmp_path / "list.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return str(tmp_path / "list.txt")
+
+
+@pytest.mark.anyio
+async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_query(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = listed(
+        tmp_path, "10.1000/1", "https://doi.org/10.1000/2", "doi:10.1000/1", "10.1000/A", "10.1000/a",
+        "10.1000/gone", "10.1000/bare", "10.1000/bad", "no name",
+    )  # fmt: skip
+    async with FakeUpstream() as upstream:
+        upstream.put("10.1000", [value("HS_NAMESPACE", NAMESPACE)])
+        upstream.put(SERVICE, [value("URL", HANDBOOK)])
+        for name in ("10.1000/1", "10.1000/2", "10.1000/a", "10.1000/bad"):
+            upstream.put(name, url=HANDBOOK)
+        upstream.put("10.1000/bare", [])
+        upstream.fault("10.1000/bad", "status", status=500)
+        settings = settings_for(upstream, store)
+        assert await warm(settings, [path], column=None, limit=None) == 1
+        output = capsys.readouterr()
+        assert output.out == (
+            "resolved 3, not_found 1, values_not_found 1, invalid 1, could_not_verify 1, stale 0, skipped 0\n"
+        )
+        assert "could_not_verify: 10.1000/bad: " in output.err
+        assert "2 names were repeated" in output.err
+        assert upstream.queries("10.1000/1") == upstream.queries("10.1000") == upstream.queries(SERVICE) == 1
+        upstream.reset()
+        upstream.put("10.1000/late", url=HANDBOOK)
+        assert await warm(settings, [path], column=None, limit=None) == 0
+        assert "resolved 1, not_found 1, values_not_found 1, invalid 1" in (out := capsys.readouterr().out)
+        assert out.endswith("stale 0, skipped 3\n")
+        assert upstream.queries() == upstream.queries("10.1000/bad") == 1
+
+
+@pytest.mark.anyio
+async def test_no_more_names_are_asked_than_the_limit_says_and_the_next_run_goes_on(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"10.1000/{number}" for number in range(5)]
+    async with FakeUpstream() as upstream:
+        upstream.put("10.1000", [value("URL", HANDBOOK)])
+        for name in names:
+            upstream.put(name, url=HANDBOOK)
+        for asked in (2, 4, 5, 5):
+            assert await warm(settings_for(upstream, store), [listed(tmp_path, *names)], column=None, limit=2) == 0
+            assert sum(upstream.queries(name) for name in names) == asked
+    assert "resolved 0, " in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.anyio
+async def test_a_record_that_could_not_be_renewed_is_stale_and_stays(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await asyncio.to_thread(fill, store, *records("10.1000/1", age=2 * 86_400))
+    async with FakeUpstream() as upstream:
+        upstream.fault("10.1000/1", "reset")
+        assert await warm(settings_for(upstream, store), [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 1
+    assert "could_not_verify 0, stale 1" in capsys.readouterr().out
+    assert "10.1000/1" in await asyncio.to_thread(held, store)
+
+
+@pytest.mark.anyio
+async def test_an_upstream_that_is_down_is_left_alone_after_some_names(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FakeUpstream() as upstream:
+        upstream.fault("", "status", status=503)
+        settings = settings_for(upstream, store, upstream_breaker_failures=3, upstream_breaker_cooldown=0.01)
+        names = [f"10.1000/{number}" for number in range(200)]
+        assert await warm(settings, [listed(tmp_path, *names)], column=None, limit=None) == 1
+    output = capsys.readouterr()
+    counts = re.search(r"could_not_verify ([0-9]+), stale 0, skipped 0", output.out)
+    assert counts is not None
+    # Twenty in a row, and those that were under way.
+    assert 20 <= int(counts[1]) < 40
+    assert re.search(r"stopped: [0-9]+ names in a row could not be verified; run the same command again", output.err)
+
+
+@pytest.mark.anyio
+async def test_a_question_that_the_budget_lets_wait_is_asked_later_and_not_given_up(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FakeUpstream() as upstream:
+        upstream.put("10.1000", [value("URL", HANDBOOK)])
+        upstream.put("10.1000/1", url=HANDBOOK)
+        upstream.fault("10.1000/1", "status", count=1, status=500)
+        settings = settings_for(upstream, store, upstream_breaker_failures=1, upstream_breaker_cooldown=0.05)
+        settings = settings.model_copy(update={"upstream_max_concurrency": 1})
+        # The first name opens the breaker; the second one finds it open, waits and is asked.
+        path = listed(tmp_path, "10.1000/1", "10.1000/2")
+        upstream.put("10.1000/2", url=HANDBOOK)
+        assert await warm(settings, [path], column=None, limit=None) == 1
+        assert upstream.queries("10.1000/2") == 1
+    assert "resolved 1, " in capsys.readouterr().out
+
+
+@pytest.mark.anyio
+async def test_bibtex_and_csv_lists_are_warmed_too(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "refs.bib").write_text("@misc{a, doi = {10.1000/1}}\n")
+    (tmp_path / "refs.csv").write_text("title;id\nb;10.1000/2\n")
+    async with FakeUpstream() as upstream:
+        upstream.put("10.1000/1", url=HANDBOOK)
+        upstream.put("10.1000/2", url=HANDBOOK)
+        lists = [str(tmp_path / "refs.bib"), str(tmp_path / "refs.csv")]
+        assert await warm(settings_for(upstream, store), lists, column="id", limit=None) == 0
+    assert "resolved 2, " in capsys.readouterr().out
+
+
+@pytest.mark.anyio
+async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: Path, store: str) -> None:
+    names = ["10.1000/1", "10.1000/2", "10.1000/3"]
+    async with FakeUpstream() as upstream:
+        upstream.put("10.1000", [value("URL", HANDBOOK)])
+        for name in names:
+            upstream.put(name, url=HANDBOOK)
+        upstream.hold("10.1000/2")
+        given = flags(settings_for(upstream, store, upstream_max_concurrency=1))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "app", "cache", "warm", *given, listed(tmp_path, *names),
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        await upstream.arrived("10.1000/2")
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None and process.stderr is not None
+        assert b"finishing the names under way" in await process.stderr.readline()
+        upstream.release("10.1000/2")
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+        assert process.returncode == 130
+        assert out.startswith(b"resolved 2, not_found 0, ")
+        assert b"stopped: by SIGINT; run the same command again" in err
+        assert sorted(await asyncio.to_thread(held, store)) == ["10.1000", "10.1000/1", "10.1000/2"]
+        assert upstream.queries("10.1000/3") == 0
+
+
+@pytest.mark.anyio
+async def test_an_export_may_ask_for_what_is_missing(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
+    async with FakeUpstream() as upstream:
+        upstream.put("10.1000", [value("URL", HANDBOOK)])
+        upstream.put("10.1000/1", url=HANDBOOK)
+        upstream.put("10.1000/2", url=HANDBOOK)
+        upstream.fault("10.1000/bad", "reset")
+        settings = settings_for(upstream, store)
+        assert await warm(settings, [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 0
+        path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
+        assert await export(settings, ExportChoice(names_from=path, queries_upstream=True), str(tmp_path / "b")) == 1
+        assert upstream.queries("10.1000/1") == upstream.queries("10.1000/2") == 1
+    assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
+    assert "resolved 1, not_found 0, values_not_found 0, invalid 0, could_not_verify 1, stale 0, skipped 1" in (
+        capsys.readouterr().out
+    )
+
+
+# --- Stats and purge ----------------------------------------------------------------------------------------------
+
+
+def test_the_statistics_tell_fresh_stale_and_negative_entries_apart(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(store, *records("10.1000/1", "10.1000/2"), *records("10.1000/3", age=2 * 86_400))
+    fill(store, missing("10.1000/4", fetched_at=time.time()))
+    assert run("stats", store, "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts.pop("bytes") > 0
+    assert "store.sqlite3" in facts.pop("detail")
+    assert facts.pop("parents") == []
+    assert facts == {"entries": 4, "registry": 0, "fresh": 2, "stale": 1, "negative": 1, "healthy": True}
+    assert run("stats", store) == 0
+    assert re.search(r"^fresh: +2$", capsys.readouterr().out, re.M)
+
+
+def test_a_store_that_fails_is_told_with_exit_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("stats", "valkey://127.0.0.1:9/0", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["healthy"] is False
+    assert run("purge", "valkey://127.0.0.1:9/0", "10.1000/1") == 1
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gone", "left"),
+    [
+        (["https://doi.org/10.1000/a"], 1, ["10.1000/B", "10.1000/GONE", "10.10001/A", "10.2000/A"]),
+        (["10.1000/a", "10.1000/B", "10.1000/none"], 2, ["10.1000/GONE", "10.10001/A", "10.2000/A"]),
+        (["--prefix", "10.1000"], 3, ["10.10001/A", "10.2000/A"]),
+        (["--negative"], 1, ["10.1000/A", "10.1000/B", "10.10001/A", "10.2000/A"]),
+        (["--all"], 5, []),
+    ],
+)
+def test_what_is_chosen_is_purged_and_nothing_else(
+    arguments: list[str], gone: int, left: list[str], store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(store, *records("10.1000/A", "10.1000/B", "10.10001/A", "10.2000/A"))
+    fill(store, missing("10.1000/GONE", fetched_at=time.time()))
+    assert run("purge", store, *arguments) == 0
+    output = capsys.readouterr()
+    assert output.out == f"purged {gone}\n"
+    assert ("10.1000/none: not in the store" in output.err) == ("10.1000/none" in arguments)
+    assert sorted(held(store)) == left
+
+
+@pytest.mark.anyio
+async def test_a_purge_is_seen_by_a_running_proxy(tmp_path: Path, store: str) -> None:
+    async with before_upstream(store) as (upstream, proxy):
+        upstream.put("10.1000/1", url="https://old.example/")
+        assert {(await proxy.ask("/10.1000/1")).location for _ in range(3)} == {"https://old.example/"}
+        upstream.put("10.1000/1", url="https://new.example/")
+        async with asyncio.timeout(PATIENCE):
+            # The proxy writes its records in batches; a command sees what has been written.
+            while "10.1000/1" not in await asyncio.to_thread(held, store):
+                pass
+        purged = await asyncio.to_thread(started("cache", "purge", "--store-url", store, "10.1000/1").communicate)
+        assert purged[1] == b""
+        async with asyncio.timeout(PATIENCE):
+            while (await proxy.ask("/10.1000/1")).location != "https://new.example/":
+                pass
+        assert upstream.queries("10.1000/1") == 2
+
+
+@pytest.mark.anyio
+async def test_a_store_in_use_is_exported_imported_and_purged_at_the_same_time(tmp_path: Path, store: str) -> None:
+    (tmp_path / "b").write_bytes(bundle(*records(*(f"10.2000/{number}" for number in range(2_000)))))
+    names = [f"10.1000/{number}" for number in range(300)]
+    async with before_upstream(store) as (upstream, proxy):
+        for name in names:
+            upstream.put(name, url=f"https://example.org/{name}")
+        commands = [
+            ["export", "--output", str(tmp_path / "out")],
+            ["import", str(tmp_path / "b")],
+            ["purge", "--prefix", "10.1000"],
+        ]
+        processes = [started("cache", *command, "--store-url", store, stdout=subprocess.PIPE) for command in commands]
+        for name in names:
+            assert (await proxy.ask("/" + name)).location == f"https://example.org/{name}"
+        outputs = [await asyncio.to_thread(process.communicate, timeout=PATIENCE) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0], outputs
+        assert (await proxy.ask("/10.2000/7")).location == "https://example.org/10.2000/7"
+        assert upstream.queries("10.2000/7") == 0
+        assert json.loads((await proxy.ask("/readyz")).body)["ready"] is True
+    assert keys_in((tmp_path / "out").read_bytes()) is not None
+
+
+# --- Sealed, and one proxy before another -------------------------------------------------------------------------
+
+LOCATIONS: Final = (
+    "<locations><location href='https://a.example/' weight='1'/>"
+    "<location href='https://b.example/' weight='0' cr_type='MR'/></locations>"
+)
+#: What a prefix's service handle says: who wants metadata is sent elsewhere (DOI Handbook, content negotiation).
+FOR_PROGRAMS: Final = "<locations><location href='https://data.example/' weight='0' http_role='conneg'/></locations>"
+#: What each of them has to answer alike.
+PATHS: Final = [
+    "/10.1000/182",
+    "/10.1000/182?noredirect",
+    "/10.1000/alias",
+    "/10.1000/loc",
+    "/10.1000/loc?locatt=cr_type:MR",
+    "/10.1000/%C3%A9%25%23?action=showurls",
+    "/api/handles/10.1000/182",
+    "/api/handles/10.1000/182?type=URL&pretty",
+    "/api/handles/10.1000/alias",
+    "/api/handles/10.1000%2Floc",
+    "/api/handles/10.1000/%C3%A9%25%23",
+]
+
+
+def register(upstream: FakeUpstream) -> None:
+    upstream.put("10.1000", [value("HS_NAMESPACE", NAMESPACE)])
+    upstream.put(SERVICE, [value("10320/loc", FOR_PROGRAMS)])
+    upstream.put("10.1000/182", [value("URL", HANDBOOK), value("EMAIL", "a@example.org", 2)])
+    upstream.put("10.1000/alias", [value("HS_ALIAS", "10.1000/182")])
+    upstream.put("10.1000/loc", [value("10320/loc", LOCATIONS)])
+    upstream.put("10.1000/\u00e9%#", url="https://example.org/\u00e9")
+
+
+async def answers(proxy: Proxy) -> list[tuple[int, str | None, bytes | None]]:
+    """Status, target, and of the REST API every byte."""
+    found = []
+    for path, accept in [*((path, "*/*") for path in PATHS), ("/10.1000/182", "application/x-bibtex")]:
+        got = await proxy.ask(path, Accept=accept)
+        found.append((got.status, got.location, got.body if path.startswith("/api/") else None))
+    return found
+
+
+@pytest.mark.anyio
+async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_path: Path, store: str) -> None:
+    (tmp_path / "list.txt").write_text("10.1000/182\n10.1000/alias\n10.1000/loc\n10.1000/%C3%A9%25%23\n")
+    out = str(tmp_path / "bundle.ndjson.gz")
+    async with before_upstream(store) as (upstream, proxy):
+        register(upstream)
+        settings = settings_for(upstream, store)
+        assert (
+            await export(settings, ExportChoice(names_from=str(tmp_path / "list.txt"), queries_upstream=True), out) == 0
+        )
+        expected = await answers(proxy)
+        assert [status for status, _, _ in expected] == [302, 200, 301, 302, 302] + [200] * 6 + [302]
+        assert expected[-1][1] == "https://data.example/"
+    offline = f"sqlite:///{tmp_path}/offline.sqlite3"
+    assert await asyncio.to_thread(run, "import", offline, "--mode", "sealed", out) == 0
+    with serving(Settings(mode="sealed", store_url=offline, upstream_url="http://127.0.0.1:9")) as sealed:
+        assert await answers(sealed) == expected
+        page, rest = await sealed.ask("/10.1000/unknown"), await sealed.ask("/api/handles/10.1000/unknown")
+        assert (page.status, rest.status) == (504, 504)
+        assert json.loads(rest.body)["responseCode"] == 2
+        assert "not in its store" in json.loads(rest.body)["message"]
+        ready = json.loads((await sealed.ask("/readyz")).body)
+        assert (ready["ready"], ready["detail"]["mode"]) == (True, "sealed")
+
+
+@pytest.mark.anyio
+async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str) -> None:
+    async with before_upstream(store) as (upstream, first):
+        register(upstream)
+        expected = await answers(first)
+        upstream.fault("10.1000/bad", "status", status=500)
+        questions = upstream.queries()
+        behind = settings_for(
+            upstream, f"sqlite:///{tmp_path}/second.sqlite3", upstream_url=f"http://127.0.0.1:{first.port}"
+        )
+        with serving(behind) as second:
+            assert await answers(second) == expected
+            assert upstream.queries() == questions
+            assert (await second.ask("/10.1000/unknown")).status == 404
+            assert (await second.ask("/api/handles/10.1000/bad")).status == 502
+
+
+# --- What cannot be done ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "--store-url", "memory:"], "--store-url memory:"),
+        (["export", "--store-url", "sqlite:///nowhere/x"], "there is no such file"),
+        (["stats", "--store-url", "sqlite:///nowhere/x"], "there is no such file"),
+        (["purge", "--all", "--store-url", "sqlite:///nowhere/x"], "there is no such file"),
+        (["stats", "--store-url", f"sqlite:///{'x' * 300}"], "cannot be opened: File name too long"),
+        (["export", "--from", "x", "--prefix", "10.1000"], "give one of them"),
+        (["export", "--ask"], "--from"),
+        (["export", "--prefix", "1000"], "a DOI prefix looks like 10.1000"),
+        (["purge"], "purge needs names, or exactly one of"),
+        (["purge", "10.1000/1", "--all"], "purge needs names, or exactly one of"),
+        (["purge", "--prefix", "10.1000/1"], "a DOI prefix looks like 10.1000"),
+        (["import", "nowhere.ndjson"], "nowhere.ndjson: cannot be read"),
+        (["warm", "nowhere.txt"], "nowhere.txt: there is no such file"),
+        (["warm", "--mode", "sealed", "pyproject.toml"], "--mode sealed"),
+        (["warm", "--column", "doi", "pyproject.toml"], "has no column 'doi'"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line_with_exit_status_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    given = arguments if "--store-url" in arguments else [*arguments, "--store-url", f"sqlite:///{tmp_path}/x"]
+    (tmp_path / "x").touch()
+    assert main(["cache", *given, "--upstream-contact", "mailto:library@example.org"]) == 2
+    shown = capsys.readouterr().err.splitlines()
+    assert message in shown[-1]
+    assert shown[-1].startswith("doi-proxy: ")
+
+
+@pytest.mark.anyio
+async def test_a_sealed_proxy_does_not_ask_for_an_export(tmp_path: Path, store: str) -> None:
+    with pytest.raises(ConfigurationError, match="--mode sealed"):
+        await export(
+            Settings(mode="sealed", store_url=store),
+            ExportChoice(names_from=listed(tmp_path, "10.1000/1"), queries_upstream=True),
+            str(tmp_path / "b"),
+        )
+    assert not (tmp_path / "b").exists() and not (tmp_path / "b.partial").exists()
+
+
+# --- Progress -----------------------------------------------------------------------------------------------------
+
+
+def test_a_bar_is_on_a_terminal_alone(tmp_path: Path, store: str) -> None:
+    (tmp_path / "b").write_bytes(bundle(*records(*(f"10.1000/{number}" for number in range(500)))))
+    command = [sys.executable, "-m", "app", "cache", "import", "--store-url", store, str(tmp_path / "b")]
+    plain = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, timeout=PATIENCE)
+    assert (plain.returncode, plain.stderr) == (0, b"")
+    reading, terminal = pty.openpty()
+    try:
+        shown = subprocess.run(
+            command, check=False, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, timeout=PATIENCE,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        )  # fmt: skip
+        assert b"importing" in os.read(reading, 65_536)
+    finally:
+        os.close(reading)
+        os.close(terminal)
+    assert shown.stdout == b"new 0, kept 500, expired 0, refused 0; checksum right\n"

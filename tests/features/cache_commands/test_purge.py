@@ -1,0 +1,91 @@
+"""A purge deletes what was chosen and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cache.memory import MemoryStore
+from app.cache.sqlite.store import SqliteStore
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.features.cache_commands.purge import PurgeResult, Selection, count_selected, purge
+from tests.cache.entries import NOW, entry, missing
+from tests.clock import Clock
+from tests.registry_records import write_registry
+
+pytestmark = pytest.mark.anyio
+
+
+async def filled(*keys: str) -> TieredStore:
+    clock = Clock(NOW)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), None, clock=clock, ceiling=86_400.0)
+    for key in keys:
+        await cache.put(entry(key))
+    return cache
+
+
+async def test_names_without_an_entry_are_returned() -> None:
+    cache = await filled("10.1000/1", "10.1000/2")
+    known, unknown = HandleName("10.1000/1"), HandleName("10.1000/9")
+    assert await purge(cache, Selection(names=[known, unknown])) == PurgeResult(1, (unknown,))
+    assert [one.key async for one in cache.scan()] == ["10.1000/2"]
+
+
+async def test_negative_entries_alone_can_be_purged() -> None:
+    cache = await filled("10.1000/1")
+    await cache.put(missing("10.1000/MISSING"))
+    assert (await purge(cache, Selection(negative=True))).count == 1
+    assert [one.key async for one in cache.scan()] == ["10.1000/1"]
+
+
+async def test_more_entries_than_one_batch_are_all_purged() -> None:
+    cache = await filled(*(f"10.1000/{number}" for number in range(200)))
+    assert (await count_selected(cache, Selection(everything=True))).count == 200
+    assert (await purge(cache, Selection(everything=True))).count == 200
+    assert cache.memory.entries == 0
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(names=[HandleName("10.1000/1")]),
+        Selection(prefix=HandleName("10.1000")),
+        Selection(everything=True),
+    ],
+)
+async def test_a_soft_purge_keeps_the_record_for_an_outage(selection: Selection) -> None:
+    cache = await filled("10.1000/1")
+    assert await purge(cache, selection, soft=True) == PurgeResult(1)
+    found = cache.peek("10.1000/1")
+    assert found is not None
+    assert not found.is_fresh(NOW)
+    assert found.is_usable(NOW)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(names=[HandleName("10.1000/R"), HandleName("10.1000/A")]),
+        Selection(prefix=HandleName("10.1000")),
+        Selection(everything=True),
+        Selection(negative=True),
+    ],
+)
+async def test_a_dry_run_counts_what_the_purge_then_changes_also_of_registry_records(
+    selection: Selection, soft: bool, tmp_path: Path
+) -> None:
+    clock, path = Clock(NOW), tmp_path / "store.db"
+    both, alone = "10.1000/BOTH", "10.1000/R"
+    write_registry(path, clock, dict.fromkeys((both, alone, "10.2000/R", "10.10001/R"), "http://r.example/"))
+    store = SqliteStore(path, clock=clock, max_bytes=10_000_000, gather=0.0)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
+    for name in (both, "10.1000/A", "10.2000/A"):
+        await cache.put(entry(name))
+    await cache.put(missing("10.1000/MISSING"))
+    await cache.flush()
+    counted = (await count_selected(cache, selection, soft=soft)).count
+    assert counted == (await purge(cache, selection, soft=soft)).count
+    await cache.close()

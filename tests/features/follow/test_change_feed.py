@@ -1,0 +1,114 @@
+"""The pages of a parent: which of them are kept for further children, and that a change is never missed."""
+
+from __future__ import annotations
+
+import gzip
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+import app.features.follow.change_feed as tested
+import app.features.follow.sqlite_change_pages
+from app.cache.entry import Entry
+from app.cache.sqlite.store import SqliteStore
+from app.errors import InvalidParameter
+from app.features.bundles.bundle import read_bundle
+from app.features.follow.change_feed import ChangeFeed, FeedPage
+from app.features.follow.delta import DeltaEnd, Tombstone
+from tests.cache.entries import NOW, entry
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+NAMES = [f"10.1000/{number:02}" for number in range(25)]
+
+
+class Parent:
+    """A store with NAMES, and its feed."""
+
+    def __init__(self, path: Path, *, max_open: int = 2) -> None:
+        self.clock = Clock(NOW + 100)
+        self.results: list[str] = []
+        self.store = SqliteStore(path, clock=self.clock, max_bytes=10_000_000, gather=0.0)
+        self.feed = ChangeFeed(
+            path, self.clock, max_open=max_open, record=lambda result, _: self.results.append(result)
+        )
+
+    def _record(self, result: str, _: int) -> None:
+        self.results.append(result)
+
+    async def fill(self) -> None:
+        for name in NAMES:
+            await self.store.put(entry(name))
+        await self.store.flush()
+
+    async def read(self, cursor: str) -> FeedPage:
+        page = await self.feed.read(cursor)
+        assert page is not None
+        return page
+
+    async def follow(self, cursor: str = "") -> tuple[set[str], str]:
+        """The names that a child has after a whole pull, and the next cursor."""
+        names, more = set[str](), True
+        while more:
+            for item in read_bundle(BytesIO(gzip.decompress((await self.read(cursor)).body))):
+                match item:
+                    case Entry():
+                        names.add(item.key)
+                    case Tombstone():
+                        names.discard(item.scope)
+                    case DeltaEnd():
+                        cursor, more = item.next, item.more
+        return names, cursor
+
+
+@pytest.fixture
+async def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parent:
+    monkeypatch.setattr(app.features.follow.sqlite_change_pages, "MAX_CHANGES", 10)
+    parent = Parent(tmp_path / "store.db")
+    await parent.fill()
+    return parent
+
+
+async def test_a_full_page_is_made_once_for_many_children(parent: Parent) -> None:
+    first = await parent.read("")
+    assert await parent.read("") is first
+    parent.clock.advance(61)
+    assert await parent.read("") is not first
+
+
+async def test_the_last_page_is_always_new(parent: Parent) -> None:
+    names, cursor = await parent.follow()
+    assert names == set(NAMES)
+    last = await parent.read(cursor)
+    await parent.store.delete(NAMES[0])
+    await parent.store.flush()
+    assert (await parent.read(cursor)).body != last.body
+
+
+async def test_a_child_that_gets_an_earlier_page_has_all_changes_in_the_end(parent: Parent) -> None:
+    await parent.follow()
+    await parent.store.delete(NAMES[0])
+    await parent.store.put(entry("10.1000/NEW"))
+    await parent.store.flush()
+    names, _ = await parent.follow()
+    assert names == {*NAMES[1:], "10.1000/NEW"}
+
+
+async def test_the_bytes_of_kept_pages_are_limited(parent: Parent, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await parent.read("")
+    monkeypatch.setattr(tested, "_KEPT_BYTES", len(first.body) + 1)
+    await parent.follow()
+    assert await parent.read("") is not first
+
+
+async def test_a_page_that_is_kept_needs_no_place_and_a_refusal_is_counted(parent: Parent, tmp_path: Path) -> None:
+    busy = Parent(tmp_path / "store.db", max_open=0)
+    assert await busy.feed.read("") is None
+    with pytest.raises(InvalidParameter):
+        await busy.feed.read("x")
+    await parent.read("")
+    parent.feed._max_open = 0
+    assert await parent.feed.read("") is not None
+    assert (busy.results, parent.results) == (["busy", "refused"], ["sent", "sent"])

@@ -1,0 +1,169 @@
+"""The file of library rules: its start, its reload and its changes while the proxy runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.assembly.lifecycle import Lifecycle
+from app.assembly.settings import Settings
+from app.errors import ConfigurationError
+from app.features.library.copy import LibraryRules
+from app.features.library.file import MAX_FILE_BYTES, LibraryFile, read_library_rules
+from app.main import check, create
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+SERVICE: Final = '[[service]]\nname = "{}"\nlabel = "A"\nkind = "libkey"\nlibrary = "1"\n'
+
+
+def write(file: Path, name: str) -> None:
+    """Write a file with one rule, as an editor does: with a new inode."""
+    fresh = file.with_suffix(".new")
+    fresh.write_text(SERVICE.format(name) + f'[[rule]]\nservice = "{name}"\n', encoding="utf-8")
+    fresh.replace(file)
+
+
+def names(used: list[LibraryRules]) -> list[str]:
+    return [one.services[0].name if one.services else "" for one in used]
+
+
+def test_a_broken_file_ends_the_start_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text('[[rule]]\nservice = "x"\n', encoding="utf-8")
+    settings = Settings(store_url="memory:", library_rules=file)
+    for start in (create, check):
+        with pytest.raises(ConfigurationError, match=r"rules\.toml:2:1: service is 'x'"):
+            start(settings)
+
+
+def test_an_expectation_that_is_not_met_ends_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    write(file, "a")
+    expected = '[[expect]]\ndoi = "10.1/2"\ntarget = "https://p.example/"\nservice = "none"\n'
+    file.write_text(file.read_text(encoding="utf-8") + expected, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"rules\.toml:8:1: expected service 'none'"):
+        LibraryFile(print).load(file)
+
+
+async def test_a_change_is_used_after_the_file_has_settled(tmp_path: Path) -> None:
+    file, used = tmp_path / "rules.toml", list[LibraryRules]()
+    write(file, "a")
+    library = LibraryFile(used.append)
+    library.load(file)
+    await library.look()
+    write(file, "b")
+    await library.look()
+    assert names(used) == ["a"]
+    await library.look()
+    await library.look()
+    assert names(used) == ["a", "b"]
+
+
+async def test_a_broken_change_leaves_the_rules_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file, used = tmp_path / "rules.toml", list[LibraryRules]()
+    write(file, "a")
+    library = LibraryFile(used.append)
+    library.load(file)
+    file.write_text("[[rule]]\n", encoding="utf-8")
+    for _ in range(4):
+        await library.look()
+    assert names(used) == ["a"] and library.problems
+    assert caplog.text.count("rules.toml:1:1: service is missing; the previous rules stay in force") == 1
+    file.unlink()
+    for _ in range(3):
+        await library.look()
+    assert names(used) == ["a"] and "it cannot be read" in library.problems[0].message
+    write(file, "b")
+    for _ in range(3):
+        await library.look()
+    assert names(used) == ["a", "b"] and library.problems == ()
+
+
+async def test_a_reload_takes_another_file_or_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, second, absent = tmp_path / "first.toml", tmp_path / "second.toml", tmp_path / "absent.toml"
+    write(first, "a")
+    write(second, "b")
+    used = list[LibraryRules]()
+    library = LibraryFile(used.append)
+    library.load(first)
+
+    async def reload(path: Path | None) -> str:
+        library.request_reload(path)
+        await library.look()
+        return names(used)[-1]
+
+    assert await reload(second) == "b"
+    assert await reload(absent) == "b"
+    assert "absent.toml: it cannot be read: No such file" in caplog.text
+    assert "the previous rules stay in force" in caplog.text
+    write(absent, "c")
+    await library.look()
+    await library.look()
+    assert names(used)[-1] == "c" and library.problems == ()
+    assert await reload(None) == "" and not library.is_used
+
+
+def test_a_reload_reads_no_file_on_the_event_loop(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    write(file, "a")
+    lifecycle = Lifecycle(Settings(store_url="memory:", library_rules=file))
+    app = create(lifecycle.settings, clock=Clock(), lifecycle=lifecycle)
+    write(file, "b")
+    lifecycle.reload(lifecycle.settings)
+    rules = app._face.preferences._library.rules
+    assert [service.name for service in rules.services] == ["a"]
+
+
+def _large(file: Path) -> None:
+    file.write_bytes(b"#" * 10 * MAX_FILE_BYTES)
+
+
+def _binary(file: Path) -> None:
+    file.write_bytes(b"# \n\xff")
+
+
+def _loop(file: Path) -> None:
+    file.symlink_to(file)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "problem"),
+    [
+        (_large, "it is larger than 1048576 bytes"),
+        (_binary, "rules.toml:2:1: the text is not UTF-8"),
+        (_loop, "it cannot be read"),
+        (os.mkfifo, "it is not a regular file"),
+        (Path.mkdir, "it cannot be read: Is a directory"),
+        (lambda _: None, "it cannot be read: No such file"),
+    ],
+    ids=["large", "binary", "loop", "pipe", "folder", "absent"],
+)
+def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path, prepare: Any, problem: str) -> None:
+    prepare(tmp_path / "rules.toml")
+    found = read_library_rules(tmp_path / "rules.toml").problems
+    assert len(found) == 1 and problem in str(found[0])
+
+
+async def test_a_running_watch_notices_a_change(tmp_path: Path) -> None:
+    file, used, changed = tmp_path / "rules.toml", list[LibraryRules](), asyncio.Event()
+    write(file, "a")
+
+    def use(rules: LibraryRules) -> None:
+        used.append(rules)
+        changed.set()
+
+    library = LibraryFile(use)
+    library.load(file)
+    changed.clear()
+    write(file, "b")
+    task = asyncio.create_task(library.watch(0.001))
+    async with asyncio.timeout(30):
+        await changed.wait()
+    task.cancel()
+    assert names(used) == ["a", "b"]

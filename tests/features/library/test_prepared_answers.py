@@ -1,0 +1,65 @@
+"""With library rules, every way gives the same bytes, and no prepared answer outlives the rules."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.features.library.file import LibraryFile
+from app.server.protocol import ExpressProtocol
+from tests.clock import Clock
+from tests.server.test_prepared_answers import Server, Ways, get, lane_uses
+
+pytestmark = pytest.mark.anyio
+
+SERVICE: Final = '[[service]]\nname = "a"\nlabel = "A"\nkind = "ezproxy"\nurl = "https://e.example/login"\n'
+RULE: Final = '[[rule]]\nservice = "a"\nhosts = ["www.doi.org"]\n'
+BROWSER: Final = "Accept: text/html,*/*;q=0.8"
+EZPROXY: Final = b"location: https://e.example/login?url=http://www.doi.org/hb.html\r\n"
+DIRECT: Final = b"location: http://www.doi.org/hb.html\r\n"
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "rules.toml"
+    file.write_text(SERVICE + RULE, encoding="utf-8")
+    return file
+
+
+async def test_every_way_gives_the_same_bytes(rules: Path) -> None:
+    paths = ("/10.1000/182", "/10.1000/links", "/10.1000/loc", "/10.1000/mail", "/10.1000/alias", "/10.1000/182?nols=y")
+    headers = (
+        (),
+        ("Accept: */*",),
+        (BROWSER,),
+        (BROWSER, "Cookie: Library-OpenURL=none"),
+        ("Accept: application/x-bibtex",),
+    )
+    requests = [get(path, *lines) for path, lines in product(paths, headers)]
+    await Ways(privacy=0, library_rules=rules).compare([([one], 0.3) for one in (*requests, *reversed(requests))])
+
+
+async def test_the_lane_answers_only_what_no_rule_concerns(rules: Path) -> None:
+    server = Server(Clock(), ExpressProtocol, library_rules=rules)
+    uses = lane_uses(server.application)
+    for _ in range(3):
+        assert DIRECT in (await server.answers(get("/10.1000/182")))[0]
+        assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
+    assert uses == []
+    for _ in range(3):
+        await server.answers(get("/10.1000/mail", BROWSER))
+    assert len(uses) == 2
+
+
+async def test_a_prepared_answer_dies_when_the_rules_change(rules: Path) -> None:
+    server = Server(Clock(), ExpressProtocol)
+    uses = lane_uses(server.application)
+    for _ in range(2):
+        assert DIRECT in (await server.answers(get("/10.1000/182", BROWSER)))[0]
+    assert len(uses) == 1
+    LibraryFile(server.application._face.preferences._library.use).load(rules)
+    assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
+    assert len(uses) == 1

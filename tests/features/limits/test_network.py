@@ -1,0 +1,31 @@
+"""The network that counts as one client."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.features.limits.network import UNKNOWN_CLIENT, ClientNetworks
+
+USUAL = ClientNetworks(ipv4_prefix=24, ipv6_prefix=64)
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.7", "192.0.2.0/24"),
+        ("192.0.2.250", "192.0.2.0/24"),
+        ("::ffff:192.0.2.7", "192.0.2.0/24"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", UNKNOWN_CLIENT),
+        ("unix:", UNKNOWN_CLIENT),
+        ("192.0.2.7, 198.51.100.1", UNKNOWN_CLIENT),
+    ],
+)
+def test_an_address_belongs_to_the_network_of_its_prefix(address: str, client: str) -> None:
+    assert USUAL.client_of(address) == client
+
+
+def test_the_prefix_lengths_are_chosen() -> None:
+    assert ClientNetworks(ipv4_prefix=32, ipv6_prefix=48).client_of("192.0.2.7") == "192.0.2.7/32"
+    assert ClientNetworks(ipv4_prefix=32, ipv6_prefix=48).client_of("2001:db8:1:2::5") == "2001:db8:1::/48"

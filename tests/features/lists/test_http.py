@@ -1,0 +1,310 @@
+"""`POST /api/resolve`: formats in and out, errors before and after the first row, limits."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import gzip
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+
+from app.errors import InvalidParameter, TooManyBatches, UnsupportedBody
+from app.features.lists.body import read_format
+from app.features.lists.http import choose_output, read_fields
+from app.features.lists.open_lists import OpenBatches
+from app.features.lists.verdict import FIELDS
+from tests.fake_upstream import EVERY_NAME
+from tests.web.proxy import Got, Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+URL: Final = "http://example.org/"
+TEXT: Final = "text/plain"
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as proxy:
+        for letter in "abc":
+            proxy.upstream.put(f"10.5555/{letter}", url=URL + letter)
+        yield proxy
+
+
+async def send(proxy: Proxy, body: str | bytes, query: str = "", content_type: str = TEXT, **headers: str) -> Got:
+    return await proxy.post(f"/api/resolve{query}", body, content_type=content_type, **headers)
+
+
+def rows(got: Got) -> list[dict[str, Any]]:
+    assert got.status == 200, got.body
+    return [json.loads(line) for line in got.body.decode().splitlines()]
+
+
+async def test_each_line_has_a_row_with_every_member(proxy: Proxy) -> None:
+    got = await send(proxy, "https://doi.org/10.5555/A\n10.5555/none\nhello\n")
+    assert got["content-type"] == "application/x-ndjson"
+    assert got["cache-control"] == "no-store"
+    assert rows(got) == [
+        {"input": "https://doi.org/10.5555/A", "doi": "10.5555/A", "verdict": "resolved", "url": f"{URL}a",
+         "ra": None, "age": 0, "stale": False, "message": None},
+        {"input": "10.5555/none", "doi": "10.5555/none", "verdict": "not_found", "url": None,
+         "ra": None, "age": 0, "stale": False, "message": None},
+        {"input": "hello", "doi": None, "verdict": "not_a_doi", "url": None, "ra": None, "age": None, "stale": False,
+         "message": "This is not a DOI name: a DOI name begins with “10.” and has a slash after its prefix."},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("text/plain; charset=UTF-8", "10.5555/a\r\n10.5555/b"),
+        ("text/csv", "n;DOI\n1;10.5555/a\n2;10.5555/b\n"),
+        ("text/tab-separated-values", "doi\tn\n10.5555/a\t1\n10.5555/b\t2\n"),
+        ("application/json", '["10.5555/a", {"doi": "10.5555/b"}]'),
+        ("application/x-ndjson", '"10.5555/a"\n{"DOI": "10.5555/b"}\n'),
+        ("application/jsonl", '"10.5555/a"\n"10.5555/b"'),
+    ],
+)
+async def test_the_media_type_decides_how_a_list_is_read(proxy: Proxy, content_type: str, body: str) -> None:
+    expected = ["10.5555/a", "10.5555/b"]
+    assert [row["doi"] for row in rows(await send(proxy, body, content_type=content_type))] == expected
+    packed = gzip.compress(body.encode())
+    got = await send(proxy, packed, content_type=content_type, content_encoding="gzip")
+    assert [row["doi"] for row in rows(got)] == expected
+
+
+@pytest.mark.parametrize("query", ["", "?suggest=true"])
+@pytest.mark.parametrize("output", ["ndjson", "csv", "json"])
+@pytest.mark.parametrize(
+    ("content_type", "body", "message"),
+    [
+        ("application/json", rb'["\ud800"]', r"Item 1 is not JSON: \ud800 is half a surrogate pair"),
+        ("application/json", rb'[{"\udfff": "x"}]', r"Item 1 is not JSON: \udfff is half a surrogate pair"),
+        ("application/x-ndjson", rb'"\ud800\ud800"', r"Line 1 is not JSON: \ud800 is half a surrogate pair"),
+        ("application/x-ndjson", b'"\xed\xa0\x80"', "Line 1 is not UTF-8, from byte 2"),
+        ("application/x-ndjson", b"7", "Line 1 is neither a string nor an object"),
+        ("text/csv", b"doi,x\n\xed\xa0\x80,1", "Line 2 is not UTF-8, from byte 1"),
+        ("text/plain", b"\xed\xa0\x80", "Line 1 is not UTF-8, from byte 1"),
+    ],
+)
+async def test_an_unreadable_item_is_a_row_in_every_form(
+    proxy: Proxy, content_type: str, body: bytes, message: str, output: str, query: str
+) -> None:
+    got = await send(proxy, body, f"{query or '?'}&output={output}", content_type)
+    assert got.status == 200
+    if output == "csv":
+        (row,) = csv.DictReader(got.text.splitlines())
+    else:
+        (row,) = got.json if output == "json" else rows(got)
+    assert row["verdict"] == "not_a_doi"
+    assert row["message"].startswith(message)
+    assert ("suggestions" in row) == bool(query)
+
+
+async def test_csv_out_has_a_header_and_the_chosen_members(proxy: Proxy) -> None:
+    got = await send(proxy, "10.5555/a\n10.5555/x", "?output=csv&fields=doi,verdict,url")
+    assert list(csv.reader(got.body.decode().splitlines())) == [
+        ["doi", "verdict", "url"], ["10.5555/a", "resolved", f"{URL}a"], ["10.5555/x", "not_found", ""],
+    ]  # fmt: skip
+    assert (got["content-type"] or "").startswith("text/csv")
+
+
+async def test_a_json_array_has_up_to_its_limit_of_rows() -> None:
+    async with running(batch_max_array=2) as proxy:
+        proxy.upstream.put("10.5555/a", url=URL)
+        got = await send(proxy, "10.5555/a\nhello", accept="application/json")
+        assert got["content-type"] == "application/json"
+        assert [row["verdict"] for row in got.json] == ["resolved", "not_a_doi"]
+        got = await send(proxy, "10.5555/a\nhello\nhello", "?output=json")
+        assert (got.status, got["content-type"]) == (413, "application/problem+json")
+        assert "?output=ndjson" in got.json["detail"]
+
+
+async def test_suggestions_are_members_if_they_are_requested(proxy: Proxy) -> None:
+    got = await send(proxy, "10.5555/a.\n10.5555/a", "?suggest=true")
+    first, second = rows(got)
+    assert first["suggestions"] == [{"doi": "10.5555/a", "rule": "trailing-punctuation"}]
+    assert (first["verdict"], second["suggestions"]) == ("not_found", [])
+
+
+async def test_only_cached_sends_no_query(proxy: Proxy) -> None:
+    await send(proxy, "10.5555/a")
+    queries = proxy.upstream.queries()
+    got = await send(proxy, "10.5555/a\n10.5555/b", "?only=cached&fields=doi,verdict,ra,message")
+    assert [row["verdict"] for row in rows(got)] == ["resolved", "unverified"]
+    assert "cache has no answer" in rows(got)[1]["message"]
+    assert proxy.upstream.queries() == queries
+
+
+async def test_a_registration_agency_that_is_requested_is_looked_up(proxy: Proxy) -> None:
+    xml = "<namespace><locs>10.SERV/DATACITE</locs></namespace>"
+    value = {"index": 1, "type": "HS_NAMESPACE", "data": {"format": "string", "value": xml}, "ttl": 86400}
+    proxy.upstream.put("10.5555", [value])
+    proxy.upstream.put("10.SERV/DATACITE", url=URL)
+    assert [row["ra"] for row in rows(await send(proxy, "10.5555/a\n10.5555/b"))] == [None, None]
+    got = await send(proxy, "10.5555/a\n10.5555/b", "?fields=ra")
+    assert rows(got) == [{"ra": "DataCite"}, {"ra": "DataCite"}]
+
+
+async def test_literal_names_are_not_decoded(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/50%25", url=URL)
+    assert [row["doi"] for row in rows(await send(proxy, "10.5555/50%2525"))] == ["10.5555/50%25"]
+    assert [row["verdict"] for row in rows(await send(proxy, "10.5555/50%25", "?encoding=literal"))] == ["resolved"]
+
+
+@pytest.mark.parametrize("output", ["", "?output=csv", "?output=json"])
+async def test_an_empty_list_has_no_rows(proxy: Proxy, output: str) -> None:
+    got = await send(proxy, "", output)
+    assert got.status == 200
+    assert got.body.decode().strip() in ("", ",".join(FIELDS), "[\n]")
+
+
+@pytest.mark.parametrize(
+    ("query", "content_type", "body", "status", "detail"),
+    [
+        ("?output=xml", TEXT, "", 400, "output"),
+        ("?fields=doi,isbn", TEXT, "", 400, "'isbn' is not one of input, doi, verdict"),
+        ("?fields=suggestions", TEXT, "", 400, "'suggestions' is not one of"),
+        ("?only=fresh", TEXT, "", 400, "only"),
+        ("", "application/xml", "<a/>", 415, "send it as text/plain, text/csv"),
+        ("", "text/plain; charset=latin-1", "", 415, "send it in UTF-8"),
+        ("", "application/json", '{"doi": "10.5555/a"}', 400, "not a JSON array"),
+        ("", "text/csv", "a,b\n1,2\n", 400, "no column 'doi'"),
+        ("", TEXT, b"\xff\xfe1\x00", 400, "UTF-16"),
+    ],
+)
+async def test_an_error_before_the_first_row_is_a_problem(
+    proxy: Proxy, query: str, content_type: str, body: str | bytes, status: int, detail: str
+) -> None:
+    got = await send(proxy, body, query, content_type)
+    assert (got.status, got["content-type"]) == (status, "application/problem+json")
+    assert detail in got.json["detail"]
+    assert proxy.upstream.queries() == 0
+
+
+async def test_an_unknown_content_encoding_is_a_problem(proxy: Proxy) -> None:
+    got = await send(proxy, "x", content_encoding="br")
+    assert got.status == 415
+    got = await send(proxy, "10.5555/a", content_encoding="gzip")
+    assert (got.status, "not valid gzip" in got.json["detail"]) == (400, True)
+
+
+async def test_an_error_after_the_first_row_is_the_last_row() -> None:
+    async with running(batch_max_names=2) as proxy:
+        proxy.upstream.put("10.5555/a", url=URL)
+        body = "\n".join(["10.5555/a"] * 3)
+        lines = rows(await send(proxy, body))
+        assert [line.get("verdict") for line in lines] == ["resolved", "resolved", None]
+        assert lines[-1]["error"]["status"] == 413
+        assert "more than 2 names" in lines[-1]["error"]["detail"]
+        table = (await send(proxy, body, "?output=csv")).body.decode().splitlines()
+        assert "error 413: The list has more than 2 names" in table[-1]
+
+
+async def test_other_methods_are_refused_with_allow(proxy: Proxy) -> None:
+    got = await proxy.get("/api/resolve")
+    assert (got.status, got["allow"]) == (405, "POST, OPTIONS")
+    assert got["content-type"] == "application/problem+json"
+    preflight = await proxy.ask("OPTIONS", "/api/resolve", access_control_request_method="POST")
+    assert (preflight.status, preflight["access-control-allow-methods"]) == (204, "POST, OPTIONS")
+
+
+async def test_the_rows_are_counted_by_verdict(proxy: Proxy) -> None:
+    await send(proxy, "10.5555/a\n10.5555/b\nhello")
+    metrics = (await proxy.get("/metrics")).body.decode()
+    assert 'doi_proxy_batch_rows_total{verdict="resolved"} 2.0' in metrics
+    assert 'doi_proxy_batch_rows_total{verdict="not_a_doi"} 1.0' in metrics
+
+
+async def test_the_limits_of_a_client_hold() -> None:
+    async with running(client_rate=0.001, client_burst=1) as proxy:
+        assert (await send(proxy, "hello")).status == 200
+        got = await send(proxy, "hello")
+        assert (got.status, got["content-type"]) == (429, "application/problem+json")
+
+
+def test_the_lists_of_one_client_and_of_all_are_bounded() -> None:
+    refused: list[str] = []
+    places = OpenBatches(3, 2, refused.append)
+    with places.enter("a"), places.enter("a"):
+        with pytest.raises(TooManyBatches, match="This client has 2 lists"), places.enter("a"):
+            pass
+        with places.enter("b"), pytest.raises(TooManyBatches, match="answering 3 lists") as error, places.enter("c"):
+            pass
+        assert error.value.retry_after > 0
+        with places.enter("c"):
+            assert len(places) == 3
+    assert (len(places), refused) == (0, ["batches", "batches"])
+
+
+async def test_lists_of_many_networks_are_bounded_together() -> None:
+    async with running(batch_max_open=3) as proxy:
+        proxy.upstream.put("10.5555/a", url=URL)
+        proxy.upstream.hold("10.5555/a")
+        lists = [
+            asyncio.create_task(
+                proxy.ask("POST", "/api/resolve", body="10.5555/a", client=f"192.0.{number}.1", content_type=TEXT)
+            )
+            for number in range(20)
+        ]
+        await proxy.upstream.arrived("10.5555/a")
+        async with asyncio.timeout(30):
+            while sum(one.done() for one in lists) < 17:
+                await asyncio.wait([one for one in lists if not one.done()], return_when=asyncio.FIRST_COMPLETED)
+        refused = [one.result() for one in lists if one.done()]
+        assert {got.status for got in refused} == {429} and all(got["retry-after"] for got in refused)
+        proxy.upstream.release("10.5555/a")
+        answered = [got for got in await asyncio.gather(*lists) if got.status == 200]
+        assert [rows(got)[0]["verdict"] for got in answered] == ["resolved"] * 3
+        assert proxy.upstream.queries("10.5555/a") == 1
+        assert rows(await send(proxy, "10.5555/a"))[0]["verdict"] == "resolved"
+
+
+async def test_cached_names_are_answered_while_the_upstream_hangs(proxy: Proxy) -> None:
+    await send(proxy, "10.5555/a")
+    proxy.upstream.hold("10.5555/b")
+    first = asyncio.create_task(send(proxy, "10.5555/b"))
+    await proxy.upstream.arrived("10.5555/b")
+    assert rows(await send(proxy, "10.5555/a\n" * 100))[99]["verdict"] == "resolved"
+    assert (await proxy.get("/10.5555/a")).status == 302
+    assert not first.done()
+    proxy.upstream.release("10.5555/b")
+    assert rows(await first)[0]["verdict"] == "resolved"
+
+
+async def test_names_of_an_upstream_that_hangs_are_unverified_after_its_timeout() -> None:
+    async with running(upstream_timeout=0.2, upstream_read_timeout=0.2, batch_patience=0) as proxy:
+        proxy.upstream.fault(EVERY_NAME, "hang")
+        got = await send(proxy, "".join(f"10.5555/{number}\n" for number in range(20)))
+        assert [row["verdict"] for row in rows(got)] == ["unverified"] * 20
+
+
+@pytest.mark.parametrize(
+    ("output", "accept", "media_type"),
+    [
+        (None, None, "application/x-ndjson"),
+        (None, "*/*", "application/x-ndjson"),
+        (None, "text/html, text/csv;q=0.9", "text/csv"),
+        (None, "application/json", "application/json"),
+        ("csv", "application/json", "text/csv"),
+    ],
+)
+def test_the_output_is_that_of_the_query_then_of_accept(
+    output: str | None, accept: str | None, media_type: str
+) -> None:
+    assert choose_output(output, accept) == media_type
+
+
+def test_fields_keep_the_order_of_the_request() -> None:
+    assert read_fields(None, suggests=False) == FIELDS
+    assert read_fields(None, suggests=True) == (*FIELDS, "suggestions")
+    assert read_fields("url, doi,url", suggests=False) == ("url", "doi")
+    with pytest.raises(InvalidParameter):
+        read_fields("", suggests=False)
+
+
+def test_a_body_without_a_media_type_is_refused() -> None:
+    with pytest.raises(UnsupportedBody, match="without a media type"):
+        read_format(None, None, None)

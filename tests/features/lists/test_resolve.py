@@ -1,0 +1,487 @@
+"""`doi-proxy resolve` as a process: rows, exit status, resumption after signals, pipes and servers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.assembly.settings.sources import ENV_PREFIX
+from app.errors import ConfigurationError, DoiProxyError
+from app.features.lists.command import add_resolve_arguments, read_choice
+from app.features.lists.resolve_lists import resolve_lists
+from tests.fake_upstream import FakeUpstream
+from tests.features.cache_commands.test_commands import serving
+from tests.features.lists.list_server import BatchServer
+
+pytestmark = pytest.mark.anyio
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+#: Seconds after which a test that waits for an event fails.
+PATIENCE: Final = 60
+URL: Final = "https://example.org/"
+
+
+class Bench:
+    """A folder with a store, and a fake upstream. Commands run in this process, except those of `start`."""
+
+    def __init__(self, folder: Path, upstream: FakeUpstream, capture: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.upstream = upstream
+        self.capture = capture
+        self.output = folder / "rows.jsonl"
+        self.state = folder / "state"
+        self.settings: dict[str, Any] = {
+            "store_url": f"sqlite:///{folder}/store.sqlite3",
+            "upstream_url": upstream.url,
+            "upstream_rate": 1e6,
+            "upstream_burst": 1e6,
+            "upstream_contact": "mailto:library@example.org",
+        }
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def numbered(self, count: int) -> Path:
+        """A list of names that exist."""
+        for number in range(count):
+            self.upstream.put(f"10.5555/{number}", url=f"{URL}{number}")
+        return self.write("list.txt", "".join(f"10.5555/{number}\n" for number in range(count)))
+
+    async def run(self, *arguments: str | Path, **settings: Any) -> Ended:
+        """Run a command. Its errors are part of what it writes to standard error, as `main` prints them."""
+        parser = argparse.ArgumentParser()
+        add_resolve_arguments(parser)
+        choice = read_choice(parser.parse_args(list(map(str, arguments))))
+        self.capture.readouterr()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                status = await resolve_lists(Settings(**(self.settings | settings)), choice)
+        except DoiProxyError as error:
+            output, errors = self.capture.readouterr()
+            return Ended(2 if isinstance(error, ConfigurationError) else 1, output, errors + error.message)
+        return Ended(status, *self.capture.readouterr())
+
+    async def start(self, *arguments: str | Path, **more: Any) -> asyncio.subprocess.Process:
+        """Run a command in a process of its own."""
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+        command = [sys.executable, "-m", "app", "resolve", *map(str, arguments), *flags]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+        return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, **pipes)
+
+    async def arrived(self, name: str) -> None:
+        """Wait until a query has arrived. A process takes its time to start on a busy machine."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.upstream.queries(name):
+                with suppress(TimeoutError):
+                    await self.upstream.arrived(name)
+
+    async def rows_written(self, count: int) -> None:
+        """Wait until the output has this many lines."""
+        await until(lambda: self.output.exists() and self.output.read_bytes().count(b"\n") >= count)
+
+    async def said(self, text: str) -> None:
+        """Wait until a command in this process has written this text to standard error."""
+        errors = ""
+
+        def holds() -> bool:
+            nonlocal errors
+            errors += self.capture.readouterr().err
+            return text in errors
+
+        await until(holds)
+
+    def inputs(self) -> list[str]:
+        """The inputs of the rows in the output."""
+        return [json.loads(line)["input"] for line in self.output.read_text().splitlines()]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110 - neither a file nor the captured output has an event
+            await asyncio.sleep(0)
+
+
+class Ended:
+    """A process that has ended."""
+
+    def __init__(self, status: int | None, output: str, errors: str) -> None:
+        self.status, self.output, self.errors = status, output, errors
+        assert "Traceback" not in self.errors, self.errors
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.output.splitlines()]
+
+
+async def end_of(process: asyncio.subprocess.Process, stdin: bytes | None = None) -> Ended:
+    output, errors = await asyncio.wait_for(process.communicate(stdin), PATIENCE)
+    return Ended(process.returncode, (output or b"").decode(), (errors or b"").decode())
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> AsyncIterator[Bench]:
+    async with FakeUpstream() as upstream:
+        yield Bench(tmp_path, upstream, capfd)
+
+
+# --- Rows and exit status -----------------------------------------------------------------------------------------
+
+
+async def test_each_input_has_a_row_and_each_name_one_query(bench: Bench) -> None:
+    bench.upstream.put("10.5555/a", url=URL)
+    ended = await bench.run(
+        bench.write("list.txt", "10.5555/a\n# comment\n\nhttps://doi.org/10.5555/A\nx\n10.5555/b\n")
+    )
+    assert [(row["input"], row["doi"], row["verdict"], row["url"]) for row in ended.rows] == [
+        ("10.5555/a", "10.5555/a", "resolved", URL),
+        ("https://doi.org/10.5555/A", "10.5555/A", "resolved", URL),
+        ("x", None, "not_a_doi", None),
+        ("10.5555/b", "10.5555/b", "not_found", None),
+    ]
+    assert ended.errors == "4 rows: resolved 2, not_found 1, not_a_doi 1\n"
+    assert ended.status == 1
+    assert (bench.upstream.queries("10.5555/a"), bench.upstream.queries("10.5555/b")) == (1, 1)
+
+
+async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(bench: Bench) -> None:
+    path = bench.numbered(2)
+    assert (await bench.run(path)).status == 0
+    wrong: tuple[tuple[tuple[str | Path, ...], str], ...] = (
+        (("none.txt",), "none.txt: there is no such file; check the path"),
+        ((path, "--fields", "doi,colour"), "--fields: there is no member 'colour'; choose among input, doi"),
+        (("--resume", bench.state), "--resume: standard input cannot be read again"),
+    )
+    for arguments, message in wrong:
+        ended = await bench.run(*arguments)
+        assert (ended.status, message in ended.errors, ended.output) == (2, True, ""), ended.errors
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("csv", "doi,verdict\r\n10.5555/0,resolved\r\n10.5555/none,not_found\r\n"),
+        ("jsonl", '{"doi":"10.5555/0","verdict":"resolved"}\n{"doi":"10.5555/none","verdict":"not_found"}\n'),
+        ("table", f"{'DOI':40}  VERDICT\n{'10.5555/0':40}  resolved\n{'10.5555/none':40}  not_found\n"),
+        ("urls", f"{URL}0\n\n"),
+    ],
+)
+async def test_the_form_of_the_rows_can_be_chosen(bench: Bench, output: str, expected: str) -> None:
+    bench.numbered(1)
+    path = bench.write("list.txt", "10.5555/0\n10.5555/none\n")
+    ended = await bench.run(path, "--output", output, "--fields", "doi,verdict")
+    assert ended.output == expected
+
+
+async def test_lists_in_several_formats_are_read_in_their_order(bench: Bench) -> None:
+    lists = [
+        bench.write("a.csv.gz", gzip.compress(b"title,DOI\nx,10.5555/csv\n")),
+        bench.write("b.bib", "@article{k,\n  doi = {10.5555/bib},\n}\n"),
+        bench.write("c.ris", "TY  - JOUR\r\nDO  - 10.5555/ris\r\nER  - \r\n"),
+        bench.write("d.jsonl", '"10.5555/jsonl"\n{"doi": "10.5555/member"}\n'),
+        bench.write("e.json", '["10.5555/json"]'),
+        bench.write("f", "10.5555/text"),
+    ]
+    ended = await bench.run(*lists)
+    names = ["csv", "bib", "ris", "jsonl", "member", "json", "text"]
+    assert [row["input"] for row in ended.rows] == [f"10.5555/{name}" for name in names]
+
+
+async def test_standard_input_is_resolved_while_it_arrives(bench: Bench) -> None:
+    bench.numbered(2)
+    process = await bench.start("-", "--column", "Name", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"Name;Year\n10.5555/0;2020\n")
+    first = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
+    assert json.loads(first)["url"] == f"{URL}0"
+    ended = await end_of(process, b"10.5555/1;2021\n")
+    assert [row["url"] for row in ended.rows] == [f"{URL}1"]
+
+
+async def test_suggestions_literal_names_and_the_cache_alone_can_be_chosen(bench: Bench) -> None:
+    bench.upstream.put("10.5555/100%25", url=URL)
+    path = bench.write("list.txt", "10.5555/100%25\n")
+    assert (await bench.run(path, "--encoding", "literal")).rows[0]["verdict"] == "resolved"
+    assert (await bench.run(path)).rows[0]["doi"] == "10.5555/100%"
+    asked = bench.upstream.queries()
+    cached = await bench.run(bench.write("other.txt", "10.5555/new\nsee 10.5555/x\n"), "--only-cached", "--suggest")
+    assert [row["verdict"] for row in cached.rows] == ["unverified", "not_a_doi"]
+    assert cached.rows[1]["suggestions"][0]["doi"] == "10.5555/x"
+    assert bench.upstream.queries() == asked
+
+
+async def test_a_list_that_cannot_be_read_to_its_end_ends_after_the_rows_before(bench: Bench) -> None:
+    bench.numbered(1)
+    ended = await bench.run(bench.write("list.json", '["10.5555/0", '))
+    assert [row["input"] for row in ended.rows] == ["10.5555/0"]
+    assert (ended.status, "list.json: The array is not complete" in ended.errors) == (2, True)
+
+
+async def test_a_reader_that_leaves_ends_the_program_quietly(bench: Bench) -> None:
+    path = bench.numbered(300)
+    process = await bench.start(path)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    process.stdout._transport.close()  # type: ignore[attr-defined]
+    assert process.stderr is not None
+    errors = await asyncio.wait_for(process.stderr.read(), PATIENCE)
+    await asyncio.wait_for(process.wait(), PATIENCE)
+    assert errors == b""
+
+
+# --- Resumption ---------------------------------------------------------------------------------------------------
+
+
+def resumable(bench: Bench, path: Path) -> tuple[str | Path, ...]:
+    return path, "--output-file", bench.output, "--resume", bench.state
+
+
+async def interrupted(bench: Bench, path: Path) -> Ended:
+    """A run that gets SIGINT while name 20 of the list has no answer."""
+    bench.upstream.hold("10.5555/20")
+    running = asyncio.create_task(bench.run(*resumable(bench, path)))
+    await bench.arrived("10.5555/20")
+    await bench.rows_written(20)
+    os.kill(os.getpid(), signal.SIGINT)
+    await bench.said("a second signal stops immediately")
+    bench.upstream.release("10.5555/20")
+    return await running
+
+
+async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twice(bench: Bench) -> None:
+    path = bench.numbered(60)
+    first = await interrupted(bench, path)
+    assert (first.status, "run the same command again to continue" in first.errors) == (130, True)
+    assert 20 <= len(bench.inputs()) < 60
+    second = await bench.run(*resumable(bench, path))
+    assert (second.status, second.errors) == (0, "60 rows: resolved 60\n")
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
+    assert [bench.upstream.queries(f"10.5555/{number}") for number in range(60)] == [1] * 60
+    third = await bench.run(*resumable(bench, path))
+    assert (third.status, "all rows are written already" in third.errors) == (0, True)
+    assert len(bench.inputs()) == 60
+
+
+async def test_after_a_kill_no_row_is_lost_or_written_twice(bench: Bench) -> None:
+    path = bench.numbered(60)
+    bench.upstream.hold("10.5555/20")
+    process = await bench.start(*resumable(bench, path))
+    await bench.arrived("10.5555/20")
+    await bench.rows_written(20)
+    process.kill()
+    assert (await end_of(process)).status == -signal.SIGKILL
+    bench.upstream.release("10.5555/20")
+    # What a kill in the middle of a write leaves.
+    with bench.output.open("ab") as file:
+        file.write(b'{"input":"10.5555/2')
+    assert (await bench.run(*resumable(bench, path))).status == 0
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
+    # Rows in the output are not queried again. Those that had no row yet may be.
+    assert [bench.upstream.queries(f"10.5555/{number}") for number in range(20)] == [1] * 20
+
+
+async def test_a_second_signal_stops_immediately_and_the_state_holds(bench: Bench) -> None:
+    path = bench.numbered(60)
+    bench.upstream.hold("10.5555/20")
+    process = await bench.start(*resumable(bench, path))
+    await bench.arrived("10.5555/20")
+    await bench.rows_written(20)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    await asyncio.wait_for(process.stderr.readuntil(b"second signal"), PATIENCE)
+    process.send_signal(signal.SIGINT)
+    assert (await end_of(process)).status == 130
+    bench.upstream.release("10.5555/20")
+    assert (await bench.run(*resumable(bench, path))).status == 0
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("list", r"list.txt has changed since the job began: it had \d+ bytes and has \d+"),
+        ("output", r"--output-file .* has 0 bytes, and the job has written \d+"),
+        ("options", "the job began with --encoding escaped, and this command has --encoding literal"),
+        ("lists", "the job began with other lists"),
+        ("state", "is not a state of `doi-proxy resolve`"),
+    ],
+)
+async def test_a_job_that_has_changed_is_refused_and_nothing_is_written(
+    bench: Bench, change: str, message: str
+) -> None:
+    path = bench.numbered(30)
+    await interrupted(bench, path)
+    arguments = list(resumable(bench, path))
+    if change == "list":
+        bench.write("list.txt", path.read_text() + "10.5555/more\n")
+    elif change == "output":
+        bench.output.write_bytes(b"")
+    elif change == "options":
+        arguments += ["--encoding", "literal"]
+    elif change == "lists":
+        arguments.insert(0, bench.write("other.txt", "10.5555/1\n"))
+    else:
+        bench.state.write_bytes(b"10.5555/1")
+    before = bench.output.read_bytes()
+    ended = await bench.run(*arguments)
+    assert (ended.status, re.search(message, ended.errors) is not None) == (2, True), ended.errors
+    assert bench.output.read_bytes() == before
+
+
+async def test_two_runs_do_not_write_to_one_output(bench: Bench) -> None:
+    path = bench.numbered(30)
+    bench.upstream.hold("10.5555/20")
+    running = asyncio.create_task(bench.run(*resumable(bench, path)))
+    await bench.arrived("10.5555/20")
+    second = await bench.run(*resumable(bench, path))
+    assert (second.status, "another process writes to it" in second.errors) == (2, True)
+    bench.upstream.release("10.5555/20")
+    assert (await running).status == 0
+
+
+async def test_rows_on_standard_output_are_continued_in_its_file_and_not_in_a_pipe(bench: Bench) -> None:
+    path = bench.numbered(2)
+    process = await bench.start(path, "--resume", bench.state)
+    ended = await end_of(process)
+    assert (ended.status, "--resume: rows in a pipe cannot be continued" in ended.errors) == (2, True)
+    with bench.output.open("wb") as file:
+        ended = await end_of(await bench.start(path, "--resume", bench.state, stdout=file))
+    assert (ended.status, len(bench.inputs())) == (0, 2)
+
+
+async def test_the_store_memory_is_named_as_a_reason_for_repeated_queries(bench: Bench) -> None:
+    ended = await bench.run(*resumable(bench, bench.numbered(1)), store_url="memory:")
+    assert (ended.status, "--store-url memory: the cache ends with this process" in ended.errors) == (0, True)
+
+
+# --- Progress -----------------------------------------------------------------------------------------------------
+
+
+async def test_progress_is_shown_on_a_terminal_alone(bench: Bench) -> None:
+    path = bench.numbered(60)
+    bench.upstream.hold("10.5555/40")
+    terminal, other_end = pty.openpty()
+    process = await bench.start(path, "--output-file", bench.output, stderr=other_end)
+    os.close(other_end)
+    await bench.arrived("10.5555/40")
+    bench.upstream.release("10.5555/40")
+    await asyncio.wait_for(process.wait(), PATIENCE)
+    shown = b""
+    try:
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    except OSError:
+        pass  # the end of a terminal
+    os.close(terminal)
+    assert b"60 rows: resolved 60" in shown
+    assert b"\x1b[K" in shown
+
+
+# --- On a server --------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_gets_the_names_in_parts_and_its_rows_are_written(bench: Bench) -> None:
+    async with BatchServer() as server:
+        path = bench.write("list.jsonl", "".join(json.dumps(f"10.5555/{number}\n") + "\n" for number in range(2_500)))
+        with path.open("a") as file:
+            file.write("no JSON\n")
+        ended = await bench.run(path, "--server", f"{server.url}/base/", "--only-cached", "--suggest")
+    assert [row["input"] for row in ended.rows[:-1]] == [f"10.5555/{number}\n" for number in range(2_500)]
+    assert ended.rows[-1]["verdict"] == "not_a_doi"
+    assert len(server.requests) >= 3
+    assert {one.target for one in server.requests} == {"/base/api/resolve?only=cached&suggest=true"}
+    assert bench.upstream.queries() == 0
+
+
+async def test_a_running_proxy_gives_the_same_rows_as_this_process(bench: Bench) -> None:
+    bench.numbered(3)
+    path = bench.write("list.txt", "10.5555/2\nx\n10.5555/%30\n10.5555/none\nhttps://doi.org/10.5555/2\n")
+    here = await bench.run(path, "--suggest", store_url="memory:")
+    settings = Settings(**(bench.settings | {"store_url": "memory:"}))
+    with serving(settings) as proxy:
+        there = await bench.run(path, "--suggest", "--server", f"http://127.0.0.1:{proxy.port}")
+    assert [row | {"age": 0} for row in there.rows] == [row | {"age": 0} for row in here.rows]
+    assert (there.status, there.errors) == (1, here.errors)
+
+
+async def test_after_a_failure_of_the_server_the_names_without_a_row_are_sent_again(bench: Bench) -> None:
+    async with BatchServer() as server:
+        server.plan = ["429", "cut 2", "error 1", "ok"]
+        ended = await bench.run(bench.numbered(5), "--server", server.url)
+    assert [row["input"] for row in ended.rows] == [f"10.5555/{number}" for number in range(5)]
+    assert [len(one.names) for one in server.requests] == [5, 5, 3, 2]
+    assert "This client is over its limit." in ended.errors
+    assert "the next request follows in 1 seconds" in ended.errors
+    assert ended.status == 0
+
+
+async def test_a_server_that_refuses_ends_the_job(bench: Bench) -> None:
+    async with BatchServer() as server:
+        server.plan = ["404"]
+        ended = await bench.run(bench.numbered(1), "--server", server.url)
+        assert (ended.status, "it has no /api/resolve" in ended.errors) == (1, True)
+        server.plan = ["wrong"]
+        ended = await bench.run(bench.numbered(1), "--server", server.url)
+        assert (ended.status, "the rows do not match the names" in ended.errors) == (1, True)
+        server.plan = ["refusal 1"]
+        ended = await bench.run(bench.numbered(2), "--server", server.url)
+        assert (ended.status, "The list has more than 1 names." in ended.errors, len(ended.rows)) == (1, True, 1)
+        assert len(server.requests) == 3
+    ended = await bench.run(bench.numbered(1), "--server", "ftp://x")
+    assert (ended.status, "--server ftp://x: not a URL" in ended.errors) == (2, True)
+
+
+async def test_options_limit_the_requests_to_a_server(bench: Bench) -> None:
+    async with BatchServer() as server:
+        ended = await bench.run(bench.numbered(5), "--server", server.url, "--server-names", "2")
+        assert [len(one.names) for one in server.requests] == [2, 2, 1]
+        assert ended.status == 0
+        server.plan = ["429", "429"]
+        ended = await bench.run(bench.numbered(1), "--server", server.url, "--server-tries", "2")
+        assert (ended.status, "stopped after 2 requests" in ended.errors) == (1, True)
+        server.plan = ["stall 1"]
+        limits = ("--server-timeout", "1", "--server-tries", "1")
+        ended = await bench.run(bench.numbered(2), "--server", server.url, *limits)
+        assert (ended.status, "no answer: timed out" in ended.errors) == (1, True)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "1.5", "٣"])
+async def test_a_limit_of_a_server_is_a_positive_whole_number(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_resolve_arguments(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--server-names={number}"])
+    assert f"{number!r} is not a whole number from 1 on" in capsys.readouterr().err
+
+
+async def test_a_job_on_a_server_can_be_interrupted_and_resumed(bench: Bench) -> None:
+    path = bench.numbered(30)
+    async with BatchServer() as server:
+        server.plan = ["stall 10"]
+        process = await bench.start(*resumable(bench, path), "--server", server.url)
+        await bench.rows_written(10)
+        process.send_signal(signal.SIGINT)
+        first = await end_of(process)
+        assert first.status == 130
+        second = await bench.run(*resumable(bench, path), "--server", server.url)
+    assert second.status == 0
+    assert bench.inputs() == [f"10.5555/{number}" for number in range(30)]
+    assert [len(one.names) for one in server.requests] == [30, 20]

@@ -1,0 +1,208 @@
+"""The verdict on an answer or a failure. No store and no upstream take part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from app.cache.entry import Entry
+from app.doi.name import HandleName
+from app.errors import (
+    AliasChainTooLong,
+    BreakerOpen,
+    BudgetSpent,
+    CouldNotVerify,
+    DoiProxyError,
+    InvalidAnswer,
+    NotCached,
+    NotInBundle,
+    PrefixDenied,
+    PrefixInactive,
+    Quota,
+    ShareSpent,
+    UpstreamPaused,
+    UpstreamRefused,
+    UpstreamTimeout,
+)
+from app.features.lists.verdict import (
+    FIELDS,
+    Finding,
+    Row,
+    Verdict,
+    explain_other_name,
+    is_worth_waiting,
+    judge,
+    judge_failure,
+    judge_target,
+    not_a_doi,
+    read_row,
+)
+from app.features.suggestions.suggestion import Suggestion
+from app.handle.answer import Answer, ResponseCode
+from app.resolver.alias import Chain
+from app.resolver.destination import Destination, Kind
+from app.resolver.resolution import Origin, Resolution, Tombstone
+from app.resolver.target import Target
+
+NAME: Final = HandleName("10.5555/Name")
+OTHER: Final = HandleName("10.5555/other")
+TARGET: Final = Target("http://example.org/%20", "http://example.org/ ")
+
+
+def resolution(name: HandleName = NAME, origin: Origin = Origin.HIT, **more: Any) -> Resolution:
+    code = more.pop("code", ResponseCode.SUCCESS)
+    entry = Entry(name.key, Answer(code, msgspec.json.encode([])), 1_000.0, more.pop("until", 2_000.0), 3_000.0)
+    return Resolution(name, entry, origin, **more)
+
+
+def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
+    row = Row(
+        "doi:10.5555/name.",
+        "10.5555/name.",
+        Verdict.RESOLVED,
+        "http://a/",
+        ra="Crossref",
+        age=7,
+        stale=True,
+        message="m",
+    )
+    expected = {
+        "input": "doi:10.5555/name.",
+        "doi": "10.5555/name.",
+        "verdict": "resolved",
+        "url": "http://a/",
+        "ra": "Crossref",
+        "age": 7,
+        "stale": True,
+        "message": "m",
+    }
+    assert row.members() == expected
+    assert tuple(row.members()) == FIELDS
+    suggested = replace(row, suggestions=(Suggestion(HandleName("10.5555/name"), "trailing-punctuation"),))
+    assert suggested.members() == expected | {
+        "suggestions": [{"doi": "10.5555/name", "rule": "trailing-punctuation"}],
+    }
+    assert [read_row(one.members()) for one in (row, suggested)] == [row, suggested]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"verdict": "other"},
+        {"suggestions": 1},
+        {"suggestions": ["10.5555/name"]},
+        {"suggestions": [{"doi": "", "rule": "x"}]},
+        {"suggestions": [{"doi": 1, "rule": "x"}]},
+        {"suggestions": [{"doi": [1], "rule": "x"}]},
+        {"suggestions": [{"doi": "10.5555/name"}]},
+    ],
+)
+def test_members_of_anything_but_a_row_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        read_row(not_a_doi("x", "m").members() | change)
+
+
+@pytest.mark.parametrize("value", [{}, [], 1, "text", None])
+def test_a_value_that_is_not_a_row_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError):
+        read_row(value)
+
+
+def test_a_target_is_resolved_with_the_time_of_its_record() -> None:
+    expected = Finding(Verdict.RESOLVED, TARGET.location, 1_000.0, fresh_until=2_000.0)
+    assert judge(Destination(Kind.TARGET, Chain((resolution(),)), target=TARGET)) == expected
+    assert judge_target(resolution(), TARGET) == expected
+    assert expected.age(1_001.9) == 1
+    assert expected.age(900.0) == 0
+
+
+def test_the_target_of_an_alias_names_the_other_name_and_ends_with_the_first_record() -> None:
+    chain = Chain((resolution(until=1_500.0), resolution(OTHER)))
+    found = judge(Destination(Kind.TARGET, chain, target=TARGET))
+    assert (found.verdict, found.message) == (Verdict.ALIAS, "The name is an alias of 10.5555/other.")
+    assert found.fresh_until == 1_500.0
+
+
+@pytest.mark.parametrize("kind", [Kind.VALUES, Kind.NO_VALUES])
+def test_a_record_without_a_redirect_has_no_target(kind: Kind) -> None:
+    found = judge(Destination(kind, Chain((resolution(),))))
+    assert (found.verdict, found.url) == (Verdict.NO_TARGET, None)
+    assert found.message == "The name is registered, but its record has no URL to redirect to."
+
+
+def test_not_found_needs_no_words() -> None:
+    chain = Chain((resolution(code=ResponseCode.HANDLE_NOT_FOUND),))
+    found = judge(Destination(Kind.NOT_FOUND, chain))
+    assert (found.verdict, found.message) == (Verdict.NOT_FOUND, None)
+
+
+def test_an_alias_of_a_name_that_does_not_exist_is_not_found() -> None:
+    chain = Chain((resolution(), resolution(OTHER, code=ResponseCode.HANDLE_NOT_FOUND)))
+    found = judge(Destination(Kind.NOT_FOUND, chain))
+    assert (found.verdict, found.message) == (Verdict.NOT_FOUND, "The name is an alias of 10.5555/other.")
+
+
+def test_a_tombstone_is_not_found_with_its_reason_and_has_no_age() -> None:
+    gone = resolution(
+        code=ResponseCode.HANDLE_NOT_FOUND, origin=Origin.LOCAL, tombstone=Tombstone("Withdrawn.", "2025-01-31")
+    )
+    found = judge(Destination(Kind.NOT_FOUND, Chain((gone,))))
+    assert (found.verdict, found.message) == (Verdict.NOT_FOUND, "Gone since 2025-01-31: Withdrawn.")
+    assert found.age(5_000.0) is None
+
+
+def test_a_stale_record_says_why_it_is_not_renewed() -> None:
+    stale = resolution(origin=Origin.STALE, failure=UpstreamTimeout())
+    found = judge(Destination(Kind.TARGET, Chain((stale,)), target=TARGET))
+    assert (found.verdict, found.is_stale) == (Verdict.RESOLVED, True)
+    assert found.message == "The record is past its TTL: The upstream did not answer in time."
+    unasked = judge(Destination(Kind.TARGET, Chain((resolution(origin=Origin.STALE),)), target=TARGET))
+    assert unasked.message == "The record is past its TTL."
+
+
+QUOTA: Final = Quota("share", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "worth_waiting"),
+    [
+        (BudgetSpent(), Verdict.RATE_LIMITED, True),
+        (ShareSpent(quota=QUOTA, retry_after=1.0), Verdict.RATE_LIMITED, True),
+        (UpstreamPaused(), Verdict.RATE_LIMITED, True),
+        (UpstreamRefused(upstream_status=429), Verdict.RATE_LIMITED, True),
+        (UpstreamRefused(upstream_status=503), Verdict.UNVERIFIED, False),
+        (BreakerOpen(), Verdict.UNVERIFIED, True),
+        (UpstreamTimeout(), Verdict.UNVERIFIED, False),
+        (InvalidAnswer(), Verdict.UNVERIFIED, False),
+        (NotCached(), Verdict.UNVERIFIED, False),
+        (NotInBundle(), Verdict.UNVERIFIED, False),
+        (PrefixDenied("For tests."), Verdict.UNVERIFIED, False),
+    ],
+)
+def test_each_failure_has_its_verdict(error: CouldNotVerify, verdict: Verdict, worth_waiting: bool) -> None:
+    assert judge_failure(error) == Finding(verdict, message=error.message)
+    assert is_worth_waiting(error) is worth_waiting
+
+
+@pytest.mark.parametrize(
+    "error", [AliasChainTooLong(reached="10.5555/loop"), PrefixInactive(status_message=None, contact=None)]
+)
+def test_an_answer_that_leads_nowhere_has_no_target(error: DoiProxyError) -> None:
+    assert judge_failure(error) == Finding(Verdict.NO_TARGET, message=error.message)
+
+
+def test_an_input_that_is_not_a_doi_has_no_doi_and_a_reason() -> None:
+    row = not_a_doi("10.1000", explain_other_name(HandleName("10.1000")))
+    assert (row.input, row.doi, row.verdict) == ("10.1000", None, Verdict.NOT_A_DOI)
+    assert row.message is not None and "prefix" in row.message
+    assert "begins with “10.”" in explain_other_name(HandleName("20.500/1"))
+
+
+def test_the_vocabulary_is_closed() -> None:
+    """It is part of the public interface."""
+    assert [one.value for one in Verdict] == [
+        "resolved", "alias", "no_target", "not_found", "not_a_doi", "unverified", "rate_limited",
+    ]  # fmt: skip

@@ -1,0 +1,225 @@
+"""Files of local records: what can be written, and where a mistake is reported."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+
+import msgspec
+import pytest
+
+from app.features.local_records.file_text import MAX_RECORD_CHARACTERS, read_records
+from app.features.local_records.records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
+from app.features.toml_files.text import Problem
+from app.handle.answer import ResponseCode
+from app.resolver.resolution import Tombstone
+
+
+def records(text: str) -> list[LocalRecord]:
+    found = list(read_records(text, "a.toml"))
+    assert [item for item in found if isinstance(item, Problem)] == []
+    return [item for item in found if isinstance(item, LocalRecord)]
+
+
+def one(text: str) -> LocalRecord:
+    (record,) = records(f"[[record]]\n{text}\n")
+    return record
+
+
+def values(record: LocalRecord) -> list[dict[str, object]]:
+    assert isinstance(record.action, LocalAnswer)
+    found: list[dict[str, object]] = msgspec.json.decode(record.action.answer.values)
+    return found
+
+
+def test_a_target_is_one_url_value() -> None:
+    record = one('doi = "10.5072/a"\ntarget = "https://example.org/a"')
+    data = {"format": "string", "value": "https://example.org/a"}
+    assert values(record) == [{"index": 1, "type": "URL", "data": data, "ttl": 86400}]
+    assert (record.subject, record.is_prefix, record.until, record.line) == ("10.5072/a", False, math.inf, 1)
+
+
+def test_a_tombstone_has_a_reason_and_a_date() -> None:
+    inline = one('doi = "10.5072/a"\ntombstone = { reason = " Withdrawn. ", date = 2026-03-01 }')
+    table = one('doi = "10.5072/a"\n[record.tombstone]\nreason = "Withdrawn."\ndate = 2026-03-01T10:00:00Z')
+    for record in (inline, table):
+        assert isinstance(record.action, LocalAnswer)
+        assert record.action.answer.code is ResponseCode.HANDLE_NOT_FOUND
+        assert record.action.tombstone == Tombstone("Withdrawn.", "2026-03-01")
+
+
+def test_an_alias_is_one_alias_value() -> None:
+    record = one('doi = "10.5072/a"\nalias = "10.5072/b"')
+    assert [(value["type"], value["data"]) for value in values(record)] == [
+        ("HS_ALIAS", {"format": "string", "value": "10.5072/b"})
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        '[{ index = 1, type = "URL", data = "https://example.org" }]',
+        '\'\'\'[ {"index": 1, "type": "URL",\n "data": "https://example.org"} ]\'\'\'',
+    ],
+)
+def test_values_are_tables_or_the_json_of_the_rest_api(given: str) -> None:
+    record = one(f'doi = "10.5072/a"\nvalues = {given}')
+    assert values(record) == [{"index": 1, "type": "URL", "data": "https://example.org"}]
+
+
+def test_a_prefix_is_routed_denied_or_has_a_target_with_placeholders() -> None:
+    assert one('prefix = "10.5072"\nupstream = "https://handle.example.org"').action == Route(
+        "https://handle.example.org"
+    )
+    assert one('prefix = "10.5072"\ndeny = "For tests."').action == Denial("For tests.")
+    assert one('prefix = "10.5072"\ntarget = "https://e.org/{suffix}"').action == TargetTemplate(
+        "https://e.org/{suffix}"
+    )
+    assert isinstance(one('doi = "10.5072/a"\ntarget = "https://e.org/{suffix}"').action, LocalAnswer)
+
+
+@pytest.mark.parametrize(
+    ("until", "end"),
+    [
+        ("2027-12-31", 1_830_297_600),
+        ("2027-12-31T12:00:00Z", 1_830_254_400),
+        ("2027-12-31T12:00:00", 1_830_254_400),
+        ("2027-12-31T12:00:00+02:00", 1_830_247_200),
+    ],
+)
+def test_until_includes_its_last_day_or_is_a_time(until: str, end: float) -> None:
+    assert one(f'doi = "10.5072/a"\ntarget = "https://e.org"\nuntil = {until}').until == end
+
+
+#: What is written after an empty line, and the problem: line, column and the beginning of the message.
+MISTAKES = {
+    'x = 1\n[[record]]\ndoi = "10.1/a"\nalias = "10.1/b"': (2, 1, "'x' is outside a record"),
+    '[records]\ndoi = "10.1/a"': (2, 2, "'records' is outside a record"),
+    '[[record]]\ndoi = "10.1/a\nalias = "10.1/b"': (3, 14, "not valid TOML: illegal character"),
+    "[[record]]\ndoi = ": (3, 7, "not valid TOML: invalid value"),
+    '[[record]]\ndoi = "10.1/a"\ndoi = "10.1/a"\n': (4, 15, "not valid TOML: cannot overwrite a value"),
+    '[[record]]\ndoi = "10.1/a"\n  targt = "http://e.org"': (4, 3, "unknown key 'targt'; a record has alias, deny,"),
+    '[[record]]\ndoi = "10.1/a"\n[other]\nx = 1': (4, 2, "the table [other] is not part of a record"),
+    '[[record]]\ndoi = "10.1/a"': (2, 1, "a record has exactly one of target, tombstone, alias,"),
+    '[[record]]\ndoi = "10.1/a"\nalias = "10.1/b"\ntarget = "http://e.org"': (5, 1, "a record has exactly one of"),
+    '[[record]]\nalias = "10.1/b"': (2, 1, "a record has either doi or prefix"),
+    '[[record]]\ndoi = "10.1/a"\nprefix = "10.1"\nalias = "10.1/b"': (4, 1, "a record has either doi or prefix"),
+    '[[record]]\ndoi = 10.1\nalias = "10.1/b"': (3, 1, "doi is not a string"),
+    '[[record]]\ndoi = "https://doi.org/10.1/a"\nalias = "10.1/b"': (3, 1, "doi is not a bare DOI name"),
+    '[[record]]\ndoi = "10.1/a "\nalias = "10.1/b"': (3, 1, "doi is not a bare DOI name"),
+    '[[record]]\ndoi = ""\nalias = "10.1/b"': (3, 1, "doi: The request has no DOI name."),
+    '[[record]]\ndoi = "title"\nalias = "10.1/b"': (3, 1, "doi is not a DOI name"),
+    '[[record]]\ndoi = "10.1/\\u0001"\nalias = "10.1/b"': (3, 1, "doi: The name contains U+0001"),
+    '[[record]]\ndoi = "10.1/a"\nalias = "10.1/A"': (4, 1, "alias is the name itself"),
+    '[[record]]\ndoi = "10.1/a"\nalias = 5': (4, 1, "alias is not a string"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "javascript:alert(1)"': (4, 1, "target is not a URL of ftp, http, https,"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "repository.example.org"': (4, 1, "target is not a URL of"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "https:///path"': (4, 1, "target has no host name"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "https:example.org"': (4, 1, "target has no host name"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org/\\nX: y"': (4, 1, "target contains a control character"),
+    f'[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org/{"x" * 20_000}"': (4, 1, "target is not a URL of"),
+    '[[record]]\nprefix = "10.1"\ntarget = "http://{suffix}.org/"': (4, 1, "target has a placeholder in its host name"),
+    '[[record]]\nprefix = "10.1/a"\ndeny = "x"': (3, 1, "prefix is not a prefix such as 10.5072"),
+    '[[record]]\ndoi = "10.1/a"\ndeny = "x"': (3, 1, "deny is for a prefix"),
+    '[[record]]\nprefix = "10.1"\ndeny = ""': (4, 1, "deny needs a reason"),
+    '[[record]]\nprefix = "10.1"\nupstream = "handle.example.org"': (4, 1, "upstream is not the base URL"),
+    '[[record]]\nprefix = "10.1"\nupstream = "http://h.org"\nuntil = 2027-01-01': (
+        5,
+        1,
+        "a record with upstream cannot",
+    ),
+    '[[record]]\ndoi = "10.1/a"\ntombstone = "gone"': (4, 1, "tombstone is not a table such as"),
+    '[[record]]\ndoi = "10.1/a"\n[record.tombstone]\nreason = "x"\ndate = "2026-01-01"': (
+        4,
+        9,
+        "the date of tombstone",
+    ),
+    '[[record]]\ndoi = "10.1/a"\nvalues = []': (4, 1, "values is empty"),
+    '[[record]]\ndoi = "10.1/a"\nvalues = [{ index = 1 }]': (4, 1, "values is not a handle record of the REST API: "),
+    '[[record]]\ndoi = "10.1/a"\n[[record.values]]\ntype = "URL"': (4, 10, "values is not a handle record of"),
+    '[[record]]\ndoi = "10.1/a"\nvalues = "[{"': (4, 1, "values is not JSON"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org"\nuntil = "2027-01-01"': (5, 1, "until is not a date"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org"\nnote = 5': (5, 1, "note is not a string"),
+    '[[record]]\ndoi = "10.1/a"\ntarget = "http://e.org"\nlibrary = "no"': (5, 1, "library is not true or false"),
+    '[[record]]\ndoi = "10.1/a"\nalias = "10.1/b"\nlibrary = false': (5, 1, "library has no effect with alias"),
+    '[[record]]\nprefix = "10.1"\ndeny = "x"\nlibrary = false': (5, 1, "library has no effect with deny"),
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES, ids=lambda text: MISTAKES[text][2][:40])
+def test_a_mistake_has_its_line_and_column(text: str) -> None:
+    line, column, message = MISTAKES[text]
+    (problem,) = [item for item in read_records("\n" + text, "a.toml") if isinstance(item, Problem)]
+    assert (problem.line, problem.column, problem.severity) == (line, column, "error")
+    assert problem.message.startswith(message)
+    assert str(problem).startswith(f"a.toml:{line}:{column}: {message}")
+
+
+def test_each_record_is_read_by_itself() -> None:
+    text = (
+        '# first\r\n[[record]]\r\ndoi = "10.1/a\r\n\r\n [[record]]\r\ndoi = "10.1/b"\r\nalias = "10.1/c"\r\n[[record]]'
+    )
+    problem, record, empty = read_records(text, "a.toml")
+    assert isinstance(problem, Problem) and problem.line == 3
+    assert isinstance(record, LocalRecord) and (record.subject, record.line) == ("10.1/b", 5)
+    assert isinstance(empty, Problem) and empty.line == 8
+
+
+PLAIN = [
+    '[[record]]\ndoi = "10.1/a"\ntarget = "https://e.org/ü"\n',
+    '[[record]] # c\n\n\tdoi="10.1/a"# c\n  note = ""\n# target = "x"\ntarget = "https://e.org"',
+    '[[record]]\r\ndoi = "10.1/a"\r\nalias = "10.1/b"\r\n',
+]
+NOT_PLAIN = [
+    '[[record]]\n"doi" = "10.1/a"\nalias = "10.1/b"\n',
+    "[[record]]\ndoi = '10.1/a'\nalias = \"10.1/\\u0062\"\n",
+    '[[ record ]]\ndoi = """10.1/a"""\nalias = "10.1/b"\n',
+]
+
+
+@pytest.mark.parametrize("text", PLAIN + NOT_PLAIN)
+def test_a_record_of_plain_lines_is_read_as_toml_reads_it(text: str) -> None:
+    (record,) = records(text)
+    table = tomllib.loads(text)["record"][0]
+    assert record.subject == table["doi"]
+    shown = values(record)[0]["data"]
+    assert shown == {"format": "string", "value": table.get("alias") or table["target"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[record]]\na = " + "[" * 100_000,
+        "[[record]]\n" + "a." * 100_000 + "a = 1",
+        "[[record]]\n[record" + ' . "a"' * 50_000 + "]",
+        '[[record]]\ndoi = "' + "x" * 10_000_000 + '"',
+        "\0" * 1000,
+        "[[record]]\ndoi = \0",
+        "[[record]]\ndoi = '''" + "[[record]]\n" * 100,
+        "[[record]]\nuntil = " + "9" * 100_000,
+        # Each of these takes hours with a pattern whose time grows with the square of the length.
+        "[[record]]\n" + " " * 1_000_000 + "!",
+        "[[record]]\n." + " " * 1_000_000 + "!" + "\n." * 20,
+        '[[record]]\na = """' + '\n\\"""' * 200_000 + "." * 20,
+        "[[record]]\na = " + "'\n" * 300_000 + "." * 20,
+        '[[record]]\na = "' + "\\\n" * 300_000 + "." * 20,
+        "[[record]]\nuntil = 9999-99-99",
+        "#" + "." * 100_000 + "\nx",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_a_hostile_text_is_a_problem(text: str) -> None:
+    found = list(read_records(text, "a.toml"))
+    assert found
+    assert all(isinstance(item, Problem) and len(item.message) < 500 for item in found)
+
+
+def test_dots_in_strings_and_comments_are_not_keys() -> None:
+    dots = "." * 100
+    text = f"doi = '10.1/{dots}' # {dots}\ntarget = \"http://e.org/\\\"{dots}\"\nnote = '''\n{dots}'''"
+    assert one(text).subject == f"10.1/{dots}"
+
+
+def test_a_record_is_bounded() -> None:
+    (problem,) = read_records("[[record]]\n" + "\n" * MAX_RECORD_CHARACTERS, "a.toml")
+    assert isinstance(problem, Problem) and "longer than" in problem.message

@@ -1,0 +1,188 @@
+"""The files of local records: which are read, when they are read again, and what happens if they are broken."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigurationError
+from app.features.local_records.files import MAX_FILES, FileBounds, LocalFiles, read_files
+from app.features.local_records.records import LocalRecords
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+BOUNDS = FileBounds(records=100, bytes=100_000)
+EXAMPLE = Path(__file__).parents[3] / "config" / "local-records.toml"
+
+
+def alias(number: int | str, to: str = "10.5072/target") -> str:
+    return f'[[record]]\ndoi = "10.5072/{number}"\nalias = "{to}"\n'
+
+
+class Watched:
+    """The files of one path, and the records that they put in force."""
+
+    def __init__(self, path: Path) -> None:
+        self.in_force: list[int] = []
+        self.files = LocalFiles(path, BOUNDS, Clock(), self._use)
+
+    def _use(self, records: LocalRecords) -> None:
+        if len(records) == 99:
+            raise ConfigurationError("99 is too many")
+        self.in_force.append(len(records))
+
+    async def settle(self) -> list[int]:
+        """A change is read at the second look that finds it."""
+        await self.files.look()
+        await self.files.look()
+        return self.in_force
+
+
+def problems(path: Path, bounds: FileBounds = BOUNDS) -> list[str]:
+    return [str(one).replace(str(path), path.name) for one in read_files(path, bounds, Clock()()).problems]
+
+
+def test_the_example_is_right() -> None:
+    reading = read_files(EXAMPLE, BOUNDS, Clock()())
+    assert (len(reading.records), reading.problems) == (7, ())
+
+
+async def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(alias(1))
+    watched = Watched(path)
+    watched.files.load()
+    assert await watched.settle() == [1]
+    path.write_text(alias(1) + alias(2))
+    assert await watched.settle() == [1, 2]
+    assert await watched.settle() == [1, 2]
+
+
+async def test_a_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(alias(1))
+    watched = Watched(path)
+    watched.files.load()
+    for number in range(2, 5):
+        path.write_text("".join(alias(n) for n in range(number)))
+        await watched.files.look()
+        assert watched.in_force == [1]
+    assert await watched.settle() == [1, 4]
+
+
+async def test_a_requested_reload_reads_the_files_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(alias(1))
+    watched = Watched(path)
+    watched.files.load()
+    watched.files.request_reload()
+    await watched.files.look()
+    assert watched.in_force == [1, 1]
+
+
+async def test_a_broken_file_leaves_the_previous_records_in_force(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(alias(1))
+    watched = Watched(path)
+    watched.files.load()
+    path.write_text(alias(1) + "[[record]]\ntargt = 1\n")
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    assert await watched.settle() == [1]
+    assert (watched.files.is_broken, watched.files.records) == (True, 1)
+    assert [record.getMessage().partition("; ")[0] for record in caplog.records] == [
+        f"local records: {path}:5:1: unknown key 'targt'",
+        "local records: the previous 1 records stay in force",
+    ]
+    path.write_text(alias(1) + alias(2))
+    assert await watched.settle() == [1, 2]
+    assert not watched.files.is_broken
+
+
+async def test_a_file_that_is_gone_or_cannot_be_put_in_force_counts_as_broken(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(alias(1))
+    watched = Watched(path)
+    watched.files.load()
+    path.unlink()
+    assert await watched.settle() == [1]
+    assert [one.message for one in watched.files.problems] == ["it cannot be read: No such file or directory"]
+    path.write_text("".join(alias(n) for n in range(99)))
+    assert await watched.settle() == [1]
+    assert [one.message for one in watched.files.problems] == ["99 is too many"]
+
+
+def test_at_the_start_records_that_cannot_be_put_in_force_are_an_error_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("".join(alias(n) for n in range(99)))
+    with pytest.raises(ConfigurationError, match="99 is too many"):
+        Watched(path).files.load()
+
+
+def test_at_the_start_a_broken_file_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("[[record]]\ntargt = 1\n")
+    with pytest.raises(ConfigurationError, match=r"local_records: .*a.toml:2:1: unknown key 'targt'"):
+        Watched(path).files.load()
+
+
+async def test_a_folder_has_its_toml_files(tmp_path: Path) -> None:
+    (tmp_path / "b.toml").write_text(alias(1))
+    (tmp_path / ".hidden.toml").write_text("broken")
+    (tmp_path / "README.md").write_text("broken")
+    (tmp_path / "link.toml").symlink_to(tmp_path / "b.toml.real")
+    (tmp_path / "b.toml.real").write_text(alias(2))
+    watched = Watched(tmp_path)
+    watched.files.load()
+    assert watched.in_force == [2]
+    (tmp_path / "c.toml").write_text(alias(3))
+    assert await watched.settle() == [2, 3]
+    (tmp_path / "c.toml").unlink()
+    assert await watched.settle() == [2, 3, 2]
+
+
+def test_one_name_in_two_files_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("\n" + alias(1))
+    (tmp_path / "b.toml").write_text(alias(1))
+    (found,) = problems(tmp_path)
+    assert found == f"{tmp_path.name}/b.toml:1:1: 10.5072/1 has a record already, in line 2 of {tmp_path.name}/a.toml"
+
+
+def test_what_is_not_a_file_is_a_problem(tmp_path: Path) -> None:
+    pipe, loop, nothing = tmp_path / "pipe", tmp_path / "loop", tmp_path / "nothing"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    assert problems(pipe) == ["pipe: it is not a regular file"]
+    assert problems(loop) == ["loop: it cannot be read: Too many levels of symbolic links"]
+    assert problems(nothing) == ["nothing: it cannot be read: No such file or directory"]
+    assert problems(Path(os.devnull)) == ["null: it is not a regular file"]
+
+
+def test_what_is_not_text_has_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(b"# a\n# \xff\n")
+    assert problems(path) == ["a.toml:2:3: the text is not UTF-8"]
+    path.write_bytes(b"# a\n\0\0\0")
+    assert problems(path) == ["a.toml:2:1: not valid TOML: invalid statement"]
+
+
+def test_records_bytes_and_files_are_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(alias(1) + alias(2))
+    assert problems(path, FileBounds(1, 10_000)) == [
+        "a.toml:4:1: there are more than 1 records; raise local_records_max"
+    ]
+    assert problems(path, FileBounds(2, path.stat().st_size)) == []
+    (too_large,) = problems(path, FileBounds(2, path.stat().st_size - 1))
+    assert "local_records_max_bytes" in too_large
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(MAX_FILES + 1):
+        (folder / f"{number}.toml").touch()
+    assert problems(folder) == [f"many: the folder has more than {MAX_FILES} files"]

@@ -1,0 +1,209 @@
+"""The client of handle servers for tests, with short waits."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from app.doi.name import HandleName
+from app.errors import BudgetSpent, CouldNotVerify
+from app.features.native.direct import DirectLimits, DirectServer
+from app.features.native.directory import Directory
+from app.features.native.directory_limits import DirectoryLimits
+from app.features.native.exchange import Clocks, Exchange, Purpose, TransportProtocol
+from app.features.native.health import Health, HealthLimits
+from app.features.native.referral import Service
+from app.features.native.site import Candidate, Endpoint
+from app.features.native.source import Finder, NativeSource
+from app.features.native.transport.base import Transport
+from app.features.native.transport.egress import Egress
+from app.features.native.transport.http import HttpAnswer
+from app.features.native.transport.stream import ConnectionPool
+from app.features.native.transport.tcp import TcpTransport
+from app.features.native.transport.tunnel import TunnelTransport
+from app.features.native.transport.udp import UdpTransport
+from app.features.native.wire.envelope import ENVELOPE_BYTES
+from app.features.native.wire.site_value import Site
+from app.upstream.source import UpstreamQuery, Verification
+from tests.features.native.server import HandleServer
+
+MAX_BYTES: Final = 1024 * 1024
+UDP, TCP, HTTP = TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP
+HTTPS = TransportProtocol.HTTPS
+PROTOCOLS: Final = (UDP, TCP, HTTP)
+LIMITS: Final = DirectoryLimits(
+    queries=20,
+    services=100,
+    shortest_lifetime=60.0,
+    longest_lifetime=3600.0,
+    grace=86_400.0,
+    patience=5.0,
+    root_failures=3,
+    root_pause=60.0,
+    timeout=60.0,
+)
+HEALTH: Final = HealthLimits(first_pause=60.0, longest_pause=600.0, busy_queries=3.0, entries=100)
+
+
+class Exchanges:
+    """The exchanges that an observer saw, in order."""
+
+    def __init__(self) -> None:
+        #: The exchanges about names.
+        self.seen: list[tuple[str, bool]] = []
+        self.purposes: Counter[str] = Counter()
+        self.rests: list[str] = []
+
+    def record_exchange(self, transport: str, purpose: Purpose, *, is_answered: bool) -> None:
+        """See ExchangeObserver."""
+        self.purposes[purpose] += 1
+        if purpose == "name":
+            self.seen.append((transport, is_answered))
+
+    def record_rest(self, transport: str) -> None:
+        """See ExchangeObserver."""
+        self.rests.append(transport)
+
+
+class Reports:
+    """What a directory reported; see DirectoryObserver."""
+
+    def __init__(self) -> None:
+        self.refreshes: list[CouldNotVerify | None] = []
+        self.overdue: list[CouldNotVerify] = []
+
+    def record_refresh(self, error: CouldNotVerify | None) -> None:
+        """See DirectoryObserver."""
+        self.refreshes.append(error)
+
+    def record_overdue(self, error: CouldNotVerify) -> None:
+        """See DirectoryObserver."""
+        self.overdue.append(error)
+
+
+class Tokens:
+    """The budget: how many further messages are allowed."""
+
+    def __init__(self, left: int = 1_000) -> None:
+        self.left = left
+
+    async def __call__(self) -> bool:
+        """Take a token."""
+        self.left -= 1
+        return self.left >= 0
+
+    async def spend(self) -> None:
+        """Take a token. Raises BudgetSpent."""
+        if not await self():
+            raise BudgetSpent
+
+
+def open_transports(
+    protocols: Sequence[TransportProtocol],
+    max_bytes: int = MAX_BYTES,
+    tokens: Tokens | None = None,
+    connect_timeout: float = 5.0,
+    udp_wait: float = 0.1,
+) -> dict[Any, Transport]:
+    """The transports of a client, with few and short repetitions."""
+    messages = ConnectionPool[bytes](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
+    requests = ConnectionPool[HttpAnswer](most=10, idle_timeout=30.0, may_ask_again=tokens or Tokens())
+    egress = Egress(connect_timeout=connect_timeout, max_bytes=max_bytes + ENVELOPE_BYTES)
+    tunnel = TunnelTransport(egress, requests, headers={}, max_bytes=max_bytes, clock=time.time)
+    every: dict[Any, Transport] = {
+        UDP: UdpTransport(first_wait=udp_wait, tries=3, max_bytes=max_bytes),
+        TCP: TcpTransport(messages, connect_timeout=connect_timeout, max_bytes=max_bytes),
+        HTTP: tunnel,
+        HTTPS: tunnel,
+    }
+    return {protocol: every[protocol] for protocol in protocols}
+
+
+def open_exchange(
+    protocols: Sequence[TransportProtocol] = PROTOCOLS,
+    *,
+    tokens: Tokens | None = None,
+    observer: Exchanges | None = None,
+    head_start: float = 0.2,
+    private_servers: bool = True,
+) -> Exchange:
+    """An exchange with all or some transports."""
+    return Exchange(
+        open_transports(protocols, tokens=tokens),
+        Health(HEALTH),
+        clocks=Clocks(time.time, time.monotonic),
+        may_ask_again=tokens or Tokens(),
+        private_servers=private_servers,
+        head_start=head_start,
+        max_attempts=8,
+        observer=observer,
+    )
+
+
+def direct_server(
+    server: HandleServer,
+    exchange: Exchange,
+    *,
+    host: str = "",
+    port: int = 0,
+    known: Sequence[Site] = (),
+    tokens: Tokens | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    report: Callable[[Site], None] = lambda site: None,
+) -> DirectServer:
+    """A finder of one server."""
+    return DirectServer(
+        host or server.host,
+        port or server.port,
+        exchange,
+        exchange.read_site,
+        known=known,
+        limits=DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=5.0),
+        clock=clock,
+        may_ask_again=tokens or Tokens(),
+        report=report,
+    )
+
+
+@asynccontextmanager
+async def client_of(
+    server: HandleServer,
+    *,
+    known: Sequence[Site] | None = None,
+    from_root: bool = False,
+    verification: Verification = "when-asked",
+    total_timeout: float = 5.0,
+    clock: Callable[[], float] = time.time,
+    patience: float = 5.0,
+    direct: dict[str, Any] | None = None,
+    **options: Any,
+) -> AsyncIterator[NativeSource]:
+    """A source that queries one server, or with `from_root`, the services that this server, as the root, leads to."""
+    exchange = open_exchange(**options)
+    sites = (server.site(),) if known is None else tuple(known)
+    finder: Finder = direct_server(server, exchange, known=sites, **(direct or {}))
+    if from_root:
+        root = Service(sites, is_verified=True)
+        limits = replace(LIMITS, patience=patience)
+        finder = Directory(root, exchange, limits=limits, clock=clock, observer=Reports(), admit_query=Tokens().spend)
+    source = NativeSource(
+        finder, exchange, total_timeout=total_timeout, max_answer_bytes=1 << 20, verification=verification
+    )
+    try:
+        yield source
+    finally:
+        await source.aclose()
+
+
+def query(name: str, **options: Any) -> UpstreamQuery:
+    """A query about a name."""
+    return UpstreamQuery(HandleName(name), **options)
+
+
+def candidate(server: HandleServer, protocol: TransportProtocol) -> Candidate:
+    """An interface of a server."""
+    return Candidate(Endpoint(server.site().servers[0].ip, protocol, server.port), b"", 1, None)

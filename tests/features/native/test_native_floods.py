@@ -1,0 +1,132 @@
+"""Servers that send a byte at a time, and forged packets: bounded in time, processor time and memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from app.errors import MalformedMessage, UpstreamTimeout
+from app.features.native.transport.udp import _MAX_STRANGERS, _Packets
+from app.features.native.wire.envelope import NO_REQUEST_ID
+from app.features.native.wire.query import Filters, Query, encode_query
+from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
+from tests.features.native.server import HandleServer
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.1000/182"
+
+
+def message(request_id: int) -> bytes:
+    return encode_query(Query(Filters(NAME.encode()), request_id=request_id, expiration=0))
+
+
+_TCP_START = message(7)[:16] + (60_000).to_bytes(4, "big")
+_HTTP_START = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-hdl-message\r\nContent-Length: 60000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "start"),
+    [(TCP, _TCP_START), (TCP, b""), (HTTP, _HTTP_START), (HTTP, b"HTTP/1.1 200 OK\r\nX: ")],
+    ids=["tcp-body", "tcp-head", "http-body", "http-head"],
+)
+async def test_a_server_that_sends_a_byte_at_a_time_costs_the_total_timeout(protocol: Any, start: bytes) -> None:
+    ended = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(start)
+        with suppress(OSError):
+            while not reader.at_eof() and not writer.is_closing():
+                writer.write(b"\0" if protocol is TCP else b"x")
+                await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(4_096), 0.05)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    named = HandleServer(server.sockets[0].getsockname()[1])
+    async with client_of(named, protocols=(protocol,), total_timeout=0.3) as client:
+        with pytest.raises(UpstreamTimeout):
+            await client.fetch(query(NAME))
+    # The client closed the connection.
+    async with asyncio.timeout(10.0):
+        await ended.wait()
+    server.close()
+    await server.wait_closed()
+
+
+class Forger(asyncio.DatagramProtocol):
+    """Sends forged packets before the answer to each request, one at a time."""
+
+    def __init__(self, forged: Callable[[int], bytes], count: int, answer: Callable[[bytes], bytes]) -> None:
+        self._forged = forged
+        self._left = count
+        self._answer = answer
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, address: Any) -> None:
+        self._send(data, address)
+
+    def _send(self, data: bytes, address: Any) -> None:
+        # One for each turn of the loop: the client reads one in each turn, and the buffer of its socket is short.
+        if self._left:
+            self.transport.sendto(self._forged(self._left), address)
+            self._left -= 1
+            asyncio.get_running_loop().call_soon(self._send, data, address)
+        else:
+            self.transport.sendto(self._answer(data), address)
+
+
+@asynccontextmanager
+async def forger(
+    forged: Callable[[int], bytes], count: int, answer: Callable[[bytes], bytes] = bytes
+) -> AsyncIterator[HandleServer]:
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        lambda: Forger(forged, count, answer), local_addr=("127.0.0.1", 0)
+    )
+    try:
+        yield HandleServer(transport.get_extra_info("sockname")[1])
+    finally:
+        transport.close()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda number: message(1_000 + number),
+        lambda number: message(NO_REQUEST_ID),
+        lambda number: b"\0" * (number % 20),
+        lambda number: message(1_000 + number)[:16] + b"\x7f" * 4,
+    ],
+    ids=["wrong-ids", "no-id", "short", "long-lengths"],
+)
+async def test_the_answer_counts_after_20_000_forged_packets(forged: Callable[[int], bytes]) -> None:
+    async with forger(forged, 20_000) as server:
+        transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+        assert await transport.exchange(candidate(server, UDP), NAME.encode(), message(7)) == message(7)
+
+
+async def test_an_answer_without_an_id_counts_if_no_other_comes() -> None:
+    async with forger(lambda number: message(NO_REQUEST_ID), 1, lambda data: message(8)) as server:
+        transport = open_transports((UDP,))[UDP]
+        got = await transport.exchange(candidate(server, UDP), NAME.encode(), message(7))
+        assert got == message(NO_REQUEST_ID)
+
+
+async def test_forged_packets_without_end_end_the_message() -> None:
+    packets, stranger = _Packets(7, MAX_BYTES), message(8)
+    for _ in range(_MAX_STRANGERS):
+        packets.datagram_received(stranger, None)
+    assert not packets.message.done()
+    packets.datagram_received(stranger, None)
+    with pytest.raises(MalformedMessage, match="cannot be decoded"):
+        packets.message.result()

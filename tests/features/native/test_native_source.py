@@ -1,0 +1,214 @@
+"""The native source answers as an HTTP API does, with `auth` and `cert`, at one server and from the root."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.errors import (
+    HandleServerUnreachable,
+    InvalidAnswer,
+    ServiceNotFound,
+    SignatureInvalid,
+    UpstreamRefused,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from app.features.native.wire.message import OpFlag
+from app.features.native.wire.site_value import SiteKind
+from app.features.native.wire.value import Permission, Value
+from app.handle.answer import Answer, ResponseCode
+from tests.features.native.clients import TCP, client_of, query
+from tests.features.native.keys import dsa_key
+from tests.features.native.server import HandleServer
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.1000/182"
+PREFIX = "0.NA/10.1000"
+
+
+async def test_an_unregistered_name_is_not_found() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        assert await client.fetch(query(NAME)) == Answer(ResponseCode.HANDLE_NOT_FOUND)
+
+
+async def test_a_record_that_is_too_long_as_json_is_refused() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        # 200 kB on the wire, and "\u0001" for each of them in JSON.
+        server.put_values(NAME, Value(1, b"DESC", b"\1" * 200_000))
+        with pytest.raises(InvalidAnswer, match=r"The record has 12\d{5} bytes as JSON; the limit is 1048576\."):
+            await client.fetch(query(NAME))
+
+
+async def test_a_record_without_public_values_has_no_values() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        server.put_values(NAME, Value(1, b"URL", b"http://secret.example/", permissions=Permission.ADMIN_READ))
+        assert await client.fetch(query(NAME)) == Answer(ResponseCode.VALUES_NOT_FOUND)
+
+
+async def test_values_keep_the_order_of_the_server() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        server.put_values(NAME, Value(3, b"URL", b"c"), Value(1, b"URL", b"a"))
+        values = json.loads((await client.fetch(query(NAME))).values)
+        assert [value["index"] for value in values] == [3, 1]
+
+
+async def test_every_query_is_for_public_values_and_for_a_digest() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        await client.fetch(query(NAME))
+        assert server.flags == [OpFlag.PUBLIC_ONLY | OpFlag.REQUEST_DIGEST]
+
+
+async def test_auth_and_cert_are_flags_of_the_query() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        await client.fetch(query(NAME, authoritative=True, certified=True))
+        assert server.flags[0] & OpFlag.AUTHORITATIVE
+        assert server.flags[0] & OpFlag.CERTIFIED
+
+
+async def test_a_verified_answer_says_so() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        server.put(NAME, url="http://www.doi.org/hb.html")
+        assert not (await client.fetch(query(NAME))).is_verified
+        assert (await client.fetch(query(NAME, certified=True))).is_verified
+        # So does the proof that a name does not exist.
+        assert await client.fetch(query("10.1000/none", certified=True)) == Answer(
+            ResponseCode.HANDLE_NOT_FOUND, is_verified=True
+        )
+
+
+async def test_answers_signed_with_a_dsa_key_are_verified() -> None:
+    async with HandleServer(key=dsa_key()) as server, client_of(server) as client:
+        assert (await client.fetch(query(NAME, certified=True))).is_verified
+
+
+async def test_a_server_without_a_known_key_cannot_prove_anything() -> None:
+    async with HandleServer() as server, client_of(server, known=()) as client:
+        with pytest.raises(SignatureInvalid):
+            await client.fetch(query(NAME, certified=True))
+        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+
+
+async def test_upstream_verify_decides_about_signatures() -> None:
+    async with HandleServer() as server:
+        async with client_of(server, verification="always") as client:
+            assert (await client.fetch(query(NAME))).is_verified
+            server.lie(NAME, "unsigned")
+            with pytest.raises(SignatureInvalid):
+                await client.fetch(query(NAME))
+        async with client_of(server, verification="never") as client:
+            assert not (await client.fetch(query(NAME, certified=True))).is_verified
+
+
+async def test_a_server_that_is_not_responsible_works_and_does_not_answer() -> None:
+    async with HandleServer() as server, client_of(server) as client:
+        server.lie("", "not-responsible")
+        assert (await client.probe()).code is ResponseCode.HANDLE_NOT_FOUND
+        with pytest.raises(UpstreamRefused) as caught:
+            await client.fetch(query(NAME))
+        assert caught.value.concerns_name
+
+
+# From the root
+
+
+async def test_the_prefix_record_leads_from_the_root_to_the_server() -> None:
+    async with HandleServer() as root, HandleServer(serial=2) as home, client_of(root, from_root=True) as client:
+        root.put_values(PREFIX, home.site_value())
+        home.put(NAME, url="http://www.doi.org/hb.html")
+        for _ in range(2):
+            assert (await client.fetch(query(NAME, certified=True))).is_verified
+        assert (root.queries(PREFIX), root.queries(NAME), home.queries(NAME)) == (1, 0, 2)
+
+
+async def test_a_service_handle_and_a_referral_are_followed() -> None:
+    async with HandleServer() as root, HandleServer(serial=2) as home, client_of(root, from_root=True) as client:
+        root.put_values(PREFIX, Value(1, b"HS_SERV", b"0.SERV/1000"))
+        root.put_values("0.NA/0.SERV", root.site_value())
+        root.put_values("0.SERV/1000", home.site_value())
+        home.refer("10.1000", home.site_value(b"HS_SITE.PREFIX"))
+        home.put(NAME, url="http://www.doi.org/hb.html")
+        assert (await client.fetch(query(NAME))).code is ResponseCode.SUCCESS
+
+
+async def test_a_referral_loop_ends() -> None:
+    async with HandleServer() as root, HandleServer(serial=2) as home, client_of(root, from_root=True) as client:
+        root.put_values(PREFIX, home.site_value())
+        home.refer("10.1000", home.site_value(b"HS_SITE.PREFIX"))
+        with pytest.raises(ServiceNotFound):
+            await client.fetch(query(NAME))
+        assert home.queries() <= 20
+
+
+async def test_a_prefix_that_the_root_does_not_know_is_not_found() -> None:
+    async with HandleServer() as root, client_of(root, from_root=True) as client:
+        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+
+
+async def test_a_wrong_signature_on_the_way_ends_the_search() -> None:
+    async with HandleServer() as root, HandleServer(serial=2) as home, client_of(root, from_root=True) as client:
+        root.put_values(PREFIX, home.site_value())
+        root.lie(PREFIX, "other-key")
+        with pytest.raises(SignatureInvalid):
+            await client.fetch(query(NAME, certified=True))
+        assert home.queries() == 0
+
+
+async def test_auth_asks_a_primary_site() -> None:
+    async with (
+        HandleServer() as root,
+        HandleServer(serial=2) as primary,
+        HandleServer(serial=3) as mirror,
+        client_of(root, from_root=True) as client,
+    ):
+        root.put_values(PREFIX, mirror.site_value(kind=0), primary.site_value(kind=SiteKind.PRIMARY))
+        for number in range(5):
+            await client.fetch(query(f"10.1000/{number}", authoritative=True))
+        assert (primary.queries(), mirror.queries()) == (5, 0)
+
+
+async def test_another_site_answers_if_one_is_closed() -> None:
+    async with HandleServer(serial=3) as mirror:
+        pass
+    async with HandleServer() as root, HandleServer(serial=2) as home, client_of(root, from_root=True) as client:
+        root.put_values(PREFIX, mirror.site_value(), home.site_value())
+        home.put(NAME, url="http://www.doi.org/hb.html")
+        assert (await client.fetch(query(NAME))).code is ResponseCode.SUCCESS
+
+
+async def test_the_failure_of_the_server_of_a_prefix_concerns_its_names_alone() -> None:
+    async with HandleServer(serial=2) as home:
+        pass
+    async with HandleServer() as root, client_of(root, from_root=True) as client:
+        root.put_values(PREFIX, home.site_value())
+        with pytest.raises(HandleServerUnreachable) as caught:
+            await client.fetch(query(NAME))
+        assert caught.value.concerns_name
+        await client.probe()
+
+
+async def test_the_failure_of_the_root_concerns_every_name() -> None:
+    async with HandleServer() as root:
+        pass
+    async with client_of(root, from_root=True, protocols=(TCP,)) as client:
+        with pytest.raises(UpstreamUnreachable) as caught:
+            await client.fetch(query(NAME))
+        assert not caught.value.concerns_name
+
+
+async def test_servers_at_private_addresses_are_not_queried_unless_the_operator_says_so() -> None:
+    async with HandleServer() as root, client_of(root, from_root=True, private_servers=False) as client:
+        with pytest.raises(ServiceNotFound):
+            await client.fetch(query(NAME))
+        assert root.queries() == 0
+
+
+async def test_the_total_timeout_holds_for_the_whole_way() -> None:
+    async with HandleServer() as root, HandleServer(serial=2) as home:
+        root.put_values(PREFIX, home.site_value())
+        home.hold(NAME)
+        async with client_of(root, from_root=True, total_timeout=0.5, head_start=60.0) as client:
+            with pytest.raises(UpstreamTimeout):
+                await client.fetch(query(NAME))

@@ -1,0 +1,237 @@
+"""Messages reach a handle server by UDP, TCP and the HTTP tunnel, and the client learns which of them works."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from app.errors import UpstreamTimeout, UpstreamUnreachable
+from app.features.native.exchange import TransportProtocol
+from app.features.native.referral import Question
+from app.features.native.wire.message import OpFlag
+from app.features.native.wire.query import Filters, Query, encode_query
+from app.features.native.wire.value import Value
+from app.handle.answer import ResponseCode
+from tests.features.native.clients import (
+    HTTP,
+    PROTOCOLS,
+    TCP,
+    UDP,
+    Exchanges,
+    Tokens,
+    candidate,
+    client_of,
+    direct_server,
+    open_exchange,
+    open_transports,
+    query,
+)
+from tests.features.native.server import HandleServer
+
+pytestmark = pytest.mark.anyio
+
+NAME = "10.1000/182"
+#: No token is left for a request for site information, which would use a connection of its own.
+NO_SITE = {"tokens": Tokens(0)}
+EACH = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
+
+
+@EACH
+async def test_each_transport_brings_a_record(protocol: TransportProtocol) -> None:
+    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
+        server.put(NAME, url="http://www.doi.org/hb.html")
+        answer = await client.fetch(query("10.1000/182"))
+        assert (answer.code, b"http://www.doi.org/hb.html" in answer.values) == (ResponseCode.SUCCESS, True)
+        assert server.by_transport == {protocol.name.lower(): 1}
+
+
+@EACH
+async def test_each_transport_brings_an_answer_of_many_packets(protocol: TransportProtocol) -> None:
+    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
+        server.put_values(NAME, Value(1, b"URL", b"x" * 60_000))
+        assert len((await client.fetch(query(NAME))).values) > 60_000
+
+
+@EACH
+async def test_each_transport_carries_a_name_that_fills_several_packets(protocol: TransportProtocol) -> None:
+    name = "10.1000/" + "a" * 1_500
+    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
+        server.put(name, url="http://long.example/")
+        assert (await client.fetch(query(name))).code is ResponseCode.SUCCESS
+
+
+@EACH
+async def test_many_questions_at_once_get_their_own_answers(protocol: TransportProtocol) -> None:
+    async with HandleServer() as server, client_of(server, protocols=(protocol,)) as client:
+        for number in range(50):
+            server.put(f"10.1000/{number}", url=f"http://target.example/{number}-")
+        answers = await asyncio.gather(*(client.fetch(query(f"10.1000/{number}")) for number in range(50)))
+        assert all(b"/%d-" % number in answer.values for number, answer in enumerate(answers))
+
+
+@EACH
+async def test_a_closed_port_is_unreachable(protocol: TransportProtocol) -> None:
+    async with HandleServer() as server:
+        pass
+    async with client_of(server, protocols=(protocol,)) as client:
+        with pytest.raises(UpstreamUnreachable):
+            await client.fetch(query(NAME))
+
+
+async def test_the_tunnel_keeps_its_connection() -> None:
+    async with HandleServer() as server, client_of(server, protocols=(HTTP,), direct=NO_SITE) as client:
+        for _ in range(5):
+            await client.fetch(query(NAME))
+        assert server.connections == 1
+
+
+async def test_tcp_uses_a_connection_again_if_the_server_leaves_it_open() -> None:
+    async with HandleServer(keeps_tcp=True) as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
+        for _ in range(5):
+            await client.fetch(query(NAME))
+        assert server.connections == 1
+        assert all(flags & OpFlag.KEEP_ALIVE for flags in server.flags)
+
+
+async def test_tcp_connects_again_if_the_server_closes_after_each_answer() -> None:
+    async with HandleServer() as server, client_of(server, protocols=(TCP,), direct=NO_SITE) as client:
+        for _ in range(5):
+            await client.fetch(query(NAME))
+        assert server.queries() == server.connections == 5
+
+
+async def test_a_lost_datagram_is_sent_again_with_the_same_id() -> None:
+    async with HandleServer() as server, client_of(server, protocols=(UDP,), head_start=5.0) as client:
+        server.datagrams_lost = 1
+        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+        assert server.queries() == 1
+
+
+async def test_packets_of_other_requests_are_dropped() -> None:
+    request = encode_query(Query(Filters(b"10.1000/182"), request_id=7, expiration=0))
+    stranger = encode_query(Query(Filters(b"10.1000/182"), request_id=8, expiration=0))
+
+    class Echo(asyncio.DatagramProtocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def datagram_received(self, data: bytes, address: Any) -> None:
+            for packet in (b"", b"short", stranger, stranger[:19], data):
+                self.transport.sendto(packet, address)
+
+    loop = asyncio.get_running_loop()
+    echo, _ = await loop.create_datagram_endpoint(Echo, local_addr=("127.0.0.1", 0))
+    try:
+        server = HandleServer(echo.get_extra_info("sockname")[1])
+        got = await open_transports((UDP,))[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
+        assert got == request
+    finally:
+        echo.close()
+
+
+async def test_an_answer_with_a_lost_packet_is_not_joined_with_a_second_answer() -> None:
+    class Partial(asyncio.DatagramProtocol):
+        received = 0
+
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def datagram_received(self, data: bytes, address: Any) -> None:
+            self.received += 1
+            # The first of two packets: a message of 600 bytes is announced.
+            head = data[:2] + b"\x22" + data[3:16] + (600).to_bytes(4, "big")
+            self.transport.sendto(head + bytes(492), address)
+
+    loop = asyncio.get_running_loop()
+    transport, partial = await loop.create_datagram_endpoint(Partial, local_addr=("127.0.0.1", 0))
+    try:
+        server = HandleServer(transport.get_extra_info("sockname")[1])
+        request = encode_query(Query(Filters(b"10.1000/182"), request_id=7, expiration=0))
+        with pytest.raises(UpstreamTimeout, match="were lost"):
+            await open_transports((UDP,))[UDP].exchange(candidate(server, UDP), b"10.1000/182", request)
+        assert partial.received == 1
+    finally:
+        transport.close()
+
+
+async def test_a_firewall_that_swallows_udp_is_learned() -> None:
+    seen = Exchanges()
+    async with HandleServer(mute=frozenset({"udp"})) as server, client_of(server, observer=seen) as client:
+        for number in range(3):
+            assert (await client.fetch(query(f"10.1000/{number}"))).code is ResponseCode.HANDLE_NOT_FOUND
+        # One question was sent by UDP. The others did not wait for it.
+        assert [answered for transport, answered in seen.seen if transport == "udp"] == [False]
+        assert len([answered for _, answered in seen.seen if answered]) == 3
+        assert seen.rests == ["udp"]
+
+
+async def test_messages_are_counted_by_their_purpose() -> None:
+    seen = Exchanges()
+    async with HandleServer() as server, client_of(server, from_root=True, observer=seen) as client:
+        server.put_values("0.NA/10.1000", server.site_value())
+        for number in range(2):
+            await client.fetch(query(f"10.1000/{number}"))
+        assert (seen.purposes["name"], seen.purposes["site"]) == (2, 0)
+        assert seen.purposes["lookup"] >= 1
+
+
+async def test_a_transport_that_one_server_shows_to_be_blocked_is_the_last_at_another() -> None:
+    exchange = open_exchange()
+    async with HandleServer(mute=frozenset({"udp"})) as server, HandleServer() as other:
+        for each in (server, other):
+            finder = direct_server(each, exchange)
+            await finder.resolve(Question(NAME.encode()))
+            await finder.aclose()
+        assert "udp" not in other.by_transport
+        await exchange.aclose()
+
+
+async def test_a_closed_udp_port_costs_no_wait() -> None:
+    without_udp = frozenset({"tcp", "http"})
+    async with HandleServer(transports=without_udp) as server, client_of(server, head_start=60.0) as client:
+        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+        assert server.by_transport == {"tcp": 1}
+
+
+async def test_a_server_behind_http_alone_is_found_at_its_port() -> None:
+    async with HandleServer(transports=frozenset({"http"})) as server, client_of(server, head_start=60.0) as client:
+        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+        assert server.by_transport == {"http": 1}
+
+
+async def test_a_busy_server_is_queried_through_a_kept_tunnel() -> None:
+    async with HandleServer() as server, client_of(server, direct=NO_SITE) as client:
+        for number in range(10):
+            await client.fetch(query(f"10.1000/{number}"))
+        assert list(server.by_transport) == ["udp", "http"]
+        assert server.by_transport["http"] >= 5
+        assert server.connections == 1
+
+
+async def test_each_further_message_needs_a_token() -> None:
+    tokens = Tokens(0)
+    async with HandleServer(transports=frozenset({"tcp"})) as server, client_of(server, tokens=tokens) as client:
+        with pytest.raises(UpstreamUnreachable):
+            await client.fetch(query(NAME))
+        assert server.queries() == 0
+
+
+async def test_a_silent_server_costs_the_total_timeout_and_no_connection_stays() -> None:
+    async with HandleServer(mute=frozenset({"tcp", "udp", "http"})) as server:
+        async with client_of(server, total_timeout=0.5, head_start=0.1) as client:
+            with pytest.raises(UpstreamTimeout):
+                await client.fetch(query(NAME))
+        await server.settle()
+
+
+async def test_ipv6_and_ipv4_addresses_of_a_name_are_both_queried(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def both(*args: Any, **kwargs: Any) -> list[Any]:
+        return [(socket.AF_INET6, 0, 0, "", ("::1", port, 0, 0)), (socket.AF_INET, 0, 0, "", ("127.0.0.1", port))]
+
+    async with HandleServer() as server, client_of(server) as client:
+        port = server.port
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+        assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND

@@ -1,0 +1,99 @@
+"""The OpenAPI document as a check: each answer that a test sees must be in it, with its media type and headers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from app.assembly.settings import Settings
+from app.main import create
+from app.web.application import Application
+from app.web.route import PROBE_PATH, STATIC_PATH, find_route
+
+#: Headers that the document leaves out: OpenAPI has the media type elsewhere, and each answer with a body has a length.
+_FRAMING: Final = {"content-type", "content-length"}
+#: What any path sends for a method that it does not answer; the admin API reads the token first.
+_NO_SUCH_METHOD: Final = (401, 405)
+#: It has the media type of the body that it leaves out.
+_NOT_MODIFIED: Final = 304
+_HANDLES: Final = b"/api/handles/"
+
+
+class Description:
+    """The document of an application in which everything is switched on."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.document = document
+
+    def template(self, method: str, path: bytes) -> str | None:
+        """The path of the document for a raw path without sub-path. None for a path that is nothing."""
+        paths, text = self.document["paths"], path.decode("latin-1")
+        if text in paths and path != b"/{doi}":
+            return text
+        for prefix, template in _PREFIXES.items():
+            if path.startswith(prefix):
+                return template
+        route = find_route(method, path, [name.encode() for name in paths])
+        if route == "api":
+            return "/api/handles/{handle}" if path.lower().startswith(_HANDLES) else None
+        if route == "which_ra":
+            return "/ra/{names}" if path.lower().startswith(b"/ra/") else "/doiRA/{names}"
+        return None if route == "operation" else "/openurl" if route == "openurl" else "/" if not path else "/{doi}"
+
+    def answer(self, template: str, method: str, status: int) -> Any:
+        """The answer of the document. None if it has none."""
+        operation = self.document["paths"][template].get(method.lower())
+        return None if operation is None else self._resolve(operation["responses"].get(str(status)))
+
+    def check(
+        self, method: str, path: bytes, status: int, headers: Mapping[str, str], *, extra: Collection[str], probes: bool
+    ) -> None:
+        """Check one answer. `extra` are headers that the settings allow records to set. Without `probes`, their paths
+        are names.
+        """
+        if path.startswith(PROBE_PATH) and not probes:
+            return
+        template = self.template(method, path)
+        if template is None:
+            return
+        # Methods are case-sensitive (RFC 9110, section 9.1).
+        is_known = method.isupper() and method.lower() in self.document["paths"][template]
+        if status in _NO_SUCH_METHOD and not is_known:
+            return
+        found = self.answer(template, method, status)
+        assert found is not None, f"{method} {template} does not describe the status {status}"
+        kind = headers.get("content-type", "").partition(";")[0]
+        if method != "HEAD" and status != _NOT_MODIFIED and kind:
+            assert kind in found.get("content", ()), f"{method} {template} {status} does not describe {kind}"
+        known = {name.lower() for name in found["headers"]} | _FRAMING | set(extra)
+        assert not set(headers) - known, f"{method} {template} {status} does not describe {set(headers) - known}"
+
+    def _resolve(self, part: Any) -> Any:
+        while part is not None and "$ref" in part:
+            part = _follow(self.document, part["$ref"])
+        return part
+
+
+_PREFIXES: Final = {
+    STATIC_PATH: STATIC_PATH.decode() + "{file}",
+    PROBE_PATH: PROBE_PATH.decode() + "{rest}",
+    b"/admin/entries/": "/admin/entries/{doi}",
+}
+_described: list[Description] = []
+
+
+async def describe(exchange: Callable[[Application, str], Any]) -> Description:
+    """The document, which is written once in this process."""
+    if not _described:
+        on = {"admin_token": "a" * 40, "probe_key": "p" * 40, "store_url": "memory:"}
+        app = create(Settings(upstream_contact="mailto:library@example.org", **on))
+        _described.append(Description(json.loads(await exchange(app, "/openapi.json"))))
+    return _described[0]
+
+
+def _follow(document: Any, reference: str) -> Any:
+    for key in re.split("/", reference)[1:]:
+        document = document[key]
+    return document

@@ -1,0 +1,247 @@
+"""The import of registry files into a store."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.cache.sqlite.store import SqliteStore
+from app.errors import ConfigurationError
+from app.features.cache_commands.progress import Bar, NoBar
+from app.features.registry import import_files as tested
+from app.features.registry.import_files import ImportRequest, Missing, RegistryReport, import_registry
+from app.features.registry.import_job import JobFolder
+from app.features.registry.reading import RegistryFormat
+from app.features.registry.sqlite_counts import count_registry
+from app.features.registry.sqlite_table import RegistryTable
+from tests.cache.entries import entry
+from tests.features.registry import interrupted_import
+from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
+
+NOW = 1_800_000_000.0
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def no_bar(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]:
+    """No bar."""
+    yield NoBar()
+
+
+def imports(
+    store: Path,
+    source: Path | str,
+    *,
+    form: RegistryFormat | None = None,
+    since: int = 0,
+    missing: Missing | None = None,
+    restart: bool = False,
+) -> RegistryReport:
+    """Import a file or a folder."""
+    request = ImportRequest(str(source), form, since, missing, restart, 2, 250_000)
+    return import_registry(request, store, no_bar, clock=lambda: NOW)
+
+
+def content(store: Path) -> dict[str, tuple[str, str, int]]:
+    """The registry records of a store."""
+    with RegistryTable(store, clock=lambda: NOW) as table:
+        found = {key: (url, agency, date) for page in table.pages() for key, date, agency, url in page}
+        assert table.count() == len(found)
+    return found
+
+
+def write(path: Path, data: bytes) -> Path:
+    """A file with this data."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def table_of(*rows: tuple[str, str, str, str]) -> bytes:
+    """A CSV file."""
+    return b"doi,url,agency,date\n" + "".join(",".join(row) + "\n" for row in rows).encode()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The path of a store that is not there yet."""
+    return tmp_path / "store.sqlite3"
+
+
+def test_records_of_both_agencies_are_stored_and_nothing_is_left_beside_the_store(store: Path, tmp_path: Path) -> None:
+    work = crossref_work("10.5555/Work", "https://example.org/work")
+    record = datacite_record("10.5555/record", "https://example.org/record")
+    archive = tar({"0.jsonl": json_lines([work, {}]), "part_0000.jsonl": json_lines([record]), "README": b"x"})
+    report = imports(store, write(tmp_path / "a.tar", archive))
+    assert content(store) == {
+        "10.5555/WORK": ("https://example.org/work", "Crossref", 1_719_792_000),
+        "10.5555/RECORD": ("https://example.org/record", "DataCite", 1_719_792_000),
+    }
+    assert dict(report.counts) == {**dict.fromkeys(report.counts, 0), "read": 3, "new": 2, "refused": 1, "left_out": 1}
+    assert report.reasons == [f"{tmp_path}/a.tar!0.jsonl: record 2: it has no DOI name"]
+    assert report.left_out == [(f"{tmp_path}/a.tar!README", "is not a file of records")]
+    assert not store.with_name("store.sqlite3.import").exists()
+
+
+def test_the_newest_record_of_a_name_wins_in_one_import_and_between_imports(store: Path, tmp_path: Path) -> None:
+    source = write(
+        tmp_path / "a.csv",
+        table_of(
+            ("10.5555/a", "https://example.org/1", "X", "2020-01-01"),
+            ("10.5555/A", "https://example.org/3", "X", "2022-01-01"),
+            ("10.5555/a", "https://example.org/2", "X", "2021-01-01"),
+            ("10.5555/b", "https://example.org/b", "X", "2021-01-01"),
+            ("10.5555/c", "https://example.org/c", "X", "2021-01-01"),
+        ),
+    )
+    first = imports(store, source)
+    assert {key: first.counts[key] for key in ("new", "repeated")} == {"new": 3, "repeated": 2}
+    assert content(store)["10.5555/A"][0] == "https://example.org/3"
+    later = table_of(
+        ("10.5555/a", "https://example.org/older", "X", "2019-01-01"),
+        ("10.5555/b", "https://example.org/changed", "X", "2023-01-01"),
+        ("10.5555/c", "https://example.org/c", "X", "2023-01-01"),
+    )
+    second = imports(store, write(tmp_path / "b.csv", later))
+    assert {key: second.counts[key] for key in ("new", "changed", "same", "older")} == {
+        "new": 0, "changed": 1, "same": 1, "older": 1,
+    }  # fmt: skip
+    assert [content(store)[f"10.5555/{key}"][0][20:] for key in "ABC"] == ["3", "changed", "c"]
+
+
+def test_records_from_before_a_date_are_left_out_and_counted(store: Path, tmp_path: Path) -> None:
+    rows = [(f"10.5555/{year}", "https://example.org/", "X", f"{year}-01-01") for year in (2019, 2020, 2021)]
+    report = imports(store, write(tmp_path / "a.csv", table_of(*rows)), since=1_577_836_800)
+    assert (report.counts["before"], sorted(content(store))) == (1, ["10.5555/2020", "10.5555/2021"])
+
+
+@pytest.mark.parametrize("missing", Missing)
+def test_names_that_a_complete_file_does_not_have_are_counted_or_forgotten(
+    store: Path, tmp_path: Path, missing: Missing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tested, "_BATCH", 2)
+    names = [f"10.5555/{letter}" for letter in "abcdefghij"]
+    rows = [(name, "https://example.org/", "X", "2020-01-01") for name in names]
+    other = ("10.5555/cc", "https://example.org/", "Other", "2020-01-01")
+    imports(store, write(tmp_path / "a.csv", table_of(*rows, other)))
+    report = imports(store, write(tmp_path / "b.csv", table_of(*rows[1:4], *rows[6:8])), missing=missing)
+    assert report.counts["absent"] == 5
+    left = {"10.5555/B", "10.5555/C", "10.5555/CC", "10.5555/D", "10.5555/G", "10.5555/H"}
+    assert set(content(store)) == (left if missing is Missing.FORGET else {name.upper() for name in (*names, other[0])})
+
+
+def test_nothing_is_forgotten_if_a_file_could_not_be_read(store: Path, tmp_path: Path) -> None:
+    imports(store, write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", ""))))
+    write(tmp_path / "later/b.csv", table_of(("10.5555/b", "https://example.org/", "X", "")))
+    write(tmp_path / "later/c.tar", tar({"c.csv": b"x" * 5_000})[:2_000])
+    report = imports(store, tmp_path / "later", missing=Missing.FORGET)
+    assert (report.counts["failures"], report.counts["absent"]) == (1, 0)
+    assert set(content(store)) == {"10.5555/A", "10.5555/B"}
+
+
+def test_a_handle_record_of_the_store_is_not_touched_and_another_import_waits_its_turn(
+    store: Path, tmp_path: Path
+) -> None:
+    source = write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", "")))
+    with JobFolder(store.with_name("store.sqlite3.import")), pytest.raises(ConfigurationError, match="is running"):
+        imports(store, source)
+
+
+# --- interruptions ------------------------------------------------------------------------------------------------
+
+#: The records of the interrupted import: some twice, some refused.
+PARTS = 9
+ROWS = 6
+
+
+def many_files(folder: Path) -> tuple[Path, dict[str, str]]:
+    """A folder of files, and what a store must have of them."""
+    wanted: dict[str, str] = {}
+    for part in range(PARTS):
+        rows = [
+            (f"10.5555/{part}-{row}", f"https://example.org/{part}/{row}", "X", "2020-01-01") for row in range(ROWS)
+        ]
+        rows += [("10.5555/twice", f"https://example.org/{part}", "X", f"20{10 + part}-01-01"), ("bad", "", "", "")]
+        wanted |= {name.upper(): url for name, url, _, _ in rows[:-1]}
+        write(folder / f"{part}.csv", table_of(*rows))
+    return folder, wanted
+
+
+@pytest.mark.parametrize("steps", [1, 4, PARTS, PARTS + 1, PARTS + 5, PARTS + 11])
+def test_after_a_kill_the_next_run_continues_and_nothing_is_lost_or_counted_twice(
+    store: Path, tmp_path: Path, steps: int
+) -> None:
+    source, wanted = many_files(tmp_path / "files")
+    command = [sys.executable, "-m", "tests.features.registry.interrupted_import", str(store), str(source), str(steps)]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    report = interrupted_import.run(store, str(source))
+    assert report.is_continued
+    assert {key: url for key, (url, _, _) in content(store).items()} == wanted
+    counts = {"read": PARTS * (ROWS + 2), "new": PARTS * ROWS + 1, "repeated": PARTS - 1, "refused": PARTS}
+    assert dict(report.counts) == {**dict.fromkeys(report.counts, 0), **counts}
+    assert not store.with_name("store.sqlite3.import").exists()
+
+
+def test_an_import_that_is_not_finished_is_continued_or_dropped_and_not_mixed(store: Path, tmp_path: Path) -> None:
+    source, _ = many_files(tmp_path / "files")
+    command = [sys.executable, "-m", "tests.features.registry.interrupted_import", str(store), str(source), "4"]
+    subprocess.run(command, cwd=ROOT, check=False)
+    other = write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", "")))
+    with pytest.raises(ConfigurationError, match="is not finished; run it again to continue"):
+        imports(store, other)
+    write(source / "0.csv", table_of(("10.5555/a", "https://example.org/", "X", "")))
+    with pytest.raises(ConfigurationError, match="--restart"):
+        imports(store, source)
+    assert not imports(store, other, restart=True).is_continued
+    assert set(content(store)) == {"10.5555/A"}
+
+
+def test_an_import_that_is_dropped_leaves_nothing_in_the_store(store: Path, tmp_path: Path) -> None:
+    source, _ = many_files(tmp_path / "files")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.features.registry.interrupted_import",
+        str(store),
+        str(source),
+        str(PARTS + 5),
+    ]
+    subprocess.run(command, cwd=ROOT, check=False)
+
+    def rows() -> int:
+        with closing(sqlite3.connect(store)) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM imports").fetchone()
+        return int(count)
+
+    assert rows() == 1
+    imports(store, write(tmp_path / "a.csv", table_of(("10.5555/a", "https://example.org/", "X", ""))), restart=True)
+    assert rows() == 0
+
+
+@pytest.mark.parametrize("entries", [2, 40])
+def test_names_that_an_upstream_has_answered_are_counted_and_their_records_stay(
+    store: Path, tmp_path: Path, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tested, "_BATCH", 5)
+
+    async def put() -> None:
+        cache = SqliteStore(store, clock=lambda: NOW, max_bytes=10_000_000)
+        for number in range(entries):
+            await cache.put(entry(f"10.5555/{number:02}", fetched_at=NOW - 1))
+        await cache.close()
+
+    asyncio.run(put())
+    rows = [(f"10.5555/{number:02}", "https://example.org/", "X", "") for number in range(0, 40, 2)]
+    report = imports(store, write(tmp_path / "a.csv", table_of(*rows)))
+    assert report.counts["answered"] == entries // 2
+    # Of all 40 names, those without an entry.
+    assert count_registry(store, "10.5555/", NOW) == 20 - entries // 2
+    assert count_registry(store, "", NOW) == 20 - entries // 2

@@ -1,0 +1,193 @@
+"""Readers of the files of Crossref and DataCite, and of tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.features.registry.crossref import CrossrefReader
+from app.features.registry.csv_file import InvalidTable, TableReader, read_form
+from app.features.registry.datacite import DataCiteReader
+from app.features.registry.reading import MAX_REASONS, BlockReader, Findings
+from app.features.registry.record import MAX_AGENCY_CHARACTERS, RecordDates
+from tests.features.registry.samples import crossref_work, datacite_record, json_lines
+
+DATES = RecordDates(default=1_000, latest=2_000_000_000)
+WORK = crossref_work("10.5555/Work", "https://example.org/work")
+RECORD = datacite_record("10.5555/record", "https://example.org/record")
+
+
+def read(reader: BlockReader, *blocks: bytes) -> Findings:
+    """What a reader finds in blocks."""
+    findings = Findings()
+    for block in blocks:
+        reader.read(block, DATES, findings)
+    return findings
+
+
+def rows(findings: Findings) -> list[tuple[str, str, str, int]]:
+    """The records as tuples."""
+    return [(one.name.text, one.url, one.agency, one.date) for one in findings.records]
+
+
+WORK_ROW = ("10.5555/Work", "https://example.org/work", "Crossref", 1_719_792_000)
+RECORD_ROW = ("10.5555/record", "https://example.org/record", "DataCite", 1_719_792_000)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        json_lines([WORK, WORK]),
+        json.dumps({"items": [WORK, WORK]}).encode(),
+        json.dumps({"items": [WORK, WORK]}, indent=2).encode(),
+        json.dumps([WORK, WORK]).encode(),
+        json_lines([{"items": [WORK]}, {"items": [WORK]}]),
+        json.dumps({"status": "ok", "message": {"total-results": 2, "items": [WORK, WORK]}}).encode(),
+    ],
+    ids=["lines", "document", "indented", "array", "documents", "REST API"],
+)
+def test_works_of_crossref_are_read_in_every_shape_of_its_files(block: bytes) -> None:
+    found = read(CrossrefReader(), block)
+    assert (rows(found), found.read, found.refused) == ([WORK_ROW] * 2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        json_lines([RECORD, RECORD]),
+        json.dumps([RECORD, RECORD]).encode(),
+        json.dumps({"data": [RECORD, RECORD], "meta": {"total": 2}}, indent=2).encode(),
+    ],
+    ids=["lines", "array", "REST API"],
+)
+def test_records_of_datacite_are_read_in_every_shape_of_its_files(block: bytes) -> None:
+    found = read(DataCiteReader(), block)
+    assert (rows(found), found.read, found.refused) == ([RECORD_ROW] * 2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "date"),
+    [
+        ({}, 1_719_792_000),
+        ({"indexed": {"date-time": "2024-07-01T00:00:00Z"}}, 1_719_792_000),
+        ({"indexed": None}, 1_700_000_000),
+        ({"indexed": None, "deposited": None}, DATES.default),
+        ({"indexed": {"timestamp": 10**15}}, DATES.latest),
+    ],
+)
+def test_a_work_has_the_date_at_which_it_was_indexed_else_deposited(changes: dict[str, Any], date: int) -> None:
+    assert rows(read(CrossrefReader(), json_lines([WORK | changes])))[0][3] == date
+
+
+def test_a_work_without_a_target_is_refused_although_it_has_an_address_at_doi_org() -> None:
+    found = read(CrossrefReader(), json_lines([crossref_work("10.5555/none", None), WORK]))
+    assert (rows(found), found.reasons) == ([WORK_ROW], ["record 1: '10.5555/none' has no URL"])
+
+
+def test_drafts_of_datacite_are_counted_and_left_out_and_registered_names_are_read() -> None:
+    draft = datacite_record("10.5555/draft", "https://example.org/", state="draft")
+    registered = datacite_record("10.5555/registered", "https://example.org/", state="registered")
+    found = read(DataCiteReader(), json_lines([draft, registered]))
+    assert ([one.name.text for one in found.records], found.drafts, found.read) == (["10.5555/registered"], 1, 2)
+
+
+def test_a_record_of_datacite_without_attributes_or_date_is_read_as_far_as_it_goes() -> None:
+    record = datacite_record("10.5555/a", "https://example.org/", updated=None)
+    del record["attributes"]["doi"]
+    found = read(DataCiteReader(), json_lines([record, {"id": "10.5555/b", "type": "dois"}]))
+    assert rows(found) == [("10.5555/a", "https://example.org/", "DataCite", DATES.default)]
+    assert found.reasons == ["record 2: '10.5555/b' has no URL"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"DOI": 5}', "record 2: it has an unexpected shape"),
+        (b'{"DOI": "10.5555/x", "resource": []}', "record 2: it has an unexpected shape"),
+        (b'{"DOI": "10.5555/x"', "record 2: it is not valid JSON"),
+        (b"[" * 5_000, "record 2: it has an unexpected shape"),
+        (b'{"DOI": "10.5555/\xff"}', "record 2: it is not valid JSON"),
+        (b'"10.5555/x"', "record 2: it has an unexpected shape"),
+        (b"{}", "record 2: it has no DOI name"),
+    ],
+)
+def test_a_value_that_cannot_be_read_costs_only_itself(line: bytes, reason: str) -> None:
+    found = read(CrossrefReader(), json_lines([WORK]) + line + b"\n" + json_lines([WORK]))
+    assert (rows(found), found.read, found.refused) == ([WORK_ROW] * 2, 3, 1)
+    assert found.reasons[0].startswith(reason), found.reasons
+
+
+def test_a_bad_value_inside_a_document_costs_only_itself() -> None:
+    found = read(CrossrefReader(), json.dumps({"items": [WORK, {"DOI": 5}, WORK]}, indent=1).encode())
+    assert (rows(found), found.read, found.refused) == ([WORK_ROW] * 2, 3, 1)
+
+
+def test_the_numbers_of_records_go_on_in_the_next_block_and_only_the_first_reasons_are_remembered() -> None:
+    found = read(CrossrefReader(), json_lines([WORK]), json_lines([{}] * (MAX_REASONS + 5)))
+    assert (found.refused, len(found.reasons)) == (MAX_REASONS + 5, MAX_REASONS)
+    assert found.reasons[0].startswith("record 2: ")
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def read_table(text: str) -> Findings:
+    """What is found in a table."""
+    data = text.encode()
+    return read(TableReader(read_form(data.partition(b"\n")[0])), data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "doi,url,agency,date\n10.5555/a,https://example.org/,mEDRA,1970-01-02\n",
+        "\ufeffDOI;URL;Agency;Date\r\n10.5555/a;https://example.org/;mEDRA;1970-01-02\r\n",
+        "date\tagency\turl\tdoi\n1970-01-02\tmEDRA\thttps://example.org/\t10.5555/a",
+        "10.5555/a,https://example.org/,mEDRA,1970-01-02",
+        '"doi","url","agency","date"\n"10.5555/a","https://example.org/","mEDRA","1970-01-02"\n',
+    ],
+    ids=["commas", "semicolons", "tabs in another order", "no header", "quotes"],
+)
+def test_tables_are_read_with_each_delimiter(text: str) -> None:
+    found = read_table(text)
+    assert rows(found) == [("10.5555/a", "https://example.org/", "mEDRA", 86_400)]
+    assert found.read == 1
+
+
+def test_a_table_without_agency_and_date_has_those_of_the_file() -> None:
+    assert rows(read_table("doi,url\n\n10.5555/a,https://example.org/?a=1\n")) == [
+        ("10.5555/a", "https://example.org/?a=1", "", DATES.default)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("10.5555/a,https://example.org/,,yesterday", "'yesterday' is not a date of ISO 8601"),
+        (f"10.5555/a,https://example.org/,{'x' * (MAX_AGENCY_CHARACTERS + 1)},", "is not the name of an agency"),
+        ("10.5555/a", "'10.5555/a' has no URL"),
+        ('10.5555/a,"' + "x" * 200_000, "the row cannot be read: field larger than field limit"),
+        ("\udcff,https://example.org/", "the row is not UTF-8"),
+    ],
+)
+def test_a_row_that_cannot_be_used_has_a_reason(row: str, reason: str) -> None:
+    data = f"doi,url,agency,date\n{row}\n10.5555/b,https://example.org/,,\n".encode(errors="surrogateescape")
+    found = read(TableReader(read_form(b"doi,url,agency,date")), data)
+    assert (len(found.records), found.refused) == (1, 1)
+    assert reason in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"doi,state,client_id,updated", "no column `url`"),
+        (b"name,target", "begin the table with a line `doi,url`"),
+        (b"10.5555/a", "begin the table with a line `doi,url`"),
+        (b"", "begin the table with a line `doi,url`"),
+    ],
+)
+def test_a_table_must_say_where_names_and_urls_are(line: bytes, reason: str) -> None:
+    with pytest.raises(InvalidTable, match=reason):
+        read_form(line)

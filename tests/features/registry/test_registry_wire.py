@@ -1,0 +1,113 @@
+"""The serialization of registry records: round trips of blocks, the detection of damage, and their form as entries."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from app.cache.entry import FOREVER
+from app.errors import DamagedEntry
+from app.features.registry.record import LAST_DATE
+from app.features.registry.wire import (
+    MAX_CHARACTERS,
+    MAX_ROWS,
+    RegistryRow,
+    cut_blocks,
+    find_row,
+    pack_block,
+    to_entry,
+    to_record,
+    to_row,
+    unpack_block,
+)
+from tests.cache.entries import NOW
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
+rows = st.tuples(
+    texts.map(lambda text: "10.1000/" + text.upper()),
+    st.integers(0, LAST_DATE),
+    st.sampled_from(["", "Crossref", "DataCite"]) | texts,
+    texts.map(lambda text: "https://publisher.example/" + text),
+)
+blocks = st.lists(rows, min_size=1, max_size=MAX_ROWS, unique_by=lambda row: row[0]).map(sorted)
+KEY = "10.1000/182"
+
+
+def row(key: str = KEY, url: str = "https://a.example/1") -> RegistryRow:
+    return key, int(NOW), "Crossref", url
+
+
+@given(blocks)
+def test_unpack_block_returns_the_packed_rows(packed: list[RegistryRow]) -> None:
+    first = packed[0][0]
+    data = pack_block(first, packed)
+    assert unpack_block(first, data) == packed
+    assert [find_row(one[0], first, data) for one in packed] == packed
+
+
+@given(rows)
+def test_a_record_survives_its_row(one: RegistryRow) -> None:
+    assert to_row(to_record(one))[1:] == one[1:]
+
+
+@given(blocks, blocks)
+def test_a_block_under_another_key_is_damaged(one: list[RegistryRow], other: list[RegistryRow]) -> None:
+    assume(one[0][0] != other[0][0])
+    with pytest.raises(DamagedEntry):
+        unpack_block(other[0][0], pack_block(one[0][0], one))
+
+
+@given(st.integers(min_value=0), st.integers(min_value=0, max_value=7))
+def test_a_flipped_bit_is_damage(place: int, bit: int) -> None:
+    data = bytearray(pack_block(KEY, [row(), row("10.1000/183")]))
+    data[place % len(data)] ^= 1 << bit
+    with pytest.raises(DamagedEntry):
+        unpack_block(KEY, bytes(data))
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 40, "text", 1, None])
+def test_other_data_is_damage(data: object) -> None:
+    with pytest.raises(DamagedEntry):
+        unpack_block(KEY, data)
+    with pytest.raises(DamagedEntry):
+        find_row(KEY, KEY, data)
+
+
+@given(st.lists(st.integers(1, 16_384), max_size=80))
+def test_blocks_keep_their_limits(lengths: list[int]) -> None:
+    long = [row(f"10.1000/{number:03}", "u" * length) for number, length in enumerate(lengths)]
+    cut = list(cut_blocks(long))
+    assert [one for block in cut for one in block] == long
+    assert all(0 < len(block) <= MAX_ROWS for block in cut)
+    assert all(sum(len(one[3]) for one in block) <= MAX_CHARACTERS for block in cut if len(block) > 1)
+
+
+def test_a_row_that_a_block_does_not_have_is_none() -> None:
+    assert find_row("10.1000/183", KEY, pack_block(KEY, [row(), row("10.1000/184")])) is None
+
+
+@pytest.mark.parametrize("date", [-1, LAST_DATE + 1, 10**30])
+def test_a_date_that_is_not_possible_is_damage(date: int) -> None:
+    data = pack_block(KEY, [(KEY, date, "Crossref", "https://a.example/")])
+    for read in (lambda: unpack_block(KEY, data), lambda: find_row(KEY, KEY, data)):
+        with pytest.raises(DamagedEntry, match="date"):
+            read()
+
+
+def test_an_entry_is_never_fresh_always_usable_and_has_the_url_value() -> None:
+    entry = to_entry(row())
+    assert (entry.key, entry.agency, entry.fetched_at) == ("10.1000/182", "Crossref", NOW)
+    assert not entry.is_fresh(NOW)
+    assert entry.is_usable(FOREVER - 1)
+    assert json.loads(entry.answer.values) == [
+        {
+            "index": 1,
+            "type": "URL",
+            "data": {"format": "string", "value": "https://a.example/1"},
+            "ttl": 86400,
+            "timestamp": "2023-11-14T22:13:20Z",
+        }
+    ]

@@ -1,0 +1,234 @@
+"""Each wrong or useless setting is named with its source, and with what to do."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.assembly.settings.sources import read_values, variable
+from app.features.setup.checks import check_values
+from app.features.setup.configuration import Configuration
+from app.features.setup.file_checks import find_certificate_problems
+from app.features.setup.finding import Finding, exit_status
+from app.features.setup.machine_checks import find_machine_limits
+from app.features.setup.network_checks import find_store_failure, find_upstream_failure
+from app.features.setup.value_checks import find_contradictions, find_ineffective, find_risks
+
+#: Without any finding.
+QUIET = {
+    "upstream_contact": "mailto:library@example.org",
+    "public_url": "https://doi.example.org",
+    "store_url": "memory:",
+    "port": "0",
+}
+
+
+def findings_of(**settings: str) -> list[Finding]:
+    environment = {variable(name): value for name, value in {**QUIET, **settings}.items()}
+    return check_values(read_values({}, environment, None, Settings.model_fields), offline=True)
+
+
+def configured(**settings: Any) -> Configuration:
+    given = {**QUIET, **settings}
+    values = read_values({}, {variable(name): str(value) for name, value in given.items()}, None, Settings.model_fields)
+    return Configuration(Settings(**given), values)
+
+
+def test_good_settings_have_no_findings() -> None:
+    assert findings_of() == []
+    assert exit_status([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "source"),
+    [
+        ({"admin_listen": "127.0.0.1:8001"}, "admin_listen"),
+        ({"admin_follow_token": "a-token-of-16-characters", "store_url": "memory:"}, "admin_follow_token"),
+        ({"client_burst": "7"}, "client_burst"),
+        ({"express_lane": "false", "express_memory_bytes": "7"}, "express_memory_bytes"),
+        ({"privacy_level": "0"}, "privacy_level"),
+        ({"store_max_bytes": "10000000"}, "store_max_bytes"),
+        ({"store_timeout": "3"}, "store_timeout"),
+        ({"mode": "sealed", "upstream_rate": "3"}, "upstream_rate"),
+    ],
+)
+def test_a_setting_without_an_effect_is_a_warning(settings: dict[str, str], source: str) -> None:
+    found = list(find_ineffective(configured(**settings)))
+    assert variable(source) in [one.source for one in found]
+    assert {one.severity for one in found} == {"warning"}
+
+
+def test_the_same_settings_with_an_effect_are_none() -> None:
+    assert not list(find_ineffective(configured(client_burst=7, client_rate=3, access_log="json", privacy_level=0)))
+
+
+def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
+    (found,) = find_contradictions(configured(cache_ttl_floor=90_000))
+    assert found.source == "DOI_PROXY_CACHE_TTL_FLOOR" and "cache_ttl_ceiling is only 86400" in found.problem
+    (found,) = find_contradictions(configured(upstream_pause_max=5))
+    assert found.source == "DOI_PROXY_UPSTREAM_PAUSE_MAX"
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "192.0.2.1:8001", "admin.example.org:8001"])
+def test_an_admin_api_that_other_machines_reach_is_a_warning(address: str) -> None:
+    (found,) = find_risks(configured(admin_listen=address))
+    assert (found.severity, found.source) == ("warning", "DOI_PROXY_ADMIN_LISTEN")
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8001", "[::1]:8001", "localhost:8001", "unix:/run/doi-proxy/admin.sock"]
+)
+def test_an_admin_api_of_this_machine_alone_is_no_risk(address: str) -> None:
+    assert list(find_risks(configured(admin_listen=address))) == []
+
+
+def test_an_address_of_the_admin_api_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    token = {"admin_token": "a-token-of-16-characters"}
+    (found,) = findings_of(admin_listen=f"unix:{tmp_path}/none/admin.sock", **token)
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_ADMIN_LISTEN")
+    assert "its folder does not exist" in found.problem
+
+
+def test_a_risk_is_named() -> None:
+    (found,) = find_risks(configured(trusted_proxies="10.0.0.1, *"))
+    assert (found.severity, found.source) == ("warning", "DOI_PROXY_TRUSTED_PROXIES")
+
+
+def test_more_workers_than_processors_and_more_cache_than_memory_are_warnings() -> None:
+    many = configured(workers=64, cache_memory_bytes=2**50, store_url="sqlite:///x")
+    assert [one.source for one in find_machine_limits(many)] == [
+        "DOI_PROXY_WORKERS",
+        "DOI_PROXY_CACHE_MEMORY_BYTES",
+    ]
+    assert not list(find_machine_limits(configured(workers=1)))
+
+
+def test_every_value_that_cannot_be_used_is_named_and_the_rest_is_still_checked() -> None:
+    found = findings_of(port="x", upstream_rat="1", client_burst="7")
+    assert [(one.severity, one.source) for one in found] == [
+        ("error", "DOI_PROXY_PORT"),
+        ("error", "DOI_PROXY_UPSTREAM_RAT"),
+        ("warning", "DOI_PROXY_CLIENT_BURST"),
+    ]
+    assert "did you mean DOI_PROXY_UPSTREAM_RATE?" in found[1].problem
+    assert exit_status(found) == 2 and exit_status(found[2:]) == 1
+
+
+def test_no_message_about_a_setting_has_a_regular_expression() -> None:
+    for name in ("upstream_url", "public_url", "upstream_routes", "record_headers"):
+        (found, *_) = findings_of(**{name: "doi proxy ("})
+        assert found.source == variable(name)
+        assert not set("^\\|") & set(found.problem) and "pattern" not in found.problem
+
+
+@pytest.mark.parametrize("name", ["seed", "client_deny_file", "country_database", "branding_templates"])
+def test_a_file_that_is_not_there_is_an_error_of_its_setting(name: str, tmp_path: Path) -> None:
+    found = findings_of(**{name: str(tmp_path / "missing")})
+    assert variable(name) in [one.source for one in found]
+    assert exit_status(found) == 2
+
+
+def test_content_that_the_proxy_refuses_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "networks").write_text("192.0.2.0/24\nlibrary\n")
+    (found,) = findings_of(client_deny_file=str(tmp_path / "networks"))
+    assert "networks:2: 'library'" in found.problem
+    (found,) = findings_of(branding_accent="#fff")
+    assert found.severity == "error" and "#fff" in found.problem
+
+
+def test_a_bootstrap_file_that_is_not_one_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "root.json").write_text('{"responseCode":100,"handle":"0.NA/0.NA"}')
+    (found,) = findings_of(upstream_url="hdl:", upstream_bootstrap=str(tmp_path / "root.json"))
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_UPSTREAM_BOOTSTRAP")
+    assert found.problem.endswith(f"{tmp_path}/root.json: the file names no server of the root")
+    assert "curl" in found.remedy
+
+
+def test_a_problem_in_local_records_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "records.toml").write_text('[[record]]\ndoi = "10.1234/x"\n')
+    (found, *_) = findings_of(local_records=str(tmp_path / "records.toml"))
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_LOCAL_RECORDS")
+    assert f"{tmp_path}/records.toml:1:1: " in found.problem
+
+
+def test_every_problem_in_library_rules_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text('[[rule]]\nservice = "x"\n[[expect]]\ndoi = "10.1/2"\n')
+    found = findings_of(library_rules=str(tmp_path / "rules.toml"))
+    assert [(one.severity, one.source) for one in found] == [("error", "DOI_PROXY_LIBRARY_RULES")] * 2
+    assert f"{tmp_path}/rules.toml:2:1: service is 'x'" in found[0].problem
+    assert f"{tmp_path}/rules.toml:3:1: " in found[1].problem
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for doi.example.org that ends in ten days, and its key."""
+    folder = tmp_path_factory.mktemp("certificate")
+    made, key = folder / "cert.pem", folder / "key.pem"
+    words = "req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 10 -subj /CN=x"
+    names = ["-addext", "subjectAltName=DNS:doi.example.org"]
+    command = ["openssl", *words.split(), *names, "-keyout", str(key), "-out", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    return made, key
+
+
+def test_a_certificate_that_ends_soon_is_a_warning_and_one_for_another_host_too(pair: tuple[Path, Path]) -> None:
+    (found,) = find_certificate_problems(configured(tls_cert=pair[0], tls_key=pair[1]))
+    assert (found.severity, found.remedy) == ("warning", "renew it") and " days" in found.problem
+    other = configured(tls_cert=pair[0], tls_key=pair[1], public_url="https://other.example.org")
+    assert "other.example.org" in list(find_certificate_problems(other))[1].problem
+
+
+def test_a_certificate_without_its_key_or_with_another_key_is_an_error(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    (found,) = find_certificate_problems(configured(tls_cert=pair[0]))
+    assert found.severity == "error" and "only one of them" in found.problem
+    other = tmp_path / "other.pem"
+    words = "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:prime256v1 -out"
+    subprocess.run(["openssl", *words.split(), str(other)], check=True, capture_output=True)
+    (found,) = find_certificate_problems(configured(tls_cert=pair[0], tls_key=other))
+    assert found.severity == "error" and found.source == "DOI_PROXY_TLS_CERT"
+
+
+def test_the_certificate_of_the_standard_library_is_read_as_assumed(pair: tuple[Path, Path]) -> None:
+    fields = ssl._ssl._test_decode_cert(str(pair[0]))  # type: ignore[attr-defined]
+    assert {"notAfter", "subjectAltName"} <= set(fields)
+
+
+def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (found,) = findings_of(store_url=f"sqlite:///{tmp_path}/file/store.sqlite3")
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_STORE_URL")
+
+
+def test_a_check_creates_no_store(tmp_path: Path) -> None:
+    assert findings_of(store_url=f"sqlite:///{tmp_path}/new/store.sqlite3") == []
+    assert not list(find_store_failure(configured(store_url=f"sqlite:///{tmp_path}/new/store.sqlite3")))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_not_a_store_and_a_server_that_does_not_answer_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("this is not a store")
+    (found,) = find_store_failure(configured(store_url=f"sqlite:///{tmp_path}/other"))
+    assert "not a database" in found.problem
+    (found,) = find_store_failure(configured(store_url="redis://user:geheim@127.0.0.1:9/0"))
+    assert found.severity == "error" and "geheim" not in found.problem
+
+
+def test_an_upstream_that_does_not_answer_is_an_error() -> None:
+    (found,) = find_upstream_failure(configured(upstream_url="http://127.0.0.1:9"))
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_UPSTREAM_URL")
+    assert not list(find_upstream_failure(configured(upstream_url="http://127.0.0.1:9", mode="sealed")))
+
+
+def test_a_port_in_use_is_an_error() -> None:
+    with socket.socket() as bound:
+        # It does not listen, so a connection is refused at once.
+        bound.bind(("127.0.0.1", 0))
+        (found,) = findings_of(port=str(bound.getsockname()[1]))
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_PORT")
+    assert found.problem.endswith("the port is in use")

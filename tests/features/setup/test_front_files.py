@@ -1,0 +1,138 @@
+"""The configurations of front proxies fit the settings, and real front proxies accept them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.errors import ConfigurationError
+from app.features.setup.front import Front, read_front
+from app.features.setup.front_files import GENERATED, write_file, write_front
+from tests.cluster.front_proxy import CONFIG, program
+from tests.features.setup.generated_front import GeneratedFront
+from tests.features.valkey.valkey_server import free_port
+
+ONE = Front("https://doi.example.org", ("127.0.0.1:8000",))
+BELOW = Front("https://www.example.org/resolver", ("127.0.0.1:8000",))
+FRONTS = {
+    "host": ONE,
+    "sub-path": BELOW,
+    "http": Front("http://doi.example.org:8080", ("[::1]:8000", "node-2:8000")),
+    "https behind": Front("https://doi.example.org", ("127.0.0.1:8000",), backend_scheme="https"),
+    "certificate": Front("https://doi.example.org", ("127.0.0.1:8000",), certificate="/etc/a.pem", key="/etc/b.pem"),
+}
+
+
+def front_of(settings: Settings, *backends: str, certificate: str = "", key: str = "", cached: bool = False) -> Front:
+    return read_front(settings, backends=backends, certificate=certificate, key=key, cached=cached)
+
+
+@pytest.mark.parametrize("path", GENERATED)
+def test_a_shipped_file_is_what_the_generator_writes(path: str) -> None:
+    assert (CONFIG / path).read_text("utf-8") == write_file(path, GENERATED[path])
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
+@pytest.mark.parametrize("front", FRONTS.values(), ids=FRONTS)
+def test_a_configuration_is_one_file_without_placeholders(kind: str, front: Front) -> None:
+    text = write_front(kind, front)
+    assert not re.search(r"@[A-Z_]+@|^\s*include |^\s*Include ", text, re.MULTILINE)
+    assert all(backend in text for backend in front.backends)
+    assert front.host in text and f"{front.sub_path}/metrics" in text
+
+
+def test_a_configuration_follows_the_settings() -> None:
+    front = front_of(Settings(host="::", port=8123, public_url="https://x.example/doi", upstream_timeout=40))
+    assert (front.backends, front.host, front.sub_path, front.timeout) == (("[::1]:8123",), "x.example", "/doi", 90)
+    assert front_of(Settings(), "a:1", "b:2").backends == ("a:1", "b:2")
+    text = write_front("nginx", front_of(Settings(public_url="https://x.example"), cached=True))
+    assert "proxy_cache_path " in text and "proxy_cache doi_proxy;" in text
+    assert "proxy_read_timeout 90s;" in write_front("nginx", front)
+
+
+@pytest.mark.parametrize("kind", ["apache", "caddy"])
+def test_a_cache_that_is_not_there_is_refused(kind: str) -> None:
+    with pytest.raises(ConfigurationError, match="--cache"):
+        write_front(kind, front_of(Settings(), cached=True))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"backends": ["no-port"]},
+        {"backends": ["a:1; return 200"]},
+        {"certificate": "/etc/a.pem"},
+        {"certificate": "/etc/a b.pem", "key": "/etc/b.pem"},
+    ],
+)
+def test_what_does_not_belong_into_a_configuration_is_refused(settings: dict[str, str]) -> None:
+    given = {"backends": [], "certificate": "", "key": "", "cached": False, **settings}
+    with pytest.raises(ConfigurationError):
+        read_front(Settings(), **given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError):
+        front_of(Settings(public_url="https://x.example/doi{}"))
+
+
+@pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
+@pytest.mark.parametrize("front", [ONE, BELOW], ids=["host", "sub-path"])
+def test_the_settings_decide_who_may_see_the_status(kind: str, front: Front) -> None:
+    url = front.public_url
+    local, public = Settings(public_url=url), Settings(public_url=url, status_access="public")
+    campus = Settings(public_url=url, status_networks="198.51.100.0/24 2001:db8::/32")
+    token = Settings(public_url=url, status_access="admin", admin_token="0123456789abcdef", status_networks="::/0")
+    campus_text = write_front(kind, front_of(campus))
+    assert "198.51.100.0/24" in campus_text and "2001:db8::/32" in campus_text
+    assert f"{front.sub_path}/status" not in write_front(kind, front_of(public))
+    assert write_front(kind, front_of(token)) == write_front(kind, front_of(local))
+    nowhere = Settings(public_url=url, status_networks="")
+    assert write_front(kind, front_of(nowhere)) == write_front(kind, front_of(local))
+
+
+def foreign(text: str) -> str:
+    """The same configuration, with this machine as a stranger."""
+    text = re.sub(r"allow (127|::1)[^;]*;", "allow 192.0.2.1;", text)
+    text = re.sub(r"Require (local|ip 127.*)", "Require ip 192.0.2.1", text)
+    return re.sub(r"not remote_ip .*", "not remote_ip 192.0.2.1", text)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
+async def test_only_the_operators_machine_reaches_metrics_admin_and_status(kind: str, tmp_path: Path) -> None:
+    program({"apache": "apache2"}.get(kind, kind))
+    for name, change, refused in (("local", str, False), ("foreign", foreign, True)):
+        # No proxy answers behind it, so a request that is passed on ends in 502 or 503.
+        front = GeneratedFront(tmp_path / name, kind, [free_port()], change=change)
+        try:
+            await front.ready()
+            targets = ("/metrics", "/admin/settings", "/admin/entries/10.1000/182", "/status?format=json")
+            statuses = [(await front.ask_https(target)).status for target in targets]
+            assert [status == 403 for status in statuses] == [refused] * 4, statuses
+            assert (await front.ask_https("/10.1000/182")).status in (502, 503)
+        finally:
+            front.process.kill()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("front", [ONE, BELOW, FRONTS["https behind"]], ids=["host", "sub-path", "https behind"])
+def test_nginx_accepts_the_configuration(front: Front, cached: bool, tmp_path: Path) -> None:
+    program("nginx")
+    front = Front(front.public_url.replace("https", "http"), front.backends, front.backend_scheme, cached=cached)
+    text = (
+        write_front("nginx", front).replace("/var/log/nginx", str(tmp_path)).replace("/var/cache/nginx", str(tmp_path))
+    )
+    # `nginx -t` opens the ports.
+    text = re.sub(r"listen (\[::\]:)?80;", f"listen unix:{tmp_path}/s;", text, count=1)
+    text = re.sub(r"\n\s*listen \[::\]:80;", "", text)
+    temporary = "".join(
+        f"{one}_temp_path {tmp_path}/{one};" for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    head = f"pid {tmp_path}/pid; error_log {tmp_path}/log; events {{}}\n"
+    (tmp_path / "nginx.conf").write_text(f"{head}http {{ access_log off; {temporary}\n{text}\n}}\n", "utf-8")
+    command = [program("nginx"), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,130 @@
+"""`/status`: who sees it, what it says, and its plots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.assembly.settings import Settings
+from tests.web.proxy import Got, Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = "correct-horse-battery-staple"
+NAME = "10.1000/182"
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running(status_access="public") as proxy:
+        proxy.upstream.put(NAME, url="http://here.example/")
+        yield proxy
+
+
+async def page(proxy: Proxy, language: str = "en") -> Got:
+    return await proxy.get("/status", accept="text/html", accept_language=language)
+
+
+async def test_it_counts_answers_by_origin_and_requests_by_status(proxy: Proxy) -> None:
+    for _ in range(3):
+        await proxy.get(f"/{NAME}")
+    status = (await proxy.get("/status")).json
+    assert status["answers"] == {"asked": 1, "fresh": 2}
+    assert status["requests"] == {"302": 3}
+    assert status["hit_share"] == pytest.approx(2 / 3)
+    assert (status["mode"], status["workers"], status["store"]["kind"]) == ("online", 1, "memory")
+    assert status["upstreams"][0]["state"] == "ok"
+
+
+async def test_it_counts_clients_without_their_addresses(proxy: Proxy) -> None:
+    for client, requests in (("192.0.2.1", 6), ("192.0.2.2", 1), ("198.51.100.1", 3)):
+        for _ in range(requests):
+            await proxy.ask("GET", f"/{NAME}", client=client)
+    # The request for the status counts too, and is of the first network.
+    clients = (await proxy.get("/status")).json["clients"]
+    assert clients == {"networks": 2, "half": 1, "nine_tenths": 2, "largest_share": pytest.approx(8 / 11)}
+
+
+async def test_a_denied_prefix_is_not_among_the_names_that_could_not_be_verified(tmp_path: Path) -> None:
+    records = tmp_path / "records.toml"
+    records.write_text('[[record]]\nprefix = "10.5072"\ndeny = "For tests."\n')
+    async with running(status_access="public", local_records=records) as proxy:
+        assert (await proxy.get("/10.5072/x")).status == 403
+        status = (await proxy.get("/status")).json
+        assert (status["unverified"], status["denied"]) == ({}, 1)
+
+
+async def test_its_numbers_are_written_as_in_the_language_of_the_page(proxy: Proxy) -> None:
+    for _ in range(3):
+        await proxy.get(f"/{NAME}")
+    shown = [(await page(proxy, language)).text for language in ("en", "de", "fr")]
+    expected = (
+        ("1 entry,", "66.7%", "1,000,000 a second"),
+        ("1 Eintrag,", "66,7\u00a0%"),
+        ("1 entrée,", "66,7\u00a0%"),
+    )
+    for text, parts in zip(shown, expected, strict=True):
+        assert [part for part in parts if part not in text] == []
+        assert "000000.0" not in text
+
+
+async def test_it_has_neither_names_nor_addresses(proxy: Proxy) -> None:
+    await proxy.get(f"/{NAME}")
+    for reply in (await proxy.get("/status"), await page(proxy)):
+        assert NAME not in reply.text
+        assert "192.0.2" not in reply.text
+
+
+@pytest.mark.parametrize(("language", "title"), [("en", "Status"), ("de", "Status"), ("fr", "État"), ("es", "Estado")])
+async def test_a_browser_gets_a_page_in_its_language(proxy: Proxy, language: str, title: str) -> None:
+    reply = await page(proxy, language)
+    assert reply["content-type"] == "text/html;charset=utf-8"
+    assert reply["cache-control"] == "no-store"
+    assert f"<h1>{title}" in reply.text
+    assert "style=" not in reply.text
+
+
+async def test_no_page_of_another_site_may_read_it(proxy: Proxy) -> None:
+    assert (await proxy.get("/status", origin="https://x.example"))["access-control-allow-origin"] is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "client", "status"),
+    [
+        ({}, "127.0.0.1", 200),
+        ({}, "::1", 200),
+        ({}, "::ffff:127.0.0.1", 200),
+        ({}, "192.0.2.7", 403),
+        ({}, "", 403),
+        ({"status_networks": "192.0.2.0/24 2001:db8::/32"}, "192.0.2.7", 200),
+        ({"status_networks": ""}, "127.0.0.1", 403),
+        ({"status_access": "public"}, "192.0.2.7", 200),
+    ],
+)
+async def test_who_may_see_it(settings: dict[str, Any], client: str, status: int) -> None:
+    async with running(**settings) as proxy:
+        for accept in ("text/html", "*/*"):
+            reply = await proxy.ask("GET", "/status", client=client, accept=accept)
+            assert reply.status == status
+
+
+async def test_with_access_admin_it_needs_the_token() -> None:
+    async with running(status_access="admin", admin_token=TOKEN) as proxy:
+        assert (await proxy.ask("GET", "/status", client="127.0.0.1")).status == 401
+        assert (await proxy.get("/status", authorization=f"Bearer {TOKEN}")).status == 200
+
+
+def test_access_admin_without_a_token_is_a_mistake() -> None:
+    with pytest.raises(ValidationError, match="admin_token"):
+        Settings(status_access="admin")
+
+
+async def test_the_page_draws_what_was_recorded(proxy: Proxy) -> None:
+    await proxy.get(f"/{NAME}")
+    text = (await page(proxy)).text
+    assert len(re.findall(r"<h2>", text)) >= 5

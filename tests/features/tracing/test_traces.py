@@ -1,0 +1,204 @@
+"""Traces: the spans of a request, the traces of front proxies, and collectors that fail."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Final
+
+import pytest
+
+from app.features.tracing.opening import Export, TracedRequest, Traces, open_traces
+from app.server.proxies import trusted_addresses
+from tests.features.tracing.collector import attributes, collecting
+from tests.server.served import served
+from tests.web.proxy import running
+
+pytestmark = pytest.mark.anyio
+
+#: The example of W3C Trace Context, section 3.2.3.
+TRACE_ID: Final = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACEPARENT: Final = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
+
+
+def traces_to(url: str, *, share: float = 1.0) -> Traces:
+    return open_traces(Export(url, share, 100, 5.0), "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
+
+
+async def send(message: Any) -> None: ...
+
+
+async def test_a_request_and_its_query_are_spans_of_one_trace() -> None:
+    with collecting() as collector:
+        async with running(otel_endpoint=collector.url) as proxy:
+            proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+            assert (await proxy.get("/10.1000/182")).status == 302
+        request, query = collector.span("GET resolve"), collector.span("upstream query")
+    assert attributes(request) == {
+        "http.request.method": "GET",
+        "doi_proxy.route": "resolve",
+        "http.response.status_code": 302,
+        "doi_proxy.cache_status": attributes(request)["doi_proxy.cache_status"],
+    }
+    assert str(attributes(request)["doi_proxy.cache_status"]).startswith("doi-proxy; fwd=")
+    assert attributes(query) == {"doi_proxy.upstream": 1, "doi_proxy.outcome": "found"}
+    assert query.trace_id == request.trace_id
+    assert query.parent_span_id == request.span_id
+    assert query.end_time_unix_nano >= query.start_time_unix_nano
+
+
+@pytest.mark.parametrize("privacy_level", [0, 3])
+async def test_no_span_has_a_name_or_the_address_of_a_client(privacy_level: int) -> None:
+    with collecting() as collector:
+        async with running(otel_endpoint=collector.url, privacy_level=privacy_level) as proxy:
+            await proxy.get("/10.1000/secret-name?query-text", user_agent="agent-text")
+            await proxy.get("/api/handles/10.1000/secret-name")
+        assert collector.bodies
+        for word in (b"secret-name", b"SECRET-NAME", b"192.0.2.7", b"query-text", b"agent-text"):
+            assert not [body for body in collector.bodies if word in body]
+
+
+async def test_health_and_metrics_have_no_spans() -> None:
+    with collecting() as collector:
+        async with running(otel_endpoint=collector.url) as proxy:
+            await proxy.get("/healthz")
+            await proxy.get("/metrics")
+        assert collector.spans() == []
+
+
+async def test_an_invented_method_and_an_error_of_the_server_are_in_the_span() -> None:
+    with collecting() as collector:
+        traces = traces_to(collector.url)
+        with traces.trace_request(TracedRequest("resolve", "INVENTED", "", None), send) as watched:
+            await watched({"type": "http.response.start", "status": 504, "headers": []})
+        await traces.aclose()
+        span = collector.span("_OTHER resolve")
+    assert attributes(span)["http.request.method"] == "_OTHER"
+    assert span.status.code == span.status.STATUS_CODE_ERROR
+
+
+async def test_the_message_of_an_exception_is_not_in_a_span() -> None:
+    with collecting() as collector:
+        traces = traces_to(collector.url)
+        with (
+            pytest.raises(ValueError, match="secret"),
+            traces.trace_request(TracedRequest("resolve", "GET", "", None), send),
+        ):
+            raise ValueError("secret")
+        await traces.aclose()
+        assert collector.span("GET resolve").kind
+        assert not [body for body in collector.bodies if b"secret" in body]
+
+
+@pytest.mark.parametrize(("peer", "is_continued"), [("127.0.0.1", True), ("192.0.2.7", False), ("", False)])
+async def test_only_a_trusted_proxy_continues_its_trace(peer: str, is_continued: bool) -> None:
+    with collecting() as collector:
+        async with running(otel_endpoint=collector.url, trusted_proxies="127.0.0.1") as proxy:
+            await call(proxy.app, peer)
+        span = collector.span("GET home")
+    assert (span.trace_id.hex() == TRACE_ID) is is_continued
+
+
+@pytest.mark.parametrize(("trusted", "is_continued"), [("127.0.0.1", True), ("192.0.2.1", False)])
+async def test_the_server_passes_on_the_address_of_the_proxy_and_not_of_the_client(
+    trusted: str, is_continued: bool
+) -> None:
+    head = f"GET / HTTP/1.1\r\nhost: a\r\ntraceparent: {TRACEPARENT}\r\nx-forwarded-for: 198.51.100.9\r\n"
+    with collecting() as collector:
+        async with served(otel_endpoint=collector.url, trusted_proxies=trusted) as server:
+            assert b" 200 OK" in await server.exchange(head.encode() + b"connection: close\r\n\r\n")
+            await server.application._traces.aclose()
+        assert (collector.span("GET home").trace_id.hex() == TRACE_ID) is is_continued
+
+
+async def call(app: Any, peer: str) -> None:
+    """Call an application as the server does, with the example of the standard."""
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/",
+        "raw_path": b"/",
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"traceparent", TRACEPARENT.encode())],
+        "client": ("198.51.100.9", 0),
+        "doi_proxy.peer": peer,
+    }
+    await app(scope, None, send)
+
+
+@pytest.mark.parametrize("traceparent", ["", "00-0-0-01", "x" * 8000, "ff" + TRACEPARENT[2:]])
+async def test_a_malformed_traceparent_begins_a_trace(traceparent: str) -> None:
+    with collecting() as collector:
+        traces = traces_to(collector.url)
+        with traces.trace_request(TracedRequest("home", "GET", "127.0.0.1", traceparent), send):
+            pass
+        await traces.aclose()
+        assert collector.span("GET home").parent_span_id == b""
+
+
+async def test_a_share_of_zero_exports_nothing_but_what_a_trusted_proxy_samples() -> None:
+    with collecting() as collector:
+        traces = traces_to(collector.url, share=0.0)
+        for traceparent in (None, TRACEPARENT):
+            with traces.trace_request(TracedRequest("home", "GET", "127.0.0.1", traceparent), send):
+                pass
+        await traces.aclose()
+        assert collector.span("GET home").trace_id.hex() == TRACE_ID
+
+
+async def test_proxies_that_a_reload_trusts_continue_their_traces() -> None:
+    with collecting() as collector:
+        traces = traces_to(collector.url)
+        traces.trust(trusted_addresses("192.0.2.7"))
+        with traces.trace_request(TracedRequest("home", "GET", "192.0.2.7", TRACEPARENT), send):
+            pass
+        await traces.aclose()
+        assert collector.span("GET home").trace_id.hex() == TRACE_ID
+
+
+async def test_requests_are_answered_and_the_service_ends_without_a_collector() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1/traces"
+        async with running(otel_endpoint=url, otel_timeout=0.1, otel_queue_spans=1) as proxy:
+            proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+            for _ in range(5):
+                assert (await proxy.get("/10.1000/182")).status == 302
+
+
+async def test_requests_are_answered_and_the_service_ends_while_the_collector_does_not_answer() -> None:
+    answers = threading.Event()
+    with collecting(answers) as collector:
+        async with running(otel_endpoint=collector.url, otel_timeout=0.1, otel_queue_spans=1) as proxy:
+            proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+            for _ in range(5):
+                assert (await proxy.get("/10.1000/182")).status == 302
+        assert not answers.is_set()
+
+
+def run_python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_nothing_of_the_sdk_is_imported_without_the_setting() -> None:
+    code = "import sys; from app.main import create; from app.assembly.settings import Settings; "
+    code += "create(Settings(store_url='memory:')); "
+    code += "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
+    assert run_python(code) == "[]\n"
+
+
+def test_a_missing_extra_is_an_error_that_names_the_command() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry.sdk'] = None\n"
+        "from app.main import check\nfrom app.errors import ConfigurationError\n"
+        "from app.assembly.settings import Settings\n"
+        "try:\n    check(Settings(store_url='memory:', otel_endpoint='http://127.0.0.1:4318/v1/traces'))\n"
+        "except ConfigurationError as error:\n    print(error.message)"
+    )
+    assert run_python(code).endswith("is not installed; run: pip install 'doi-proxy[otel]'\n")

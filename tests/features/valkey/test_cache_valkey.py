@@ -1,0 +1,196 @@
+"""The shared store with a real server: its clock, its outages, and our keys on it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.errors import StoreError
+from app.features.follow.parents import ParentState
+from app.features.valkey.layout import KEY_PREFIX
+from app.features.valkey.node import PAUSE
+from app.features.valkey.store import ValkeyStore
+from tests.cache.entries import entry
+from tests.clock import Clock
+from tests.features.valkey.valkey_server import free_port, start_valkey
+
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+
+#: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
+PATIENCE = 5.0
+
+
+async def test_every_key_on_the_server_has_our_prefix_and_an_end(valkey_url: str, clock: Clock) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    await server.flushdb()
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    await store.put(entry(ttl=60, grace=40), announce=True)
+    await store.lease("10.1000/182", "here", 20)
+    await store.take("upstream", 2, 5)
+    await store.back_off("other", 30)
+    names = {str(name, "utf-8") for name in await server.keys() if isinstance(name, bytes)}
+    left = {name: await server.ttl(name) for name in names}
+    await store.close()
+    await server.aclose()
+    assert len(names) == 5
+    assert all(name.startswith(KEY_PREFIX) for name in names)
+    assert 90 < left.pop(f"{KEY_PREFIX}entry:10.1000/182") <= 100
+    assert left.pop(f"{KEY_PREFIX}announcements") == -1  # bounded by number instead
+    # The script of a back-off does not know when the bucket will be full.
+    assert 86_300 < left.pop(f"{KEY_PREFIX}bucket:other") <= 86_400
+    assert all(0 < seconds <= 100 for seconds in left.values())
+
+
+async def test_a_unix_socket_leads_to_the_server(tmp_path: Path, clock: Clock) -> None:
+    server = start_valkey(unix_socket_path=tmp_path / "valkey.sock")
+    store = ValkeyStore(f"valkey+unix://{tmp_path}/valkey.sock?db=1", clock=clock, timeout=PATIENCE)
+    await store.put(entry())
+    assert await store.get("10.1000/182") == entry()
+    assert (await store.stats()).detail == f"Valkey server {tmp_path}/valkey.sock"
+    server.terminate()
+    with pytest.raises(StoreError, match=r"valkey\.sock failed: "):
+        await store.get("10.1000/182")
+    await store.close()
+
+
+async def test_an_entry_past_its_hard_expiry_is_not_sent(valkey_url: str, clock: Clock) -> None:
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    await store.put(entry("10.1000/OVER", ttl=-20, grace=10))
+    assert await store.get("10.1000/OVER") is None
+    await store.close()
+
+
+@pytest.mark.parametrize("data", [b"pickled", b"{}", b"[1]", b'["c1"]', b"[" * 100_000, b"\xff"])
+async def test_a_damaged_list_of_parents_counts_as_none_and_is_replaced(
+    valkey_url: str, clock: Clock, data: bytes
+) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    await server.set(f"{KEY_PREFIX}parents", data)
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    assert await store.parents() == ()
+    state = ParentState("https://parent.example", "c1", 5.0)
+    await store.save_parent(state)
+    assert await store.parents() == (state,)
+    await server.delete(f"{KEY_PREFIX}parents")
+    await server.aclose()
+    await store.close()
+
+
+async def test_foreign_bytes_under_our_key_are_a_store_error(valkey_url: str, clock: Clock) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    await server.set(f"{KEY_PREFIX}entry:10.1000/FOREIGN", b"pickled")
+    await server.aclose()
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError):
+        await store.get("10.1000/FOREIGN")
+    assert [found async for found in store.scan("10.1000/FOREIGN")] == []
+    assert await store.delete("10.1000/FOREIGN")
+    await store.close()
+
+
+async def test_a_key_that_is_not_unicode_is_an_error_and_not_an_outage(valkey_url: str, clock: Clock) -> None:
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError):
+        await store.get("10.1000/\ud800")
+    assert await store.get("10.1000/NONE") is None
+    await store.close()
+
+
+async def test_an_unreachable_server_is_not_queried_for_a_moment(clock: Clock) -> None:
+    store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError, match="failed: "):
+        await store.get("10.1000/182")
+    with pytest.raises(StoreError, match="failed a moment ago"):
+        await store.get("10.1000/182")
+    assert (await store.stats()).healthy is False
+    clock.advance(PAUSE)
+    with pytest.raises(StoreError, match="failed: "):
+        await store.get("10.1000/182")
+    await store.close()
+
+
+async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        store = ValkeyStore(f"valkey://127.0.0.1:{silent.getsockname()[1]}/0", clock=clock, timeout=0.01)
+        with pytest.raises(StoreError, match="failed: "):
+            await store.get("10.1000/182")
+        assert [
+            found
+            async for found in TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0).scan()
+        ] == []
+        await store.close()
+
+
+async def test_one_timeout_of_a_command_that_is_sent_once_is_not_an_outage(clock: Clock) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        store = ValkeyStore(f"valkey://127.0.0.1:{silent.getsockname()[1]}/0", clock=clock, timeout=0.01)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="failed: "):
+                await store.take("upstream", 1, 1)
+        with pytest.raises(StoreError, match="failed: "):
+            await store.get("10.1000/182")
+        with pytest.raises(StoreError, match="failed a moment ago"):
+            await store.take("upstream", 1, 1)
+        await store.close()
+
+
+async def test_any_other_failure_of_such_a_command_is_an_outage(clock: Clock) -> None:
+    store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError, match="failed: "):
+        await store.take("upstream", 1, 1)
+    with pytest.raises(StoreError, match="failed a moment ago"):
+        await store.take("upstream", 1, 1)
+    await store.close()
+
+
+async def test_a_stopped_server_is_a_miss_and_the_cache_recovers_with_it(clock: Clock) -> None:
+    server = start_valkey()
+    port = server.port
+    store = ValkeyStore(f"redis://127.0.0.1:{port}/0", clock=clock, timeout=PATIENCE)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), store, clock=clock, ceiling=86_400.0)
+    await cache.put(entry("10.1000/KEPT"))
+    cache.memory.clear()
+    server.terminate()
+
+    assert await cache.get("10.1000/KEPT") is None
+    await cache.put(entry("10.1000/MEANWHILE"))
+    assert await cache.get("10.1000/MEANWHILE") == entry("10.1000/MEANWHILE")
+    assert await cache.lease("10.1000/182", "here", 20) is True
+    assert await cache.lease("10.1000/182", "there", 20) is False
+    assert [await cache.take("upstream", 1, 1) for _ in range(2)] == [0.0, 1.0]
+    stats = await cache.stats()
+    assert stats.store is not None
+    assert stats.healthy is False
+    assert (stats.counters.lease_fallbacks, stats.counters.budget_fallbacks) == (2, 2)
+    assert stats.counters.store_errors >= 5
+
+    server.start()
+    clock.advance(1.0)
+    await cache.put(entry("10.1000/AFTER"))
+    cache.memory.clear()
+    assert await cache.get("10.1000/AFTER") == entry("10.1000/AFTER")
+    assert (await cache.stats()).healthy is True
+    await cache.close()
+    server.stop()
+
+
+async def test_a_server_that_lost_its_data_does_not_clear_memory(clock: Clock, valkey_url: str) -> None:
+    server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
+    store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
+    await store.delete("10.1000/BEFORE")
+    cursor = (await store.changes(None)).cursor
+    await server.flushdb()
+    await store.delete("10.1000/AFTER")
+    heard = await store.changes(cursor)
+    assert (heard.keys, heard.overrun) == (("10.1000/AFTER",), False)
+    await store.close()
+    await server.aclose()

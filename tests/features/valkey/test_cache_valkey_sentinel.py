@@ -1,0 +1,101 @@
+"""The store at a primary that Sentinel names: a kill, a hang, and a primary that becomes a replica."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import StoreError
+from app.features.valkey.store import ValkeyStore
+from tests.cache.entries import entry
+from tests.clock import Clock
+from tests.features.valkey.valkey_cluster import Server
+from tests.features.valkey.valkey_sentinel import SentinelSet, running_sentinels
+
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+
+#: A loaded test machine may take longer than a server on the same network; nothing here waits for it.
+PATIENCE = 5.0
+
+
+@pytest.fixture
+def sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
+    """Servers that the test may break."""
+    with running_sentinels(tmp_path) as one:
+        yield one
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_lost_primary_is_replaced(sentinels: SentinelSet, clock: Clock, number: signal.Signals) -> None:
+    store = ValkeyStore(sentinels.url, clock=clock, timeout=0.5)
+    await store.put(entry(), announce=True)
+    sentinels.primary.wait_until_copied()
+    cursor = (await store.changes(None)).cursor
+    sentinels.primary.send(number)
+    with pytest.raises(StoreError, match=rf"127.0.0.1:{sentinels.primary.port} failed"):
+        await store.get("10.1000/182")
+    print(f"the replica took over after {sentinels.wait_for_failover():.1f} s")
+    clock.advance(1.0)
+    assert await store.get("10.1000/182") == entry()
+    assert await store.delete("10.1000/182")
+    assert (await store.changes(cursor)).keys[-1] == "10.1000/182"
+    assert (await store.stats()).healthy
+    await store.close()
+
+
+async def test_a_primary_that_became_a_replica_is_left(sentinels: SentinelSet, clock: Clock) -> None:
+    store = ValkeyStore(sentinels.url, clock=clock, timeout=PATIENCE)
+    await store.put(entry())
+    sentinels.sentinels[0].client.execute_command("SENTINEL", "FAILOVER", "doi")
+    sentinels.wait_for_failover()
+    sentinels.wait_for_demotion()
+    # The Sentinels closed the connection, and the old primary would refuse the write.
+    with pytest.raises(StoreError):
+        await store.put(entry())
+    clock.advance(1.0)
+    await store.put(entry(url="http://example.org/new"))
+    assert await store.get("10.1000/182") == entry(url="http://example.org/new")
+    await store.close()
+
+
+async def test_an_unknown_name_is_reported(sentinels: SentinelSet, clock: Clock) -> None:
+    store = ValkeyStore(sentinels.url.replace("/doi", "/other"), clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError, match="does not know a primary 'other'"):
+        await store.get("10.1000/182")
+    await store.close()
+
+
+async def test_a_sentinel_can_be_down(sentinels: SentinelSet, clock: Clock) -> None:
+    for one in sentinels.sentinels[:2]:
+        one.kill()
+    store = ValkeyStore(sentinels.url, clock=clock, timeout=PATIENCE)
+    await store.put(entry())
+    assert await store.get("10.1000/182") == entry()
+    await store.close()
+
+
+async def test_the_only_sentinel_that_the_url_names_can_be_lost(sentinels: SentinelSet, clock: Clock) -> None:
+    named = sentinels.sentinels[0]
+    store = ValkeyStore(f"valkey+sentinel://127.0.0.1:{named.port}/doi", clock=clock, timeout=PATIENCE)
+    await store.put(entry())
+    sentinels.primary.wait_until_copied()
+    named.kill()
+    sentinels.primary.kill()
+    sentinels.wait_for_failover(without=named)
+    with pytest.raises(StoreError):
+        await store.get("10.1000/182")
+    clock.advance(1.0)
+    assert await store.get("10.1000/182") == entry()
+    await store.close()
+
+
+async def test_a_sentinel_url_that_meets_a_plain_server_says_so(tmp_path: Path, clock: Clock) -> None:
+    server = Server(tmp_path, "--save", "")
+    store = ValkeyStore(f"valkey+sentinel://127.0.0.1:{server.port}/doi", clock=clock, timeout=PATIENCE)
+    with pytest.raises(StoreError, match="unknown command 'SENTINEL'"):
+        await store.get("10.1000/182")
+    await store.close()
+    server.close()

@@ -1,0 +1,459 @@
+"""Every way to an answer gives the same bytes and lines; what is prepared dies with its record; uvicorn's inside is
+as we know it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from uvicorn import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from app.assembly.resolving import open_cache
+from app.assembly.settings import Settings
+from app.cache.entry import Entry
+from app.features.access_log.access_log import AccessLog
+from app.handle.answer import Answer, ResponseCode
+from app.main import SuppliedParts, create
+from app.server.application import application_of
+from app.server.prepared_answers import Generations, is_plain
+from app.server.protocol import USED, ExpressProtocol
+from app.web.application import Application
+from tests.clock import Clock
+
+NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
+URL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://www.doi.org/hb.html"},"ttl":86400}'
+RECORDS = {
+    "10.1000/182": URL,
+    "10.1000/Ä": b'{"index":1,"type":"URL","data":{"format":"string","value":"http://ex\xc3\xa4mple.org/\xc3\xbc"}}',
+    "10.1000/MAIL": b'{"index":1,"type":"URL","data":"mailto:a@example.org"}',
+    "10.1000/NONE": b'{"index":1,"type":"DESC","data":"no target"}',
+    "10.1000/SCRIPT": b'{"index":1,"type":"URL","data":"javascript:alert(1)"}',
+    "10.1000/ALIAS": b'{"index":1,"type":"HS_ALIAS","data":"10.1000/182"}',
+    "10.1000/LINKS": URL + b',{"index":2,"type":"10320/links","data":"<links>'
+    b'<location rel=\\"cite-as\\" href=\\"http://example.org/\\"/></links>"}',
+    "10.1000/LOC": URL + b',{"index":2,"type":"10320/loc","data":"<locations>'
+    b'<location http_role=\\"conneg\\" href=\\"http://example.org/m\\" weight=\\"0\\"/><location href=\\"http://example.org/p\\"/></locations>"}',
+}  # fmt: skip
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 80)})
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        return None
+
+    def resume_reading(self) -> None:
+        return None
+
+
+class FullPathProtocol(ExpressProtocol):
+    """The protocol without any shortcut: each request takes a task, as under any ASGI server."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._application = self._lane = None
+
+
+class Server:
+    """An application with records in memory, behind one of the protocols; `lines` is its access log."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        kind: type[ExpressProtocol],
+        ttl: float = 86_400.0,
+        *,
+        privacy: int | None = None,
+        **more: Any,
+    ) -> None:
+        """With a level of `privacy` it writes an access log; `more` are settings."""
+        self.lines: list[bytes] = []
+        log = AccessLog(
+            form="json",
+            privacy_level=privacy or 0,
+            clock=clock,
+            timer=lambda: 0.0,
+            new_id=lambda: "made",
+            write=self.lines.append,
+        )
+        # Neither budget, breaker nor patience, which run on a clock of their own.
+        unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
+        unbound |= {"upstream_patience": 60.0}
+        told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
+        chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
+        cache = open_cache(chosen, clock)
+        self.memory = cache.memory
+        parts = SuppliedParts(cache=cache, access_log=None if privacy is None else log)
+        self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5)
+        self.clock, self._kind = clock, kind
+        self.put_all(ttl)
+        self._config = Config(self.application, log_config=None, lifespan="off")
+        self._config.load()
+        self.state = ServerState()
+        self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
+
+    def put_all(self, ttl: float) -> None:
+        now = self.clock()
+        for key, value in RECORDS.items():
+            self.memory.keep(Entry(key, Answer(ResponseCode.SUCCESS, b"[" + value + b"]"), now, now + ttl, now + 10**6))
+
+    async def answers(self, *chunks: bytes) -> tuple[bytes, bool]:
+        """What one connection is sent for `chunks`, and whether it was closed."""
+        protocol, wire = self._kind(self._config, self.state, {}), Wire()
+        protocol.connection_made(wire)
+        for chunk in chunks:
+            if not wire.closed:
+                protocol.data_received(chunk)
+            while self.state.tasks or protocol._is_scheduled:
+                await asyncio.gather(*self.state.tasks)
+                await asyncio.sleep(0)  # lets the callbacks of the tasks run
+        protocol.connection_lost(None)
+        return wire.written, wire.closed
+
+
+def get(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/{version}", "Host: x", *headers, "", ""]).encode()
+
+
+paths = st.sampled_from(
+    ["/10.1000/182", "/10.1000%2F182", "/doi:10.1000/182", "/DOI:10.1000/182", "//10.1000/182", "/urn:doi:10.1000:182",
+     "/10.1000/%C3%84", "/10.1000/mail", "/10.1000/none", "/10.1000/script", "/10.1000/alias", "/10.1000/links",
+     "/10.1000/loc", "/10.1000/182?noredirect", "/10.1000/182?", "/10.1000/182?urlappend=%3Fx", "/10.1000/loc?locatt=x",
+     "/api/handles/10.1000/182", "/api/handles/10.1000/loc?callback=f",
+     "/API/handles/10.1000%2f182", "/api/handles/10.1000/loc", "/api/handles/10.1000/182?type=URL",
+     "/api/handles/10.1000/alias",
+     "/api/handles/10.1000/182?pretty", "/", "/foo/bar", "/robots.txt", "/10.1000/%ZZ", "/api/foo"]
+)  # fmt: skip
+plain_paths = st.sampled_from(
+    ["/10.1000/182", "/10.1000%2F182", "/10.1000/links", "/api/handles/10.1000/182", "/10.1000/mail"]
+)
+header_lines = st.lists(
+    st.sampled_from(
+        ["Accept: */*", "Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Accept: application/x-bibtex", "Accept:",
+         "accept: text/html", "Accept: application/json;q=0.9, text/html;q=0.5", "User-Agent: curl/8.0",
+         "User-Agent: Mozilla/5.0",
+         "Accept-Language: de", "Cookie: a=b", "Connection: keep-alive", "Connection: close", "Connection: Keep-Alive",
+         "If-None-Match: *", 'If-None-Match: "x"', "Proxy-Connection: close",
+         "Proxy-Connection: keep-alive", "Content-Length: 0", "Accept-Encoding: gzip", "X-Odd:  spaced \t",
+         "Origin: https://app.example", "Expect: 100-continue", "Host: y",
+         "X-Request-ID: mine", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: 198.51.100.7, 127.0.0.1",
+         "X-Forwarded-For:", "X-Forwarded-Proto: https", "X-Bytes: \u00e9"]
+    ),
+    max_size=4,
+)  # fmt: skip
+requests = st.builds(
+    lambda path, headers, method, version: get(path, *headers, method=method, version=version),
+    st.one_of(plain_paths, paths),
+    header_lines,
+    st.sampled_from(["GET", "GET", "GET", "HEAD", "POST", "OPTIONS", "DELETE"]),
+    st.sampled_from(["1.1", "1.1", "1.1", "1.0"]),
+)
+#: Seconds between requests: inside one second, over its edge, into the last minutes of an entry's life and past it.
+steps = st.sampled_from([0.0, 0.0, 0.3, 0.7, 1.0, 60.0, 77_000.0, 86_100.0])
+
+
+class Ways:
+    """Servers that know the same at the same time, each of which answers in its own way."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = Clock()
+        #: By ASGI alone, as any server would have it answered.
+        self.full = Server(self.clock, FullPathProtocol, **options)
+        self.now = Server(self.clock, ExpressProtocol, express_lane=False, **options)
+        self.express = Server(self.clock, ExpressProtocol, **options)
+
+    async def compare(self, asked: Sequence[tuple[Sequence[bytes], float]]) -> None:
+        """Send the chunks of each step to all; what is prepared for one round is used in the next."""
+        self.clock.advance(10**6)
+        for server in (self.full, self.now, self.express):
+            server.put_all(86_400.0)
+        for chunks, step in asked:
+            for _ in range(2):
+                answers = await self.full.answers(*chunks)
+                lines = self._lines(self.full)
+                for server in (self.now, self.express):
+                    assert await server.answers(*chunks) == answers, chunks
+                    assert self._lines(server) == lines, chunks
+            self.clock.advance(step)
+
+    def _lines(self, server: Server) -> list[dict[str, Any]]:
+        """What its log says since the last time, but for the time taken and the route, which names the lane."""
+        found = [json.loads(line) for line in server.lines]
+        server.lines.clear()
+        return [{word: value for word, value in line.items() if word not in ("route", "ms")} for line in found]
+
+
+@pytest.fixture(scope="module", params=[None, 0, 3], ids=["no log", "log with clients", "log without clients"])
+def compare(request: pytest.FixtureRequest) -> Iterator[Callable[[Sequence[tuple[Sequence[bytes], float]]], None]]:
+    with asyncio.Runner() as runner:
+        lanes = Ways(privacy=request.param)
+
+        def run(asked: Sequence[tuple[Sequence[bytes], float]]) -> None:
+            logging.disable(logging.CRITICAL)
+            try:
+                runner.run(lanes.compare(asked))
+            finally:
+                logging.disable(logging.NOTSET)
+
+        yield run
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(asked=st.lists(st.tuples(requests, steps), min_size=1, max_size=12))
+def test_every_way_gives_the_same_bytes_and_lines(compare: Any, asked: Sequence[tuple[bytes, float]]) -> None:
+    compare([([request], step) for request, step in asked])
+
+
+@settings(max_examples=100, deadline=None)
+@given(asked=st.lists(requests, min_size=1, max_size=6), cuts=st.lists(st.integers(0, 400), max_size=4))
+def test_pipelined_and_split_requests_are_answered_alike(
+    compare: Any, asked: Sequence[bytes], cuts: Sequence[int]
+) -> None:
+    stream = b"".join(asked)
+    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    compare([([stream[start:end] for start, end in pairwise(edges) if start < end], 0.0)])
+
+
+pytestmark = pytest.mark.anyio
+
+
+def lane_uses(application: Application) -> list[tuple[str, str, int]]:
+    """Every answer that the lane of an application gives from now on."""
+    uses: list[tuple[str, str, int]] = []
+    assert application.express is not None
+    application.express._count = lambda *use: uses.append(use)
+    return uses
+
+
+@pytest.mark.parametrize("path", ["/10.1000/182", "/doi:10.1000/182", "/10.1000%2F182", "/api/handles/10.1000/182"])
+async def test_a_plain_request_takes_the_lane_from_the_second_time(path: str) -> None:
+    server = Server(Clock(), ExpressProtocol)
+    uses = lane_uses(server.application)
+    await server.answers(get(path))
+    assert uses == []
+    await server.answers(get(path) + get(path, method="HEAD"))
+    status = 200 if path.startswith("/api") else 302
+    assert uses == [("express", "GET", status), ("express", "HEAD", status)]
+
+
+@pytest.mark.parametrize(
+    "path", ["/10.1000/loc", "/10.1000/alias", "/10.1000/none", "/10.1000/182?x", "/10.1000/script", "/"]
+)
+async def test_what_is_not_plain_never_takes_the_lane(path: str) -> None:
+    server = Server(Clock(), ExpressProtocol)
+    uses = lane_uses(server.application)
+    for _ in range(3):
+        await server.answers(get(path))
+    assert uses == []
+
+
+@pytest.mark.parametrize("first", ["/10.1000/loc", "/10.1000/182"])
+@pytest.mark.parametrize("express", [True, False])
+async def test_a_long_row_of_pipelined_requests_is_answered_in_order(first: str, express: bool) -> None:
+    # Each is answered where its predecessor ended: answered inside it, they would be as deep as the row is long.
+    server = Server(Clock(), ExpressProtocol, express_lane=express)
+    await server.answers(get("/10.1000/182"))
+    row = [first, *["/10.1000/182", "/10.1000/mail"] * 600]
+    written, _ = await server.answers(b"".join(get(path) for path in row))
+    locations = re.findall(rb"location: (\S+)", written)
+    assert locations[1:] == [b"http://www.doi.org/hb.html", b"mailto:a@example.org"] * 600
+
+
+async def test_a_prepared_answer_dies_with_its_entry() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    for _ in range(2):
+        await server.answers(get("/10.1000/182"))
+    now = server.clock()
+    new = Answer(ResponseCode.SUCCESS, b"[" + URL.replace(b"hb.html", b"new.html") + b"]")
+    server.memory.keep(Entry("10.1000/182", new, now, now + 60, now + 600))
+    written, _ = await server.answers(get("/10.1000/182"))
+    assert b"location: http://www.doi.org/new.html" in written
+
+
+async def test_a_record_renewed_within_the_second_tells_its_new_times() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    for _ in range(2):
+        await server.answers(get("/10.1000/182"))
+    now = server.clock()
+    same = Answer(ResponseCode.SUCCESS, b"[" + URL + b"]")
+    server.memory.keep(Entry("10.1000/182", same, now - 5, now + 600, now + 6000))
+    uses = lane_uses(server.application)
+    written, _ = await server.answers(get("/10.1000/182"))
+    assert len(uses) == 1
+    assert b"cache-status: doi-proxy; hit; ttl=600" in written
+
+
+async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    uses = lane_uses(server.application)
+    for _ in range(2):
+        await server.answers(get("/10.1000/182"))
+    server.clock.advance(0.95 * 86_400)
+    await server.answers(get("/10.1000/182"))
+    assert len(uses) == 1
+
+
+async def test_the_lane_can_be_switched_off() -> None:
+    application = create(Settings(store_url="memory:", upstream_url=NOWHERE, express_lane=False, upstream_contact="x"))
+    assert application.express is None
+
+
+async def test_the_application_is_found_behind_what_a_server_wraps_around() -> None:
+    server = Server(Clock(), ExpressProtocol)
+
+    class Wrapper:
+        app = server.application
+
+    application: object = application_of(Wrapper())
+    assert application is server.application
+    assert application_of(object()) is None
+
+
+async def test_a_head_over_64_kib_is_refused_and_the_connection_closed() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    written, closed = await server.answers(b"GET /10.1000/182 HTTP/1.1\r\n", *[b"X-A: " + b"a" * 9_000 + b"\r\n"] * 9)
+    assert written.startswith(b"HTTP/1.1 431 ")
+    assert closed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Content-Length: 5",
+        "Transfer-Encoding: chunked",
+        "Connection: close",
+        "Upgrade: h2c",
+        "If-None-Match: *",
+        "Expect: 100-continue",
+        "Accept: application/x-bibtex",
+    ],
+)
+def test_headers_that_change_the_answer_are_not_plain(line: str) -> None:
+    assert is_plain(b"Host: x\r\n\r\n")
+    assert not is_plain(f"Host: x\r\n{line}\r\n\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"\r\n",
+        b"Host x\r\n\r\n",
+        b"Host: x\n\r\n\r\n",
+        b"A: b\r\n folded\r\n\r\n",
+        b"A: \x00\r\n\r\n",
+        b"A : b\r\n\r\n",
+    ],
+)
+def test_a_head_that_parsers_disagree_about_is_not_plain(head: bytes) -> None:
+    assert not is_plain(head)
+
+
+async def test_what_is_prepared_is_bounded_by_bytes() -> None:
+    server = Server(Clock(), ExpressProtocol, express_memory_bytes=20_000)
+    now = server.clock()
+    for number in range(200):
+        key = f"10.1000/{number}"
+        answer = Answer(ResponseCode.SUCCESS, b"[" + URL + b"]")
+        server.memory.keep(Entry(key.upper(), answer, now, now + 86_400, now + 10**6))
+        await server.answers(get(f"/{key}"))
+    uses = lane_uses(server.application)
+    for number in range(200):
+        await server.answers(get(f"/10.1000/{number}"))
+    assert uses == []
+    await server.answers(get("/10.1000/199"))
+    assert len(uses) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "tasks"),
+    [
+        ("/10.1000/182", 0),
+        ("/10.1000%2F182", 0),
+        ("/api/handles/10.1000/182?type=URL&pretty", 0),
+        ("/10.1000/loc", 0),
+        ("/10.1000/alias", 0),
+        ("/10.1000/182?urlappend=%3Fx", 0),
+        ("/10.1000/182?action=api", 0),
+        ("/10.1000/182?noredirect", 1),
+        ("/10.1000/182?auth", 1),
+        ("/api/handles/10.1000/unknown", 1),
+        ("/10.1000/%ZZ", 1),
+    ],
+)
+async def test_only_what_has_to_be_waited_for_or_chosen_takes_a_task(path: str, tasks: int) -> None:
+    server = Server(Clock(), ExpressProtocol, express_lane=False)
+    started = []
+    start = HttpToolsProtocol._start_asgi_task
+
+    def counted(protocol: HttpToolsProtocol, *arguments: Any) -> None:
+        started.append(arguments)
+        start(protocol, *arguments)
+
+    with patch.object(HttpToolsProtocol, "_start_asgi_task", counted):
+        written, _ = await server.answers(get(path, "Cookie: a=b"))
+    assert written.startswith(b"HTTP/1.1 ")
+    assert len(started) == tasks
+
+
+def test_what_is_kept_is_bounded_and_what_is_used_stays() -> None:
+    cache: Generations[int] = Generations(100, lambda key, value: 1)
+    for number in range(10_000):
+        cache.put(b"%d" % number, number)
+        assert cache.get(b"0") == 0
+    assert sum(cache.get(b"%d" % number) is not None for number in range(10_000)) <= 200
+
+
+def test_uvicorn_has_everything_that_the_lane_relies_on() -> None:
+    # Fails when an upgrade changes what app.server.protocol uses; look at that module, then at USED.
+    assert [name for name in USED if not callable(getattr(HttpToolsProtocol, name, None))] == []
+    attributes = {
+        "client",
+        "cycle",
+        "flow",
+        "headers",
+        "loop",
+        "parser",
+        "pipeline",
+        "scheme",
+        "server_state",
+        "transport",
+    }
+    protocol = HttpToolsProtocol(Config(lambda: None, log_config=None), ServerState(), {}, asyncio.new_event_loop())
+    missing = attributes - set(vars(protocol))
+    protocol.loop.close()
+    assert missing == set()
