@@ -12,8 +12,10 @@ COPY requirements requirements
 RUN python3 -m venv --without-pip /opt/doi-proxy \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --require-hashes -r requirements/runtime.lock
 RUN python3 -m venv --without-pip /opt/build \
- && python3 -m pip --python /opt/build/bin/python install --no-deps --require-hashes -r requirements/build.lock
+ && python3 -m pip --python /opt/build/bin/python install --no-deps --require-hashes -r requirements/build.lock \
+ && python3 -m pip --python /opt/build/bin/python install --no-deps --require-hashes -r requirements/runtime.lock
 COPY pyproject.toml LICENSE README.md ./
+COPY packaging packaging
 COPY app app
 RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
  && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy

@@ -161,6 +161,9 @@ def test_the_installed_package_has_its_user_its_folders_and_an_enabled_unit(inst
         ROOT / "config/systemd/doi-proxy.service"
     ).read_bytes()
     assert (root / "usr/bin/doi-proxy").readlink() == Path("/opt/doi-proxy/bin/doi-proxy")
+    completion = ["bash-completion/completions/doi-proxy", "zsh/vendor-completions/_doi-proxy"]
+    texts = [*completion, "fish/vendor_completions.d/doi-proxy.fish", "man/man1/doi-proxy.1.gz"]
+    assert [name for name in texts if not (root / "usr/share" / name).is_file()] == []
 
 
 @needs_debian

@@ -110,6 +110,7 @@ async def test_the_wheel_serves_from_an_empty_environment(distribution: Path, tm
     locked = ROOT / "requirements/runtime.lock"
     run(UV, "pip", "install", "--quiet", "--python", python, "--require-hashes", "-r", locked)
     run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", next(distribution.glob("*.whl")))
+    assert (environment / "share/man/man1/doi-proxy.1").is_file()
     program, port = environment / "bin/doi-proxy", free_port()
     assert run(program, "--version").strip().endswith(__version__)
     seed = environment / "share/doi-proxy/seed.ndjson"

@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns its exit status: 0 success, 1 failure, 2 wrong arguments or settings."""
-    parser = _parser()
+    parser = create_parser()
     namespace = parser.parse_args(arguments)
     if not hasattr(namespace, "run"):
         parser.print_help()
@@ -65,7 +65,8 @@ def _values(namespace: argparse.Namespace) -> dict[str, SourcedValue]:
     return read_values(_flags(namespace), os.environ, namespace.config, Settings.model_fields)
 
 
-def _parser() -> argparse.ArgumentParser:
+def create_parser() -> argparse.ArgumentParser:
+    """The parser of all commands. packaging/shell_files.py writes the completion scripts and the man page from it."""
     parser = _Parser(prog="doi-proxy", description="A self-hosted resolver for DOI names.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"doi-proxy {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -92,7 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help=text, description=text, allow_abbrev=False)
     cache.set_defaults(run=_cache)
     add_cache_commands(cache, _add_settings)
-    _add_documents(commands)
     return parser
 
 
@@ -140,31 +140,6 @@ def _add_config(command: argparse.ArgumentParser) -> None:
 def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--offline", action="store_true", help="do not connect to the store and to the upstream")
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
-
-
-def _add_documents(commands: argparse._SubParsersAction) -> None:  # type: ignore[type-arg]
-    text = "print a completion script for a shell"
-    completion = commands.add_parser("completion", help=text, description=text, allow_abbrev=False)
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell")
-    completion.set_defaults(run=_completion)
-    text = "print the man page doi-proxy(1)"
-    commands.add_parser("man-page", help=text, description=text, allow_abbrev=False).set_defaults(run=_man_page)
-
-
-def _completion(namespace: argparse.Namespace) -> int:
-    from app.cli.command_tree import read_commands
-    from app.cli.completion import WRITERS
-
-    print(WRITERS[namespace.shell](list(read_commands(_parser()))), end="")
-    return 0
-
-
-def _man_page(_: argparse.Namespace) -> int:
-    from app.cli.command_tree import read_commands
-    from app.cli.man_page import write_man_page
-
-    print(write_man_page(list(read_commands(_parser()))), end="")
-    return 0
 
 
 def _add_status(command: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the Debian package in the folder OUTPUT: `make deb`. Usage: build.sh UV PYTHON BUILD_PYTHON OUTPUT
 #
-# PYTHON is the python3 of the Debian release that will run the package. BUILD_PYTHON has the build tool hatchling.
+# PYTHON is the python3 of the Debian release that will run the package. BUILD_PYTHON builds the wheel: the one of `make setup`.
 # Times in the package are those of the last commit: two builds of a commit with the same Python are identical.
 set -eu
 
@@ -25,7 +25,7 @@ home=$root/opt/doi-proxy
 find "$home/bin" -mindepth 1 ! -name 'python*' ! -name doi-proxy -delete
 find "$home" \( -name direct_url.json -o -name uv_cache.json -o -name REQUESTED -o -name INSTALLER \) -delete
 sed -i -e '/direct_url.json,/d' -e '/uv_cache.json,/d' -e '/REQUESTED,/d' -e '/INSTALLER,/d' "$home"/lib/python3*/site-packages/*.dist-info/RECORD
-rm -rf "$home/.lock" "$home/.gitignore" "$home/CACHEDIR.TAG" "$home/share/doi-proxy"
+rm -rf "$home/.lock" "$home/.gitignore" "$home/CACHEDIR.TAG"
 find "$home" -name __pycache__ -prune -exec rm -rf {} +
 # Bytecode that Python uses without a look at the source. The service may not write any.
 "$python" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$root" -p / "$home/lib"
@@ -40,10 +40,11 @@ install -D -m 644 config/systemd/doi-proxy.toml "$root/etc/doi-proxy/doi-proxy.t
 install -m 644 LICENSE "$root/usr/share/doc/doi-proxy/copyright"
 install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" \
     "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d"
-"$home/bin/doi-proxy" man-page | gzip -9n >"$root/usr/share/man/man1/doi-proxy.1.gz"
-"$home/bin/doi-proxy" completion bash >"$root/usr/share/bash-completion/completions/doi-proxy"
-"$home/bin/doi-proxy" completion zsh >"$root/usr/share/zsh/vendor-completions/_doi-proxy"
-"$home/bin/doi-proxy" completion fish >"$root/usr/share/fish/vendor_completions.d/doi-proxy.fish"
+gzip -9n <"$home/share/man/man1/doi-proxy.1" >"$root/usr/share/man/man1/doi-proxy.1.gz"
+mv "$home/share/bash-completion/completions/doi-proxy" "$root/usr/share/bash-completion/completions/"
+mv "$home/share/zsh/site-functions/_doi-proxy" "$root/usr/share/zsh/vendor-completions/"
+mv "$home/share/fish/vendor_completions.d/doi-proxy.fish" "$root/usr/share/fish/vendor_completions.d/"
+rm -rf "$home/share"
 gzip -9n <CHANGELOG.md >"$root/usr/share/doc/doi-proxy/changelog.gz"
 chmod -R u+rwX,go+rX,go-w "$root"
 

@@ -1,111 +1,169 @@
-"""Completion and the man page come from the parser: they know every command, option and setting."""
+"""The completion scripts and the man page that packaging/shell_files.py writes for the wheel, in real shells."""
 
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import subprocess
+import sys
+import threading
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from app.assembly.settings import Settings
 from app.assembly.settings.sources import flag_of, variable
-from app.cli.main import main
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+BASH: Final = "share/bash-completion/completions/doi-proxy"
+ZSH: Final = "share/zsh/site-functions/_doi-proxy"
+FISH: Final = "share/fish/vendor_completions.d/doi-proxy.fish"
+MAN_PAGE: Final = "share/man/man1/doi-proxy.1"
+#: Completes what was typed, and prints the line.
+ZSHRC: Final = """\
+fpath=({folder} $fpath)
+autoload -U compinit
+compinit -u -D
+zstyle ':completion:*' menu no
+show_line() {{ print -r -- "[$BUFFER]"; exit }}
+zle -N show_line
+bindkey '^X' show_line
+PROMPT='READY '
+"""
+DEADLINE: Final = 60
+
+needs_zsh: Final = pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed (Debian package: zsh)")
+needs_fish: Final = pytest.mark.skipif(
+    shutil.which("fish") is None, reason="fish is not installed (Debian package: fish)"
+)
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 0
-    return capsys.readouterr().out
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an installation, with the files of this checkout."""
+    place = tmp_path_factory.mktemp("installed")
+    script = ROOT / "packaging/shell_files.py"
+    subprocess.run([sys.executable, str(script), str(place)], check=True, timeout=DEADLINE)
+    return place
 
 
-def completed(script: Path, *words: str) -> list[str]:
+def offered_by_bash(script: Path, *words: str) -> list[str]:
     """What bash offers for the last of the words."""
     line = " ".join(f"'{word}'" for word in ("doi-proxy", *words))
     variables = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}"
-    code = f"source {script}; {variables}; _doi_proxy; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    ended = subprocess.run(["bash", "-uc", code], capture_output=True, text=True, check=True)
+    # Outside of a completion, bash has no options of one.
+    code = f"source {script}; compopt() {{ :; }}; {variables}; _shtab_doi_proxy; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    ended = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ended.stderr == ""
     return ended.stdout.split()
 
 
-def test_bash_completes_commands_options_settings_and_choices(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script = tmp_path / "doi-proxy.bash"
-    script.write_text(printed(capsys, "completion", "bash"))
-    assert {"serve", "check", "doctor", "cache"} <= set(completed(script, ""))
-    assert completed(script, "gen") == ["gen-config"]
-    assert completed(script, "cache", "exp") == ["export"]
-    assert completed(script, "cache", "export", "--out") == ["--output"]
-    assert completed(script, "serve", "--port", "8000", "--upstream-ra") == ["--upstream-rate"]
-    assert completed(script, "doctor", "--front", "ng") == ["nginx"]
-    assert completed(script, "gen-config", "ca") == ["caddy"]
-    # bash itself completes a file name here.
-    assert completed(script, "serve", "--config", "") == []
+def test_bash_completes_commands_options_settings_choices_and_files(folder: Path) -> None:
+    script = folder / BASH
+    assert {"serve", "check", "doctor", "cache"} <= set(offered_by_bash(script, ""))
+    assert offered_by_bash(script, "gen") == ["gen-config"]
+    assert offered_by_bash(script, "cache", "exp") == ["export"]
+    assert offered_by_bash(script, "cache", "export", "--out") == ["--output"]
+    assert offered_by_bash(script, "serve", "--port", "8000", "--upstream-ra") == ["--upstream-rate"]
+    assert offered_by_bash(script, "doctor", "--front", "ng") == ["nginx"]
+    assert offered_by_bash(script, "gen-config", "ca") == ["caddy"]
+    assert offered_by_bash(script, "serve", "--config", "pyproj") == ["pyproject.toml"]
 
 
-def test_fish_completes_commands_options_and_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if shutil.which("fish") is None:
-        pytest.skip("there is no fish: apt-get install fish")
-    script = tmp_path / "doi-proxy.fish"
-    script.write_text(printed(capsys, "completion", "fish"))
-
+@needs_fish
+def test_fish_completes_commands_options_choices_and_files(folder: Path, tmp_path: Path) -> None:
     def offered(line: str) -> list[str]:
-        code = f"source {script}; complete --do-complete '{line}'"
+        code = f"source {folder / FISH}; complete --do-complete '{line}'"
         environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
         ended = subprocess.run(
-            ["fish", "--no-config", "-c", code], capture_output=True, text=True, check=True, env=environment
+            ["fish", "--no-config", "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=ROOT
         )
         assert ended.stderr == ""
-        return [one.partition("\t")[0] for one in ended.stdout.splitlines()]
+        return [line.partition("\t")[0] for line in ended.stdout.splitlines()]
 
     assert {"serve", "check", "doctor", "cache"} <= set(offered("doi-proxy "))
     assert offered("doi-proxy gen") == ["gen-config"]
     assert "--upstream-rate" in offered("doi-proxy serve --upstream-ra")
     assert offered("doi-proxy doctor --front ng") == ["nginx"]
+    assert offered("doi-proxy serve --config pyproj") == ["pyproject.toml"]
 
 
-def test_zsh_registers_its_completion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if shutil.which("zsh") is None:
-        pytest.skip("there is no zsh: apt-get install zsh")
-    (tmp_path / "_doi-proxy").write_text(printed(capsys, "completion", "zsh"))
-    # As an installed file of $fpath: compinit reads its first line, and the function loads.
-    code = (
-        f"fpath=({tmp_path} $fpath); autoload -U compinit; compinit -u -D; print -r -- $_comps[doi-proxy]; "
-        "autoload +X _doi-proxy && whence -w _doi-proxy"
-    )
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "TERM": "dumb"}
-    ended = subprocess.run(["zsh", "-f", "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert ended.stdout.split() == ["_doi-proxy", "_doi-proxy:", "function"]
-    assert ended.stderr == ""
+@needs_zsh
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("gen", "gen-config"),
+        ("cache exp", "cache export"),
+        ("serve --upstream-ra", "serve --upstream-rate"),
+        ("doctor --front ng", "doctor --front nginx"),
+        ("serve --config pyproj", "serve --config pyproject.toml"),
+    ],
+)
+def test_zsh_completes(folder: Path, tmp_path: Path, typed: str, completed: str) -> None:
+    (tmp_path / ".zshrc").write_text(ZSHRC.format(folder=(folder / ZSH).parent))
+    assert f"[doi-proxy {completed} ]" in type_into_zsh(tmp_path, f"doi-proxy {typed}\t\x18")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_has_every_setting(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "completion", shell)
-    flags = [flag_of(name) for name in Settings.model_fields]
-    written = flags if shell != "fish" else [f"-l {flag.removeprefix('--')} " for flag in flags]
+def type_into_zsh(home: Path, keys: str) -> str:
+    """What an interactive zsh prints on its terminal, after its prompt."""
+    terminal, other_end = pty.openpty()
+    environment = {"ZDOTDIR": str(home), "HOME": str(home), "PATH": os.environ["PATH"], "TERM": "dumb"}
+    with subprocess.Popen(
+        ["zsh", "-o", "NO_GLOBAL_RCS", "-i"],
+        cwd=ROOT,
+        env=environment,
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        start_new_session=True,
+    ) as shell:
+        os.close(other_end)
+        watchdog = threading.Timer(DEADLINE, shell.kill)
+        watchdog.start()
+        try:
+            read_terminal(terminal, "READY ")
+            os.write(terminal, keys.encode())
+            return read_terminal(terminal, " ]")
+        finally:
+            watchdog.cancel()
+            shell.kill()
+            os.close(terminal)
+
+
+def read_terminal(terminal: int, end: str) -> str:
+    """What a terminal shows, up to a text, or to the end of its program."""
+    shown = ""
+    while end not in shown:
+        try:
+            shown += os.read(terminal, 4096).decode()
+        except OSError:  # the program has closed its end
+            break
+    return shown
+
+
+@pytest.mark.parametrize("name", [BASH, ZSH, FISH])
+def test_a_completion_script_has_every_setting(name: str, folder: Path) -> None:
+    text = (folder / name).read_text()
+    flags = [flag_of(setting) for setting in Settings.model_fields]
+    written = flags if name != FISH else [f"-l {flag.removeprefix('--')} " for flag in flags]
     assert [flag for flag in written if flag not in text] == []
 
 
-@pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
-def test_the_shell_accepts_its_script(
-    shell: str, check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"there is no {shell}")
-    script = tmp_path / "script"
-    script.write_text(printed(capsys, "completion", shell))
-    subprocess.run([shell, check, str(script)], check=True)
+@pytest.mark.parametrize(("name", "check"), [(BASH, "bash -n"), (ZSH, "zsh -n"), (FISH, "fish --no-execute")])
+def test_the_shell_accepts_its_script(name: str, check: str, folder: Path) -> None:
+    shell = check.split()
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
+    subprocess.run([*shell, str(folder / name)], check=True)
 
 
-def test_the_man_page_has_every_command_and_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "man-page")
-    assert all(f'.SS "doi-proxy {command}"' in text for command in ("serve", "check", "cache export"))
+def test_the_man_page_has_every_command_and_setting(folder: Path) -> None:
+    text = (folder / MAN_PAGE).read_text()
+    commands = ("serve", "check", "cache export")
+    assert [name for name in commands if rf"\fBdoi\-proxy {name}\fR" not in text] == []
     assert [name for name in Settings.model_fields if rf"\fB{variable(name)}\fR" not in text] == []
     if shutil.which("groff") is not None:
-        page = tmp_path / "doi-proxy.1"
-        page.write_text(text)
-        ended = subprocess.run(["groff", "-man", "-ww", "-z", str(page)], capture_output=True, text=True, check=True)
-        assert ended.stderr == ""
+        command = ["groff", "-man", "-ww", "-z", str(folder / MAN_PAGE)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
