@@ -4,7 +4,7 @@
 #   make test    set up, then run all tests
 #   make check   set up, then lint, type check, import rule, dead code, dependency declarations
 #   make bench   set up, then run the benchmarks
-#   make fuzz    set up, then fuzz the parsers of untrusted input (FUZZ_SECONDS=60)
+#   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
 #   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
 #   make pythons set up, then run all tests with every Python from 3.11 to 3.13 that is installed

@@ -12,10 +12,11 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
-# On CI, Hypothesis generates the same examples each time, so the result depends only on the commit.
-settings.register_profile("ci", derandomize=True, deadline=None)
-settings.register_profile("dev", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+# Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make fuzz`
+# sets the variable to "random".
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 #: Files that take minutes.

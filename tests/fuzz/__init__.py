@@ -1,1 +1,1 @@
-"""Fuzzing with atheris: `python -m tests.fuzz`, or `make fuzz`."""
+"""Random search for inputs that break a promise: `python -m tests.fuzz`, or `make fuzz`."""

@@ -2,6 +2,9 @@
 
 Seeds are the files of tests/fuzz/corpus/TARGET. What atheris finds beside them is thrown away, but for the input of a
 crash: it is printed and kept under var/fuzz/, to become a seed once the crash is mended.
+
+Two targets have no corpus: `requests` sends random requests to a proxy, and `properties` runs the property tests with
+random examples.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ TARGET_NAMES: Final = (
     "ris",
     "registry",
 )
+#: Searches of `tests.fuzz.searches`, which have no corpus.
+SEARCH_NAMES: Final = ("requests", "properties")
+_ALL: Final = (*TARGET_NAMES, *SEARCH_NAMES)
 #: Longest input, in bytes, and the longest time that one may take, in seconds.
 _LONGEST: Final = 8_192
 _PATIENCE: Final = 10
@@ -42,14 +48,16 @@ _PATIENCE: Final = 10
 def main() -> int:
     """Run each target in a process of its own: atheris ends the process that it fuzzes in."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz what reads bytes of strangers.")
-    parser.add_argument("target", nargs="*", help=f"what to fuzz (default: all): {', '.join(TARGET_NAMES)}")
+    parser.add_argument("target", nargs="*", help=f"what to fuzz (default: all): {', '.join(_ALL)}")
     parser.add_argument("--seconds", type=int, default=60, help="for all targets together (default 60)")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    targets = chosen.target or list(TARGET_NAMES)
-    if unknown := set(targets) - set(TARGET_NAMES):
+    targets = chosen.target or list(_ALL)
+    if unknown := set(targets) - set(_ALL):
         parser.error(f"there is no target {', '.join(sorted(unknown))}")
     seconds = max(1, chosen.seconds // len(targets))
+    if chosen.inside and targets[0] in SEARCH_NAMES:
+        return _search(targets[0], seconds)
     if chosen.inside:
         _fuzz(targets[0], seconds)
     found = [target for target in targets if not _is_clean(target, seconds)]
@@ -66,6 +74,12 @@ def _is_clean(target: str, seconds: int) -> bool:
         return False
     print(f"{target}: {next((one for one in reversed(lines) if one.startswith('Done')), 'ended')}")
     return True
+
+
+def _search(name: str, seconds: int) -> int:
+    from tests.fuzz.searches import SEARCHES  # noqa: PLC0415 - the other targets do without its imports
+
+    return 0 if SEARCHES[name](seconds) else 1
 
 
 def _fuzz(target: str, seconds: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,16 @@ from tests.features.valkey.valkey_server import free_port
 @pytest.fixture(scope="session")
 def upstream_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a running hostile upstream."""
+    with hostile_upstream(tmp_path_factory.mktemp("hostile")) as url:
+        yield url
+
+
+@contextmanager
+def hostile_upstream(folder: Path) -> Iterator[str]:
+    """Start a hostile upstream, whose log is in a folder. Yields its URL."""
     port = free_port()
     command = [sys.executable, "-m", "tests.hostile.upstream", "--port", str(port)]
-    process = Process(command, tmp_path_factory.mktemp("hostile") / "upstream.log")
+    process = Process(command, folder / "upstream.log")
 
     async def answers() -> bool:
         try:

@@ -1,0 +1,69 @@
+"""Searches that do not use atheris: random requests to a proxy, and random examples of the property tests.
+
+Each runs for a time, and prints what repeats a finding.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from schemathesis.generation import GenerationMode
+
+from tests.hostile.conftest import hostile_upstream, started
+from tests.hostile.documented_requests import TOKEN, DocumentedRequests
+
+_TESTS: Final = Path(__file__).resolve().parents[1]
+
+
+def search_requests(seconds: float) -> bool:
+    """Send valid and invalid requests of random seeds. Returns whether the document describes all answers."""
+    with tempfile.TemporaryDirectory() as work, hostile_upstream(Path(work)) as upstream:
+        proxy = started(Path(work), upstream, admin_token=TOKEN)
+        try:
+            modes = [DocumentedRequests(proxy.url, mode) for mode in GenerationMode]
+            ends = time.monotonic() + seconds
+            while time.monotonic() < ends and not any(mode.undocumented for mode in modes):
+                number = random.randrange(2**32)
+                for mode in modes:
+                    mode.send_round(number, lambda: time.monotonic() >= ends)
+                    if mode.undocumented:
+                        print(f"seed {number}: {mode.undocumented}")
+            print(f"Done: {sum(mode.sent for mode in modes)} requests")
+            return not any(mode.undocumented for mode in modes)
+        finally:
+            proxy.process.kill()
+
+
+def search_properties(seconds: float) -> bool:
+    """Run files of property tests in random order, with random examples. Returns whether all hold."""
+    files = [file for file in _TESTS.rglob("test_*.py") if "from hypothesis import" in file.read_text("utf-8")]
+    random.shuffle(files)
+    ends = time.monotonic() + seconds
+    examined = 0
+    for file in files:
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "hypothesis", str(file)]
+        done = subprocess.run(
+            command, check=False, env={**os.environ, "HYPOTHESIS_PROFILE": "random"}, capture_output=True, text=True
+        )
+        if done.returncode:
+            print(done.stdout)
+            return False
+        examined += 1
+        if time.monotonic() >= ends:
+            break
+    print(f"Done: {examined} of {len(files)} files of property tests")
+    return True
+
+
+SEARCHES: Final[dict[str, Callable[[float], bool]]] = {
+    "requests": search_requests,
+    "properties": search_properties,
+}
