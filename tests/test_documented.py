@@ -45,6 +45,8 @@ PHONY: Final = re.compile(r"^\.PHONY: (.*)$", re.MULTILINE)
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 SOURCE_FILE: Final = re.compile(r"`((?:app|docs|tests|config|requirements)/[^`\s*…]+)`")
 CONSOLE: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: The entries of a table of contents of Sphinx, after its options.
+TOCTREE: Final = re.compile(r"^```{toctree}\n(?:^:.*\n|\n)*([^`]*)^```$", re.MULTILINE)
 SUBCOMMAND: Final = re.compile(r"(?:`|^|/)doi-proxy ([a-z]+)", re.MULTILINE)
 
 
@@ -197,6 +199,15 @@ def test_every_folder_and_file_of_app_is_in_the_layout_of_the_architecture() -> 
     folders = {f"{one.parent.name}/" for one in ROOT.glob("app/*/__init__.py")}
     files = {one.name for one in ROOT.glob("app/*.py") if not one.name.startswith("__")}
     assert (folders | files) - set(re.findall(r"[\w./]+", layout)) == set()
+
+
+def test_every_page_is_in_a_table_of_contents_of_the_site() -> None:
+    pages = {path.relative_to(ROOT) for path in PAGES if path.parent != ROOT} - {Path("docs/index.md")}
+    listed: set[Path] = set()
+    for page in (ROOT / "docs/index.md", ROOT / "docs/decisions/index.md"):
+        for entry in " ".join(TOCTREE.findall(page.read_text(encoding="utf-8"))).split():
+            listed |= {path.relative_to(ROOT) for path in page.parent.glob(f"{entry}.md")} if entry[0] != "/" else set()
+    assert listed == pages
 
 
 def test_every_page_is_linked_from_the_readme_and_every_decision_from_the_architecture() -> None:
