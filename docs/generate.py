@@ -37,7 +37,7 @@ HEADINGS: Final = {
     "admin": "The admin API",
     "status": "The status page",
     "import": "The files of registration agencies",
-    "pull": "A child that follows a parent",
+    "replication": "Replication",
     "mcp": "Tools for assistants",
     "otel": "Traces",
 }
@@ -65,6 +65,10 @@ where it was set, and what is wrong with it:
 ```
 doi-proxy: DOI_PROXY_CACHE_TTL: there is no such setting; did you mean DOI_PROXY_CACHE_TTL_FLOOR? (it is '60')
 ```
+
+A setting of the release before that has a new name is read under its old name for one release, and a setting that is
+gone is ignored. The log and `doi-proxy check` have a warning for each. Setting both names at once is an error. The
+names are in `app/assembly/settings/old_names.py`.
 
 `doi-proxy config` prints the effective settings, and `doi-proxy check` names every value that cannot be used or has no
 effect: [commands.md](commands.md). [config/doi-proxy.toml](../config/doi-proxy.toml) lists

@@ -49,7 +49,7 @@ from app.web.privacy import PrivacyFacts
 
 _SECONDS_A_DAY: Final = 86_400
 #: The settings of the admin API that a reload changes.
-_TOKENS: Final = ("admin_token", "admin_follow_token")
+_TOKENS: Final = ("admin_token", "admin_replica_token")
 
 
 def read_parse_limits(settings: Settings) -> ParseLimits:
@@ -107,7 +107,7 @@ def build_admin(
 
 
 def _read_tokens(settings: Settings) -> AdminTokens:
-    return AdminTokens(settings.admin_token, settings.admin_follow_token)
+    return AdminTokens(settings.admin_token, settings.admin_replica_token)
 
 
 def _refuse_first_token(new: Settings) -> None:

@@ -150,9 +150,9 @@ def read_verification(settings: Settings) -> Verification:
 def read_patience(settings: Settings) -> Patience:
     """How long the resolver waits."""
     return Patience(
-        upstream=settings.upstream_patience,
+        upstream=settings.upstream_stale_timeout,
         recheck=settings.upstream_recheck,
-        query=settings.upstream_timeout + settings.upstream_queue_patience,
+        query=settings.upstream_timeout + settings.upstream_queue_timeout,
         lease=_LEASE,
         poll=_POLL_INTERVAL,
     )

@@ -183,7 +183,7 @@ def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
 def read_queue_patience(settings: Settings) -> Mapping[Priority, float]:
     """How long a query waits for the budget, in seconds, by who waits for the answer."""
     return {
-        Priority.PERSON: settings.upstream_queue_patience,
+        Priority.PERSON: settings.upstream_queue_timeout,
         Priority.BULK: _UNATTENDED_PATIENCE,
         Priority.BACKGROUND: _UNATTENDED_PATIENCE,
     }

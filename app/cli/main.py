@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from app import __version__
 from app.assembly.settings import Settings, build, load
+from app.assembly.settings.old_names import REMOVED, RENAMED
 from app.assembly.settings.sources import SourcedValue, flag_of, read_values, variable
 from app.cli.worker import collect_nothing, skip_httpx_command_line
 from app.errors import ConfigurationError, DoiProxyError
@@ -58,7 +59,7 @@ def settings_of(namespace: argparse.Namespace) -> Settings:
 
 
 def _flags(namespace: argparse.Namespace) -> dict[str, str | None]:
-    return {name: getattr(namespace, name, None) for name in Settings.model_fields}
+    return {name: getattr(namespace, name, None) for name in (*Settings.model_fields, *RENAMED, *REMOVED)}
 
 
 def _values(namespace: argparse.Namespace) -> dict[str, SourcedValue]:
@@ -115,6 +116,8 @@ def _add_setting_flags(command: argparse.ArgumentParser, *, shown: bool) -> None
     for name, field in Settings.model_fields.items():
         text = f"{field.description} [{variable(name)}, default {field.default}]".replace("%", "%%")
         group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=text if shown else argparse.SUPPRESS)
+    for name in (*RENAMED, *REMOVED):
+        group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 class _HelpSettings(argparse.Action):

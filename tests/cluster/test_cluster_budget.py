@@ -54,7 +54,7 @@ async def test_two_proxies_on_one_valkey_share_one_rate(
 ) -> None:
     upstream = start_upstream(NAMES)
     store = f"valkey://127.0.0.1:{valkey.port}/0"
-    more = {"upstream_rate": RATE, "upstream_burst": BURST, "upstream_queue_patience": 0.5}
+    more = {"upstream_rate": RATE, "upstream_burst": BURST, "upstream_queue_timeout": 0.5}
     await expect_one_budget([start_proxy(upstream.url, store, **more) for _ in range(2)], upstream)
 
 
@@ -62,5 +62,5 @@ async def test_two_workers_on_one_sqlite_store_share_one_rate(
     start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str
 ) -> None:
     upstream = start_upstream(NAMES)
-    more = {"upstream_rate": RATE, "upstream_burst": BURST, "upstream_queue_patience": 0.5, "workers": 2}
+    more = {"upstream_rate": RATE, "upstream_burst": BURST, "upstream_queue_timeout": 0.5, "workers": 2}
     await expect_one_budget([start_proxy(upstream.url, store_file, **more)], upstream)

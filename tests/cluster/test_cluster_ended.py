@@ -94,7 +94,7 @@ async def test_a_killed_proxy_s_question_is_asked_by_the_one_that_waits_for_it(
     name, url = next(iter(NAMES.items()))
     upstream = start_upstream(NAMES)
     store = f"valkey://127.0.0.1:{valkey.port}/0"
-    patience = {"upstream_timeout": 2, "upstream_queue_patience": 0.5}
+    patience = {"upstream_timeout": 2, "upstream_queue_timeout": 0.5}
     first, second = (start_proxy(upstream.url, store, **patience) for _ in range(2))
     await asyncio.gather(upstream.ready(), first.ready(), second.ready())
     await upstream.tell("fault", name=name, kind="hang", count=1)

@@ -31,7 +31,7 @@ SETTINGS: Final[dict[str, object]] = {
     "upstream_burst": BURST,
     "upstream_max_concurrency": CONCURRENCY,
     "upstream_machines": 2,
-    "upstream_queue_patience": 1,
+    "upstream_queue_timeout": 1,
 }
 MAX_NAMES: Final = 10_000
 CALLERS: Final = 20

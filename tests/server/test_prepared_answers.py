@@ -112,7 +112,7 @@ class Server:
         )
         # Neither budget, breaker nor patience, which run on a clock of their own.
         unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
-        unbound |= {"upstream_patience": 60.0}
+        unbound |= {"upstream_stale_timeout": 60.0}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
         chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
         cache = open_cache(chosen, clock)

@@ -92,13 +92,13 @@ ERROR_TYPES: Final = {
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
     # Patience is longer than the faults, so the answer reports the failure.
-    async with running(upstream_max_answer_bytes=65_536, upstream_patience=20, upstream_timeout=20) as proxy:
+    async with running(upstream_max_answer_bytes=65_536, upstream_stale_timeout=20, upstream_timeout=20) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 async def slow() -> AsyncIterator[Proxy]:
-    async with running(upstream_timeout=0.02, upstream_patience=20) as proxy:
+    async with running(upstream_timeout=0.02, upstream_stale_timeout=20) as proxy:
         yield proxy
 
 
@@ -312,7 +312,7 @@ async def test_when_the_upstream_is_back_the_stale_record_is_renewed() -> None:
 
 
 async def test_a_slow_upstream_is_waited_for_no_longer_than_patience() -> None:
-    async with running(upstream_patience=0) as proxy:
+    async with running(upstream_stale_timeout=0) as proxy:
         name = await known(proxy, ttl=60)
         proxy.clock.advance(97)
         proxy.upstream.put(name, url="http://example.org/new")
@@ -381,7 +381,7 @@ async def test_a_broken_circuit_is_503_with_retry_after_and_no_question(face: st
 
 @everyone
 async def test_a_spent_budget_is_503_with_retry_after_and_no_question(face: str) -> None:
-    async with running(upstream_rate=0.01, upstream_burst=1, upstream_queue_patience=1) as proxy:
+    async with running(upstream_rate=0.01, upstream_burst=1, upstream_queue_timeout=1) as proxy:
         stale = await known(proxy, ttl=60)
         proxy.clock.advance(97)
         name = proxy.name()

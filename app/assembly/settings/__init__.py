@@ -4,7 +4,7 @@
 `--upstream-url` on the command line are the same setting.
 """
 
-from app.assembly.settings.loading import Problem, build, load, mask_settings, validate
+from app.assembly.settings.loading import Problem, build, find_outdated, load, mask_settings, validate
 from app.assembly.settings.model import TABLES, Settings, is_secret, reloadable, table_and_key
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Problem",
     "Settings",
     "build",
+    "find_outdated",
     "is_secret",
     "load",
     "mask_settings",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +13,12 @@ from pydantic import ValidationError
 
 from app.assembly.settings.explanations import explain
 from app.assembly.settings.model import Settings, is_secret, table_and_key
+from app.assembly.settings.old_names import RELEASE, REMOVED
 from app.assembly.settings.sources import SourcedValue, flag_of, read_values, variable
 from app.errors import ConfigurationError
 from app.features.redaction import MASK, redact
+
+log = logging.getLogger(__name__)
 
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, config: Path | None = None) -> Settings:
@@ -26,10 +30,15 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, 
 
 
 def build(values: Mapping[str, SourcedValue]) -> Settings:
-    """The settings from these values. Raises ConfigurationError for the first one that cannot be used."""
+    """The settings from these values, with a warning for each old one.
+
+    Raises ConfigurationError for the first one that cannot be used.
+    """
     settings, problems = validate(values)
     if settings is None:
         raise ConfigurationError(str(problems[0]))
+    for problem in find_outdated(values):
+        log.warning("%s", problem)
     return settings
 
 
@@ -48,9 +57,20 @@ class Problem:
 def validate(values: Mapping[str, SourcedValue]) -> tuple[Settings | None, list[Problem]]:
     """The settings, or None and what is wrong with each value."""
     try:
-        return Settings(**{name: one.value for name, one in values.items()}), []
+        return Settings(**{name: one.value for name, one in values.items() if name not in REMOVED}), []
     except ValidationError as error:
         return None, [_problem(one, values) for one in error.errors()]
+
+
+def find_outdated(values: Mapping[str, SourcedValue]) -> Iterator[Problem]:
+    """What the next release refuses: a setting under its old name, and a setting that is gone."""
+    for name, one in values.items():
+        if one.outdated:
+            new = _NAMES[one.origin](name)
+            yield Problem(name, one.source, f"this setting is {new} since release {RELEASE}; write the new name")
+        elif name in REMOVED:
+            message = f"this setting is gone since release {RELEASE}, and its value is ignored; remove it"
+            yield Problem(name, one.source, message)
 
 
 def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str, str | None]:

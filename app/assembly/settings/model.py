@@ -13,7 +13,7 @@ from app.assembly.settings.web import WebSettings
 from app.features.admin.settings import OperatorSettings
 from app.features.assistants.settings import McpSettings
 from app.features.branding.settings import BrandingSettings
-from app.features.follow.settings import PullSettings
+from app.features.follow.settings import ReplicationSettings
 from app.features.limits.settings import ClientSettings
 from app.features.lists.settings import BatchSettings
 from app.features.native.settings import NativeSettings
@@ -36,7 +36,7 @@ TABLES: Final = (
     "admin",
     "status",
     "import",
-    "pull",
+    "replication",
     "mcp",
     "otel",
 )
@@ -46,7 +46,7 @@ TABLES: Final = (
 class Settings(
     TracingSettings,
     McpSettings,
-    PullSettings,
+    ReplicationSettings,
     ImportSettings,
     OperatorSettings,
     BrandingSettings,
@@ -72,9 +72,9 @@ class Settings(
     def _need_a_token(self) -> Settings:
         if self.status_access == "admin" and self.admin_token is None:
             raise ValueError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
-        if self.admin_follow_token is not None and self.admin_follow_token == self.admin_token:
+        if self.admin_replica_token is not None and self.admin_replica_token == self.admin_token:
             raise ValueError(
-                "admin_follow_token is the same as admin_token, so followers could purge; choose another one"
+                "admin_replica_token is the same as admin_token, so followers could purge; choose another one"
             )
         return self
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from app.assembly.settings.old_names import RENAMED
 from app.errors import ConfigurationError
 from app.features.redaction import redact
 
@@ -42,6 +43,8 @@ class SourcedValue:
     source: str
     origin: Literal["file", "environment", "flag"]
     secret: bool = False
+    #: Whether the source has the setting under its old name.
+    outdated: bool = False
 
     @property
     def shown(self) -> str:
@@ -55,16 +58,29 @@ def read_values(
     """The value of every setting that has a source. `known` are the names of all settings.
 
     A flag wins over the environment, the environment over the TOML file. A name can be unknown, and a value can be
-    wrong. Raises ConfigurationError for a file that cannot be read.
+    wrong. An old name is replaced by the new one. Raises ConfigurationError for a file that cannot be read, and for a
+    setting that is set under its old and under its new name.
     """
     path = config or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     values: dict[str, SourcedValue] = {}
     if path is not None:
         values |= _read_toml(path)
     values |= _read_environment(environment, known)
-    return values | {
-        name: SourcedValue(value, flag_of(name), "flag") for name, value in flags.items() if value is not None
-    }
+    values |= {name: SourcedValue(value, flag_of(name), "flag") for name, value in flags.items() if value is not None}
+    return _rename(values)
+
+
+def _rename(values: Mapping[str, SourcedValue]) -> dict[str, SourcedValue]:
+    renamed: dict[str, SourcedValue] = {}
+    for name, value in values.items():
+        new = RENAMED.get(name, "")
+        if new in values:
+            raise ConfigurationError(
+                f"{value.source}: this is the old name of a setting that is also set under its new name, "
+                f"{values[new].source}; remove the old one"
+            )
+        renamed[new or name] = replace(value, outdated=True) if new else value
+    return renamed
 
 
 def _read_environment(environment: Mapping[str, str], known: Collection[str]) -> dict[str, SourcedValue]:
@@ -84,7 +100,8 @@ def _read_environment(environment: Mapping[str, str], known: Collection[str]) ->
 def names_from_files(environment: Mapping[str, str], known: Collection[str]) -> frozenset[str]:
     """The settings whose values come from NAME_FILE variables. `known` are the names of all settings."""
     names = (key.removeprefix(ENV_PREFIX).lower() for key in environment if key.startswith(ENV_PREFIX))
-    return frozenset(name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
+    found = (name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
+    return frozenset(RENAMED.get(name, name) for name in found)
 
 
 def _is_file_of_secret(name: str, known: Collection[str]) -> bool:

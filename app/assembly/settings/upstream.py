@@ -69,7 +69,7 @@ class UpstreamSettings(SettingsGroup):
         description="Largest upstream answer, in bytes; a larger one counts as unreadable. Parsing a hostile record "
         "blocks all other answers for 10 to 20 ms for each MiB.",
     )
-    upstream_patience: float = Field(
+    upstream_stale_timeout: float = Field(
         1.8, ge=0, description="Seconds to wait for the upstream before a stale record is served instead."
     )
     upstream_recheck: float = Field(
@@ -98,7 +98,7 @@ class UpstreamSettings(SettingsGroup):
     upstream_reserved_share: float = Field(
         0.5, ge=0, le=0.95, description="Share of the budget that bulk and background queries cannot use."
     )
-    upstream_queue_patience: float = Field(
+    upstream_queue_timeout: float = Field(
         5.0, ge=0, description="Seconds that a query for a person waits for the budget before the answer is 503."
     )
     upstream_breaker_failures: int = Field(

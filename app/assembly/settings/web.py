@@ -35,7 +35,7 @@ class WebSettings(SettingsGroup):
         description="Limit of these queries under way in one process, for all clients together. At the limit, a page "
         "is sent without a query.",
     )
-    suggestion_patience: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for these queries.")
+    suggestion_timeout: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for these queries.")
     web_contact: str | None = Field(
         None, description="Contact for users, shown on every page: an e-mail address, a URL or plain text."
     )

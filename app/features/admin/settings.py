@@ -26,10 +26,10 @@ class OperatorSettings(SettingsGroup):
         "Set it with DOI_PROXY_ADMIN_TOKEN_FILE.",
         json_schema_extra=RELOADED_SECRET,
     )
-    admin_follow_token: str | None = Field(
+    admin_replica_token: str | None = Field(
         None,
         description="Secret of at least 16 characters that proxies send to follow this one: it reads `/admin/changes` "
-        "and nothing else. Set it with DOI_PROXY_ADMIN_FOLLOW_TOKEN_FILE.",
+        "and nothing else. Set it with DOI_PROXY_ADMIN_REPLICA_TOKEN_FILE.",
         json_schema_extra=RELOADED_SECRET,
     )
     admin_listen: str | None = Field(
@@ -63,9 +63,9 @@ class OperatorSettings(SettingsGroup):
     @property
     def has_admin_api(self) -> bool:
         """Whether there is a token for the admin API."""
-        return self.admin_token is not None or self.admin_follow_token is not None
+        return self.admin_token is not None or self.admin_replica_token is not None
 
-    @field_validator("admin_token", "admin_follow_token")
+    @field_validator("admin_token", "admin_replica_token")
     @classmethod
     def _check_token(cls, value: str | None) -> str | None:
         """Refuse a token that can be guessed, or that a header cannot carry (RFC 6750, section 2.1)."""

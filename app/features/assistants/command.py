@@ -173,7 +173,7 @@ def _open_names(settings: Settings, server: str | None) -> AbstractAsyncContextM
     from app.features.assistants.server_names import open_server_names
 
     # The patience of a call ends it, whatever the proxy does.
-    return open_server_names(server, settings.mcp_patience)
+    return open_server_names(server, settings.mcp_timeout)
 
 
 @asynccontextmanager
@@ -204,6 +204,6 @@ def _build_tools(settings: Settings, server: str | None, names: Names) -> Tools:
         line_characters=settings.mcp_max_line_characters,
         result_bytes=settings.mcp_max_result_bytes,
         calls=settings.mcp_max_calls,
-        patience=settings.mcp_patience,
+        patience=settings.mcp_timeout,
     )
     return Tools(names, bounds, base_url, frozenset({host} if host else ()))

@@ -26,7 +26,7 @@ class McpSettings(SettingsGroup):
     mcp_max_calls: int = Field(
         8, ge=1, le=1_000, description="Limit of calls that are answered at a time; more are refused."
     )
-    mcp_patience: float = Field(
+    mcp_timeout: float = Field(
         45.0,
         gt=0,
         description="Seconds for one call; the lines left are `unverified`. Many clients give up after 60 seconds.",

@@ -103,7 +103,7 @@ def _add_import(command: argparse.ArgumentParser) -> None:
 def _add_pull(command: argparse.ArgumentParser) -> None:
     command.add_argument("url", metavar="URL", help="the parent: a URL, or unix: and the path of its admin socket")
     command.add_argument(
-        "--token-file", required=True, metavar="FILE", help="file with the parent's admin_follow_token"
+        "--token-file", required=True, metavar="FILE", help="file with the parent's admin_replica_token"
     )
     command.add_argument("--restart", action="store_true", help="pull everything again")
 

@@ -71,7 +71,7 @@ async def open_online(settings: Settings, observers: Observers = UNOBSERVED) -> 
             "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
         )
     # Wait for the fresh record even if there is a stale one.
-    patience = {"upstream_patience": _PATIENCE, "upstream_recheck": 0.0}
+    patience = {"upstream_stale_timeout": _PATIENCE, "upstream_recheck": 0.0}
     with _name_store_in_errors(settings):
         parts = assemble(
             for_command(settings).model_copy(update=patience), time.time, observers, wrap_source=BulkSource
@@ -85,7 +85,7 @@ async def open_for_batches(settings: Settings, observers: Observers = UNOBSERVED
     """Open a resolver for batches, in any mode, also with the store `memory:`. Raises the errors of `open_store`."""
     if not settings.store_url.startswith("memory:"):
         settings = for_command(settings)
-    patience = {"upstream_patience": _PATIENCE, "upstream_recheck": 0.0}
+    patience = {"upstream_stale_timeout": _PATIENCE, "upstream_recheck": 0.0}
     with _name_store_in_errors(settings):
         parts = assemble(settings.model_copy(update=patience), time.time, observers)
     async with _close_at_end(parts):

@@ -90,9 +90,11 @@ def _write_changes(path: Path, cursor: Cursor | None, writer: BundleWriter) -> t
 # --- pull ---------------------------------------------------------------------------------------------------------
 
 
-async def pull(settings: Settings, url: str, token_file: str, *, restart: bool) -> int:
+async def pull(
+    settings: Settings, url: str, token_file: str, *, restart: bool, limits: PullLimits | None = None
+) -> int:
     """Pull the changes of a parent. Exit status 1 if the pull is not complete, or a line was refused."""
-    client = ParentClient(url, _read_token(token_file), time.time, timeout=settings.pull_page_timeout)
+    client = ParentClient(url, _read_token(token_file), time.time, timeout=settings.replication_page_timeout)
     began, parent = time.monotonic(), redact(url)
     async with open_store(settings) as cache:
         with open_registry(settings) as registry:
@@ -107,8 +109,8 @@ async def pull(settings: Settings, url: str, token_file: str, *, restart: bool) 
                 await cache.save_parent(ParentState(parent, end.next, completed_at))
                 await cache.check()
 
-            limits = PullLimits(settings.pull_max_bytes, settings.pull_busy_timeout)
-            job = Pull(fetch, work, save, sleep=asyncio.sleep, chance=random.random, limits=limits)
+            bounds = limits or PullLimits(settings.replication_max_bytes)
+            job = Pull(fetch, work, save, sleep=asyncio.sleep, chance=random.random, limits=bounds)
             report = await job.run(before.cursor)
     _print_report(report, work.report, time.monotonic() - began)
     return 0 if report.is_complete and not work.report.counts["refused"] else 1
@@ -149,5 +151,5 @@ def _read_token(path: str) -> str:
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"--token-file {path}: cannot be read: {error}") from error
     if not token or not token.isprintable():
-        raise ConfigurationError(f"--token-file {path}: has no token; put admin_follow_token of the parent into it")
+        raise ConfigurationError(f"--token-file {path}: has no token; put admin_replica_token of the parent into it")
     return token

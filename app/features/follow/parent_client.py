@@ -88,7 +88,9 @@ class ParentClient:
             raise self._too_slow()
 
     def _too_slow(self) -> BrokenPage:
-        return BrokenPage(f"{self._shown}: the page took longer than {self._timeout:g} s; see pull_page_timeout.")
+        return BrokenPage(
+            f"{self._shown}: the page took longer than {self._timeout:g} s; see replication_page_timeout."
+        )
 
     def _read(self, answer: http.client.HTTPResponse) -> bytes:
         pieces = bytearray()
@@ -110,12 +112,12 @@ class ParentClient:
         if status == ChangesGone.status:
             raise ChangesGone(detail or "The parent does not have the cursor any more.")
         if status == http.client.UNAUTHORIZED:
-            raise PullError(f"{shown}: the token is wrong; put its admin_follow_token into --token-file.")
+            raise PullError(f"{shown}: the token is wrong; put its admin_replica_token into --token-file.")
         if status in _REDIRECTIONS:
             place = redact(answer.headers.get("Location", "another URL"))[:200]
             raise PullError(f"{shown}: redirects to {place!r}; if that is the parent, give its URL.")
         self._raise_busy(answer, detail)
-        detail = detail or f"status {status}; this is not a doi-proxy, or it has no admin API (admin_follow_token)."
+        detail = detail or f"status {status}; this is not a doi-proxy, or it has no admin API (admin_replica_token)."
         raise (BrokenPage if status in _BROKEN else PullError)(f"{shown}: {detail}")
 
     def _raise_busy(self, answer: http.client.HTTPResponse, detail: str) -> None:

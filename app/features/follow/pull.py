@@ -63,7 +63,8 @@ class PullLimits:
     """A pull ends after `bytes` on the wire, or after it waited `busy` seconds for a page. The next one continues."""
 
     bytes: int
-    busy: float
+    # The primary reads few pages at a time; ten minutes let several replicas take their turns.
+    busy: float = 600.0
 
 
 class Pull:

@@ -33,7 +33,7 @@ def build_batches(
         BatchBounds(
             concurrency=settings.batch_concurrency,
             window=settings.batch_window,
-            patience=settings.batch_patience,
+            patience=settings.batch_wait_timeout,
             memory_bytes=settings.batch_memory_bytes,
         ),
         clock,
@@ -49,7 +49,7 @@ def build_suggested_names(settings: Settings, resolver: Resolver) -> SuggestedNa
         resolver,
         queries=settings.suggestion_queries,
         concurrency=settings.suggestion_concurrency,
-        patience=settings.suggestion_patience,
+        patience=settings.suggestion_timeout,
     )
     public_url = urlsplit(settings.public_url or "")
     own_host = public_url.netloc + public_url.path.rstrip("/")

@@ -12,7 +12,7 @@ class BatchSettings(SettingsGroup):
 
     batch_concurrency: int = Field(8, ge=1, le=1_000, description="Limit of lookups under way for one list.")
     batch_window: int = Field(256, ge=1, le=100_000, description="Limit of names of one list that wait for their rows.")
-    batch_patience: float = Field(
+    batch_wait_timeout: float = Field(
         60.0,
         ge=0,
         description="Seconds that the names of a list wait while the upstream accepts no queries. After that, they are "

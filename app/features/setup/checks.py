@@ -19,12 +19,13 @@ from app.features.setup.file_checks import (
 from app.features.setup.finding import Finding
 from app.features.setup.machine_checks import find_admin_listener_problems, find_machine_limits, find_port_in_use
 from app.features.setup.network_checks import find_store_failure, find_upstream_failure
-from app.features.setup.value_checks import find_contradictions, find_ineffective, find_risks
+from app.features.setup.value_checks import find_contradictions, find_ineffective, find_old_settings, find_risks
 
 Check = Callable[[Configuration], Iterable[Finding]]
 
 #: Checks that need no network.
 LOCAL_CHECKS: Final[tuple[Check, ...]] = (
+    find_old_settings,
     find_ineffective,
     find_contradictions,
     find_risks,

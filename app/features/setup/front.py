@@ -85,7 +85,7 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         certificate=certificate,
         key=key,
         cached=cached,
-        timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + settings.upstream_queue_patience)),
+        timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + settings.upstream_queue_timeout)),
         status_networks=_status_networks(settings),
     )
     for backend in front.backends:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from app.assembly.settings import Settings
+from app.assembly.settings import Settings, find_outdated
 from app.features.setup.configuration import Configuration
 from app.features.setup.finding import Finding
 
@@ -30,9 +30,11 @@ def _store_kind(settings: Settings) -> str:
 
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
-    _Dependency("admin_listen", lambda one: one.has_admin_api, "admin_token or admin_follow_token is set"),
+    _Dependency("admin_listen", lambda one: one.has_admin_api, "admin_token or admin_replica_token is set"),
     _Dependency(
-        "admin_follow_token", lambda one: _store_kind(one) == "sqlite", "store_url names a SQLite file, which has a log"
+        "admin_replica_token",
+        lambda one: _store_kind(one) == "sqlite",
+        "store_url names a SQLite file, which has a log",
     ),
     _Dependency("client_burst", lambda one: one.client_rate > 0, "client_rate is set"),
     _Dependency("express_memory_bytes", lambda one: one.express_lane, "express_lane is true"),
@@ -64,6 +66,13 @@ def find_ineffective(configuration: Configuration) -> Iterator[Finding]:
             )
 
 
+def find_old_settings(configuration: Configuration) -> Iterator[Finding]:
+    """Settings that the next release refuses."""
+    for one in find_outdated(configuration.values):
+        problem, _, remedy = one.message.rpartition("; ")
+        yield Finding("warning", one.source, problem, remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class _Order:
     """`smaller` should not exceed `larger`."""
@@ -76,7 +85,7 @@ _ORDERS: Final = (
     _Order("cache_ttl_floor", "cache_ttl_ceiling"),
     _Order("upstream_connect_timeout", "upstream_timeout"),
     _Order("upstream_read_timeout", "upstream_timeout"),
-    _Order("upstream_patience", "upstream_timeout"),
+    _Order("upstream_stale_timeout", "upstream_timeout"),
     _Order("upstream_pause_first", "upstream_pause_max"),
 )
 

@@ -297,7 +297,7 @@ async def test_wrong_tokens_of_one_client_stop_that_client_alone() -> None:
 
 
 FOLLOWER = "Bearer follow-follow-follow"
-BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_follow_token": FOLLOWER.removeprefix("Bearer ")}
+BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_replica_token": FOLLOWER.removeprefix("Bearer ")}
 
 
 @pytest.mark.parametrize("settings", [BOTH, {**BOTH, "admin_token": None}])
@@ -332,7 +332,7 @@ async def test_the_token_of_followers_does_not_show_the_status() -> None:
 async def test_a_reload_replaces_the_tokens() -> None:
     lifecycle = Lifecycle(Settings(**BOTH))
     async with running_with(lifecycle, **BOTH) as proxy:
-        lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16, "admin_follow_token": None}))
+        lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16, "admin_replica_token": None}))
         assert (await look(proxy, "/admin/settings")).status == 401
         assert (await proxy.get("/admin/changes", authorization=FOLLOWER)).status == 401
         assert (await proxy.get("/admin/settings", authorization=f"Bearer {'n' * 16}")).status == 200
@@ -349,9 +349,9 @@ async def test_the_first_token_needs_a_restart(caplog: pytest.LogCaptureFixture)
 
 def test_the_tokens_must_differ_and_both_are_long() -> None:
     with pytest.raises(ValueError, match="same as admin_token"):
-        Settings(admin_token=TOKEN, admin_follow_token=TOKEN)
+        Settings(admin_token=TOKEN, admin_replica_token=TOKEN)
     with pytest.raises(ValueError, match="at least 16"):
-        Settings(admin_follow_token="short")
+        Settings(admin_replica_token="short")
 
 
 def test_the_token_is_compared_in_constant_time() -> None:

@@ -58,7 +58,7 @@ async def test_a_name_that_cannot_be_verified_stays(proxy: Proxy) -> None:
 
 
 async def test_a_page_does_not_wait_for_a_slow_upstream() -> None:
-    async with running(suggestion_patience=0.01) as proxy:
+    async with running(suggestion_timeout=0.01) as proxy:
         proxy.upstream.hold("10.5555/1")
         proxy.upstream.hold("10.5555/1.full")
         got = await proxy.get(f"/{ASKED}", accept=BROWSER)
@@ -68,7 +68,7 @@ async def test_a_page_does_not_wait_for_a_slow_upstream() -> None:
 
 
 async def test_a_flood_of_missing_names_makes_few_queries_for_suggestions() -> None:
-    async with running(suggestion_patience=0.01, suggestion_concurrency=3) as proxy:
+    async with running(suggestion_timeout=0.01, suggestion_concurrency=3) as proxy:
         names = [f"10.5555/{number}" for number in range(10)]
         for name in names:
             proxy.upstream.hold(name)

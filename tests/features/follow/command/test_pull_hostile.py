@@ -47,7 +47,7 @@ async def test_a_parent_without_an_end_is_left_at_the_limit(place: Place, capsys
         return page(since=since, following=f"c{len(since)}{since[-40:]}x", more=True)
 
     with hostile(endless) as url:
-        assert await place.pull(url, "--pull-max-bytes", "5000") == 1
+        assert await place.pull(url, "--replication-max-bytes", "5000") == 1
     assert "the limit of 5000 bytes is reached" in capsys.readouterr().err
 
 
@@ -98,7 +98,7 @@ PROBLEM = b'{"detail":"Come back another time."}'
         (head("302 Found", "Location: https://user:secret@other.example/x"), ["redirects to 'https://"]),
         (head("308 Permanent Redirect"), ["redirects to 'another URL'"]),
         (head("200 OK", "Content-Type: text/html") + b"<html>", ["answers with 'text/html', not with changes"]),
-        (head("401 Unauthorized") + PROBLEM, ["the token is wrong", "admin_follow_token"]),
+        (head("401 Unauthorized") + PROBLEM, ["the token is wrong", "admin_replica_token"]),
         (head("403 Forbidden") + PROBLEM, ["Come back another time."]),
         (head("404 Not Found") + b"<html>", ["status 404; this is not a doi-proxy, or it has no admin API"]),
         (head("429 Too Many Requests", "Retry-After: 700") + PROBLEM, ["Come back another time.", "again later"]),
@@ -145,8 +145,8 @@ async def test_a_parent_that_drips_is_left_at_the_end_of_the_time_for_a_page(
             connection.sendall(b"x")
 
     with raw_server(drip) as url:
-        assert await place.pull(url, "--pull-page-timeout", "0.3") == 1
-    assert "the page took longer than 0.3 s; see pull_page_timeout" in capsys.readouterr().err
+        assert await place.pull(url, "--replication-page-timeout", "0.3") == 1
+    assert "the page took longer than 0.3 s; see replication_page_timeout" in capsys.readouterr().err
 
 
 async def test_a_body_without_an_end_is_left_at_the_limit_of_a_page(
