@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -55,8 +56,8 @@ class InProcess:
         for name in names:
             self.cache.memory.keep(entry_of(name, now))
 
-    async def ask(self, path: str) -> int:
-        """Ask for a path; returns the status."""
+    async def ask(self, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> int:
+        """Send a GET, or a POST of a body, with further headers. Returns the status."""
         status = 0
 
         async def send(message: Message) -> None:
@@ -64,7 +65,18 @@ class InProcess:
             if message["type"] == "http.response.start":
                 status = message["status"]
 
-        await self.application(scope_of(path), _no_body, send)
+        unread = [body]
+
+        async def receive() -> Message:
+            if not unread:
+                # The client stays connected, as long as the caller waits for the answer.
+                await asyncio.Event().wait()
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+
+        scope = scope_of(path)
+        if body:
+            scope |= {"method": "POST", "headers": [*scope["headers"], *headers]}
+        await self.application(scope, receive, send)
         return status
 
     async def close(self) -> None:
@@ -103,7 +115,3 @@ def scope_of(path: str) -> dict[str, Any]:
         "headers": _HEADERS,
         "state": {},
     }
-
-
-async def _no_body() -> Message:
-    return {"type": "http.request", "body": b"", "more_body": False}

@@ -1,108 +1,40 @@
-"""How far a hot redirect travels: files, calls and crossings between the packages of app/, by each way to answer it.
+"""What a request enters: files, classes and crossings of the journeys of `bench.journeys`.
 
-    python -m bench.trace
+    python -m bench.trace              prints them beside the recorded ones, and names what grew
+    python -m bench.trace --files cold prints the files of one journey too
+    python -m bench.trace --record     makes them the recorded ones, in bench/journeys.json
 
-A crossing is a call of a function in one package of app/ from a function in another one, whatever library lies between
-the two. Also printed: how many modules decide a header that tells how long an answer may be kept.
+Also printed: how many modules decide a header that says how long an answer may be kept.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
-import asyncio
 import sys
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
-from bench.in_process import in_process
-from bench.names import HOT, path_of
-from bench.wire import Connection
+from bench.journeys import APP, find_growth, read_table, record_table, trace_journeys
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-APP: Final = f"{ROOT / 'app'}/"
-#: Requests before the one that is traced: caches are full then, and the express lane has the reply.
-WARM_UP: Final = 3
 DECIDED: Final = ("cache-control", "expires", "vary", "age", "cache-status", "etag")
 #: Modules that name such a header and decide none.
 NOT_DECIDING: Final = frozenset(
     {
         "web/record_headers.py",  # the headers that a record cannot set
-        "web/admin_gate.py",  # replaces them all on answers of /admin
-        "web/probe.py",  # the answers with which `doctor` tests a front proxy
-        "setup/doctor.py",
-        "setup/remedies.py",
-        "tracing/spans.py",  # reads
-        "bulk/show.py",  # the age of an entry, a key in JSON
-        "resolver/verdict.py",  # the age in a row of a list
-        "lists/text_writing.py",
-        "cli/batch_exchange.py",
-        "assistants/server_names.py",
+        "features/admin/gate.py",  # replaces them all on answers of /admin
+        "features/setup/probe.py",  # the answers with which `doctor` tests a front proxy
+        "features/setup/doctor.py",
+        "features/setup/remedies.py",
+        "features/tracing/spans.py",  # reads
+        "features/admin/show.py",  # the age of an entry, a key in JSON
+        "features/lists/verdict.py",  # the age in a row of a list
+        "features/lists/text_writing.py",
+        "features/lists/server_exchange.py",
+        "features/assistants/server_names.py",
     }
 )
-
-
-class Trace:
-    """What ran between `start` and `stop`."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, None] = {}
-        self.calls = self.crossings = 0
-
-    def start(self) -> None:
-        """Record every call of a Python function from here on."""
-        sys.setprofile(self._record)
-
-    def stop(self) -> None:
-        """Record no more."""
-        sys.setprofile(None)
-
-    def _record(self, frame: FrameType, event: str, _: Any) -> None:
-        file = frame.f_code.co_filename
-        if event != "call" or not file.startswith(APP):
-            return
-        self.files[file.removeprefix(APP)] = None
-        self.calls += 1
-        caller = frame.f_back
-        while caller is not None and not caller.f_code.co_filename.startswith(APP):
-            caller = caller.f_back
-        if caller is None or package_of(caller.f_code.co_filename) != package_of(file):
-            self.crossings += 1
-
-
-def package_of(file: str) -> str:
-    """The package of app/ that a file lies in."""
-    return file.removeprefix(APP).partition("/")[0]
-
-
-async def trace(question: Callable[[], Awaitable[Any]]) -> Trace:
-    """One question, after some like it."""
-    for _ in range(WARM_UP):
-        await question()
-    found = Trace()
-    found.start()
-    try:
-        await question()
-    finally:
-        found.stop()
-    return found
-
-
-async def traces() -> dict[str, Trace]:
-    """A hot redirect by each way."""
-    found = {}
-    path = path_of(HOT)
-    for label, express in (("express lane", True), ("protocol", False)):
-        async with in_process(express_lane=express) as one:
-            one.keep([HOT], time.time())
-            connection = Connection(one.application)
-            found[label] = await trace(lambda connection=connection: connection.ask(path))  # type: ignore[misc]
-    async with in_process(express_lane=False) as one:
-        one.keep([HOT], time.time())
-        found["plain ASGI"] = await trace(lambda: one.ask(path))
-    return found
 
 
 def deciders(header: str) -> list[str]:
@@ -120,11 +52,31 @@ def deciders(header: str) -> list[str]:
     return found
 
 
-def main() -> None:
-    """Print both tables."""
-    print(f"{'a hot redirect by':20} {'files':>6} {'calls':>6} {'crossings':>10}")
-    for label, found in asyncio.run(traces()).items():
-        print(f"{label:20} {len(found.files):6} {found.calls:6} {found.crossings:10}  {' '.join(found.files)}")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print both tables. Returns 1 if a journey grew."""
+    parser = argparse.ArgumentParser(prog="python -m bench.trace", description="The journeys of requests through app/.")
+    parser.add_argument("--files", metavar="JOURNEY", help="print the files of this journey")
+    parser.add_argument("--record", action="store_true", help="record the figures in bench/journeys.json")
+    options = parser.parse_args(arguments)
+    recorded, traces = read_table(), trace_journeys()
+    print(f"{'journey':16} {'files':>6} {'classes':>8} {'crossings':>10}   recorded")
+    for name, found in traces.items():
+        now, before = found.figures, recorded.get(name)
+        last = "none" if before is None else f"{before.files} {before.classes} {before.crossings}"
+        print(f"{name:16} {now.files:6} {now.classes:8} {now.crossings:10}   {last}")
+        if name == options.files:
+            print("".join(f"    {file}\n" for file in found.files), end="")
+    _print_deciders()
+    measured = {name: found.figures for name, found in traces.items()}
+    if options.record:
+        record_table(measured)
+        return 0
+    growth = find_growth(recorded, measured)
+    print("".join(f"{sentence}\n" for sentence in growth), end="", file=sys.stderr)
+    return 1 if growth else 0
+
+
+def _print_deciders() -> None:
     print(f"\n{'header':20} {'decided in':>10}")
     for header in DECIDED:
         modules = deciders(header)
@@ -132,4 +84,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

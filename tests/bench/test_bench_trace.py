@@ -1,12 +1,11 @@
-"""A hot redirect stays in few places, and one module decides how long an answer may be kept."""
+"""No journey through app/ grows, and one module decides how long an answer may be kept."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.trace import DECIDED, deciders, traces
-
-pytestmark = pytest.mark.anyio
+from bench.journeys import Figures, find_growth, read_table, trace_journeys
+from bench.trace import DECIDED, deciders
 
 
 @pytest.mark.parametrize("header", DECIDED)
@@ -14,8 +13,17 @@ def test_one_module_decides_a_header(header: str) -> None:
     assert deciders(header) == ["web/freshness.py"]
 
 
-async def test_a_hot_redirect_crosses_few_packages() -> None:
-    found = {label: trace.crossings for label, trace in (await traces()).items()}
-    assert found["express lane"] <= 8
-    assert found["protocol"] <= 12
-    assert found["plain ASGI"] <= 10
+def test_no_journey_grew() -> None:
+    """If one must grow, say why in the commit, and run `python -m bench.trace --record`."""
+    measured = {name: found.figures for name, found in trace_journeys().items()}
+    assert not find_growth(read_table(), measured)
+    assert measured.keys() == read_table().keys()
+
+
+def test_a_journey_that_grew_is_named() -> None:
+    recorded = {"cold": Figures(40, 32, 130), "row": Figures(45, 36, 140)}
+    measured = {"cold": Figures(41, 32, 130), "row": Figures(44, 36, 140), "lost": Figures(0, 0, 1)}
+    assert find_growth(recorded, measured) == [
+        "cold: files grew from 40 to 41",
+        "lost: crossings grew from 0 to 1",
+    ]
