@@ -14,8 +14,7 @@ from starlette.routing import BaseRoute
 
 from app.features.library.preferences import Preferences
 from app.features.metrics.workers import MetricsText
-from app.features.openapi.document import write_document
-from app.features.openapi.sharing import share
+from app.features.openapi.document import replace_references, write_document
 from app.features.setup.probe import Probe, add_probe
 from app.features.status.health import Health, Readiness
 from app.web.fastapi_errors import add_errors
@@ -85,11 +84,11 @@ def create_operations(
     def describe() -> dict[str, Any]:
         return write_document(app.routes, admin_routes, version=version, server_url=server_url)
 
-    app.openapi = cache(lambda: share(describe()))  # type: ignore[method-assign]
+    app.openapi = describe  # type: ignore[method-assign]
     add_errors(app, face.link.base)
     _add_health(app, readiness)
     _add_metrics(app, write_metrics)
-    _add_pages(app, face, describe)
+    _add_pages(app, face, cache(lambda: replace_references(describe())))
     preferences.add_to(app)
     _add_files(app, face)
     if probe is not None:

@@ -14,8 +14,8 @@ from app.features.lists.batch import BatchOptions
 from app.features.lists.body import read_format
 from app.features.lists.verdict import FIELDS
 from app.features.lists.writing import JsonLinesWriter
-from app.features.parse.models import SuggestionModel
 from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT
+from app.web.problem_model import SuggestionModel
 
 RESOLVE_PATH: Final = "/api/resolve"
 _SUGGESTIONS: Final = "suggestions"

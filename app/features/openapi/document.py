@@ -1,72 +1,82 @@
-"""The OpenAPI document: every path with its methods, parameters, statuses, media types and headers."""
+"""The OpenAPI document: what FastAPI knows about its routes, completed and joined with the paths of `api.toml`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from copy import deepcopy
-from typing import Final
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from importlib.resources import files
+from typing import Any, Final
 
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from app.features.openapi.answers import (
-    HEADERS,
-    MEANINGS,
-    Part,
-    add_headers,
-    add_server_answers,
-    answer,
-    answers,
-    content,
-    header_component,
-    without_content,
-)
-from app.features.openapi.names import AgencyModel, HandleAnswerModel, name_paths
-from app.features.openapi.pages import page_paths
-from app.features.openapi.parameters import LIKE, PREFLIGHT_PARAMETERS
-from app.features.openapi.problem_model import ProblemModel
-from app.features.status.models import STATUS_PATH
-from app.web.media_types import HTML, PROBLEM
+from app.features.openapi.models import AgencyModel, HandleAnswerModel
+from app.web.media_types import JSON
+from app.web.problem_model import ProblemModel
 
-_DESCRIPTION: Final = (
-    "Names are resolved as at doi.org. A method that a path does not name gets 405 with `Allow`. A program whose "
-    "`Accept` prefers JSON gets errors as problem details (RFC 9457). docs/api.md says what is stable."
-)
-_LICENSE: Final = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+#: A part of an OpenAPI document.
+Part = dict[str, Any]
+
+#: The member of an operation that names the method of the same path that answers in the same way.
+_LIKE: Final = "x-like"
+#: The member of an operation, until it is complete, that names groups of answers of `api.toml`.
+_GROUPS: Final = "answers"
 _MODELS: Final[tuple[type[BaseModel], ...]] = (HandleAnswerModel, AgencyModel, ProblemModel)
-_SCHEMA: Final = "#/components/schemas/{model}"
+#: Models of FastAPI for the status 422, which no route answers.
+_UNUSED_MODELS: Final = ("HTTPValidationError", "ValidationError")
 _METHODS_OF_NAMES: Final = frozenset({"GET", "HEAD", "POST"})
-_ADMIN_ERRORS: Final = (400, 401, 403, 413, 415, 429)
+#: Answers with these statuses have no body.
+_NO_BODY: Final = ("204", "304")
 
 
 def write_document(
     routes: Sequence[BaseRoute], admin_routes: Sequence[BaseRoute], *, version: str, server_url: str
 ) -> Part:
     """The document about the routes of FastAPI, those of the admin API, and the paths of names."""
-    document = get_openapi(
-        title="doi-proxy",
-        version=version,
-        summary="A resolver for DOI names with the paths, parameters and JSON of doi.org.",
-        description=_DESCRIPTION,
-        license_info=_LICENSE,
-        routes=[*routes, *admin_routes],
-        servers=[{"url": server_url}],
-    )
-    methods, guarded = _methods((*routes, *admin_routes)), _methods(admin_routes)
-    pages = {path: item for path, item in page_paths().items() if path in methods}
-    paths = {**name_paths(), **document["paths"], **pages}
+    api = _Api(tomllib.loads(files(__package__).joinpath("api.toml").read_text("utf-8")))
+    every = [*routes, *admin_routes]
+    document = get_openapi(**api.data["info"], version=version, routes=every, servers=[{"url": server_url}])
+    methods, guarded = _find_methods(every), _find_methods(admin_routes)
+    pages = {path: item for path, item in api.data["pages"].items() if path in methods}
     document["paths"] = {
-        path: _complete(path, item, methods.get(path, _METHODS_OF_NAMES), is_admin=path in guarded)
-        for path, item in paths.items()
+        path: api.complete(path, item, methods.get(path, _METHODS_OF_NAMES), is_admin=path in guarded)
+        for path, item in (api.read_paths(api.data["names"]) | document["paths"] | api.read_paths(pages)).items()
     }
-    document["components"] = _components(document.get("components", {}), has_admin=bool(admin_routes))
+    _, schemas = models_json_schema(
+        [(model, "serialization") for model in _MODELS], ref_template="#/components/schemas/{model}"
+    )
+    known = document.get("components", {}).get("schemas", {}) | schemas["$defs"]
+    document["components"] = {
+        "schemas": {name: schema for name, schema in sorted(known.items()) if name not in _UNUSED_MODELS},
+        "headers": api.headers,
+        "parameters": api.parameters,
+        "responses": api.responses,
+    }
+    if admin_routes:
+        document["components"]["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
     return document
 
 
-def _methods(routes: Iterable[BaseRoute]) -> dict[str, set[str]]:
+def replace_references(document: Part) -> Part:
+    """The same document with its parameters and answers in place."""
+
+    def replace(part: Any) -> Any:
+        if isinstance(part, list):
+            return [replace(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        _, _, kind, name = part.get("$ref", "///").split("/")
+        if kind in ("parameters", "responses"):
+            return document["components"][kind][name]
+        return {key: replace(item) for key, item in part.items()}
+
+    return {**document, "paths": replace(document["paths"])}
+
+
+def _find_methods(routes: Iterable[BaseRoute]) -> dict[str, set[str]]:
     """The methods of each path that FastAPI answers."""
     found: dict[str, set[str]] = {}
     for route in routes:
@@ -75,70 +85,167 @@ def _methods(routes: Iterable[BaseRoute]) -> dict[str, set[str]]:
     return found
 
 
-def _complete(path: str, item: Part, methods: Iterable[str], *, is_admin: bool) -> Part:
-    """A path with HEAD and OPTIONS, and with the answers and headers that all paths have."""
-    operations: Part = {method: deepcopy(item[method]) for method in ("get", "post") if method in item}
-    for operation in operations.values():
-        operation["responses"] = _complete_answers(operation["responses"], is_admin=is_admin)
-        if is_admin:
-            operation["security"] = [{"admin": []}]
-    if "HEAD" in methods:
-        get = operations["get"]
-        operations["head"] = {**get, LIKE: "get", "responses": without_content(get["responses"])}
-    operations["options"] = _options(item, is_admin=is_admin)
-    for method, operation in operations.items():
-        operation["operationId"] = _operation_id(method, path)
-        add_headers(operation["responses"], shared=not is_admin and (path != STATUS_PATH or method == "options"))
-    return ({"parameters": item["parameters"]} if "parameters" in item else {}) | operations
-
-
-def _complete_answers(responses: Part, *, is_admin: bool) -> Part:
-    """The answers of an operation. In place of FastAPI's 422, an invalid parameter is a 400."""
-    complete = {status: described for status, described in responses.items() if status != "422"}
-    if "422" in responses:
-        complete.setdefault("400", answer(MEANINGS[400], PROBLEM))
-    if is_admin:
-        complete = {**answers(_ADMIN_ERRORS, PROBLEM), **complete}
-    add_server_answers(complete)
-    for described in complete.values():
-        empty = [kind for kind, schema in described.get("content", {}).items() if schema == {}]
-        described.get("content", {}).update(content(*empty))
-    return complete
-
-
-def _options(item: Part, *, is_admin: bool) -> Part:
-    """OPTIONS, which limits of clients concern as every method."""
-    operation = item.get("get") or item["post"]
-    path_parameters = [one for one in operation.get("parameters", ()) if one["in"] == "path"]
-    errors = answers(_ADMIN_ERRORS, PROBLEM) if is_admin else answers([403, 429, 508], HTML, PROBLEM)
-    responses = {**answers([204]), **errors}
-    add_server_answers(responses)
-    return {
-        "tags": operation.get("tags", []),
-        "summary": "The methods of this path",
-        "parameters": [*path_parameters, *PREFLIGHT_PARAMETERS],
-        LIKE: "get" if "get" in item else "post",
-        "responses": responses,
-    }
-
-
-def _operation_id(method: str, path: str) -> str:
+def _write_operation_id(method: str, path: str) -> str:
     """A name that follows from method and path alone. Generated clients name their functions by it."""
     words = re.findall(r"[A-Za-z0-9]+", re.sub(r"/\{[^}]*\}", "", path) or re.sub(r"[{}]", "", path))
     return "_".join([method, *(words or ["home"])])
 
 
-def _components(components: Part, *, has_admin: bool) -> Part:
-    _, schemas = models_json_schema([(model, "serialization") for model in _MODELS], ref_template=_SCHEMA)
-    known = {
-        name: schema
-        for name, schema in (components.get("schemas", {}) | schemas["$defs"]).items()
-        if name not in ("HTTPValidationError", "ValidationError")
-    }
-    found: Part = {
-        "schemas": dict(sorted(known.items())),
-        "headers": {name: header_component(name) for name in HEADERS},
-    }
-    if has_admin:
-        found["securitySchemes"] = {"admin": {"type": "http", "scheme": "bearer"}}
-    return found
+def _describe(text: str | Part) -> Part:
+    """A header or a parameter. A text alone describes a string."""
+    if isinstance(text, str):
+        return {"description": text, "schema": {"type": "string"}}
+    return {"description": text["text"], "schema": text.get("schema", {"type": "string"})}
+
+
+def _describe_parameter(kind: str, name: str, text: str | Part) -> Part:
+    parameter = {"name": name, "in": "query" if kind == "flag" else kind, "required": kind == "path", **_describe(text)}
+    if kind == "flag":
+        parameter |= {"schema": {"type": "string", "examples": [""]}, "allowEmptyValue": True}
+    return parameter
+
+
+def _merge(*groups: Part) -> Part:
+    """The answers of all groups. An answer has the media types of all, and the text and the schemas of the last."""
+    merged: Part = {}
+    for status, answer in ((status, answer) for group in groups for status, answer in group.items()):
+        content = answer.get("content", {})
+        others = merged.get(status, {}).get("content", {})
+        merged[status] = answer | ({"content": content | others | content} if content | others else {})
+    return merged
+
+
+class _Api:
+    """The data of `api.toml`, and the components that operations use."""
+
+    def __init__(self, data: Part) -> None:
+        self.data = data
+        self.headers = {name: _describe(text) for name, text in data["headers"].items()}
+        #: The statuses of the answers that have a header. Empty for all.
+        self._statuses = {
+            name: () if isinstance(text, str) else text.get("of", ()) for name, text in data["headers"].items()
+        }
+        self.parameters: Part = {}
+        self.responses: Part = {}
+        self._parameters = {
+            name: _describe_parameter(kind, name, text)
+            for kind, one in data["parameters"].items()
+            for name, text in one.items()
+        }
+        self._groups = {name: dict(self._read_group(group)) for name, group in data["answers"].items()}
+
+    def read_paths(self, paths: Part) -> Part:
+        """These paths in the form of OpenAPI, each with its operations GET and POST."""
+        found: Part = {}
+        for path, item in paths.items():
+            like = paths.get(item.get("like"), {})
+            read = {method: like.get(method, {}) | item.get(method, {}) for method in ("get", "post")}
+            if _LIKE in read["post"]:
+                read["post"] = read["get"] | read["post"]
+            found[path] = {method: self._read_operation(one) for method, one in read.items() if one}
+        return found
+
+    def _read_operation(self, operation: Part) -> Part:
+        """An operation in the form of OpenAPI, still with the names of its groups of answers."""
+        read = {"tags": ["pages"], _GROUPS: [], **operation}
+        read["responses"] = dict(self._read_group(operation.get("responses", {})))
+        if "parameters" in operation:
+            read["parameters"] = self._refer_to_parameters(operation["parameters"])
+        if "body" in operation:
+            body = self.data["bodies"][read.pop("body")]
+            content = {kind: {"schema": body["schema"]} for kind in body["types"]}
+            text = {key: body[key] for key in ("description", "required") if key in body}
+            read["requestBody"] = {**text, "content": content}
+        return read
+
+    def _refer_to_parameters(self, entries: Iterable[str]) -> list[Part]:
+        """References to parameters. An entry is a name, or a list of names."""
+        names = [name for entry in entries for name in self.data["lists"].get(entry, [entry])]
+        self.parameters |= {name: self._parameters[name] for name in names}
+        return [{"$ref": f"#/components/parameters/{name}"} for name in names]
+
+    def _read_group(self, group: Part) -> Iterator[tuple[str, Part]]:
+        """The answers of a group by their statuses."""
+        answers: Part = {status: answer for status, answer in group.items() if status.isdigit()}
+        for status, answer in (answers | {str(status): {} for status in group.get("others", ())}).items():
+            types = () if status in _NO_BODY else answer.get("types", group.get("types", ()))
+            json = answer.get("json", group.get("json"))
+            described = {"description": answer.get("text") or self.data["meanings"][status]}
+            content = {kind: {"schema": json if kind == JSON else self._find_schema(kind)} for kind in types}
+            yield status, described | ({"content": content} if content else {})
+
+    def _find_schema(self, media_type: str) -> Part:
+        schema: Part = self.data["types"].get(media_type, {"type": "string"})
+        return schema
+
+    def complete(self, path: str, item: Part, methods: Collection[str], *, is_admin: bool) -> Part:
+        """A path with HEAD and OPTIONS, and with the answers and headers that all paths have."""
+        operations: Part = {method: dict(item[method]) for method in ("get", "post") if method in item}
+        if is_admin:
+            for operation in operations.values():
+                operation |= {_GROUPS: ["admin"], "security": [{"admin": []}]}
+        if "HEAD" in methods:
+            operations["head"] = {**operations["get"], _LIKE: "get"}
+        first = next(iter(operations))
+        operations["options"] = self._describe_options(operations[first], first, is_admin=is_admin)
+        has_cors = not is_admin and path not in self.data["paths-without-cors"]
+        for method, operation in operations.items():
+            operation["responses"] = self._complete_answers(
+                operation.pop(_GROUPS, []),
+                operation["responses"],
+                has_cors=has_cors or (method == "options" and not is_admin),
+                has_body=method != "head",
+            )
+            operation["operationId"] = _write_operation_id(method, path)
+        return operations
+
+    def _describe_options(self, like: Part, method: str, *, is_admin: bool) -> Part:
+        """OPTIONS, which limits of clients concern as every method."""
+        parameters = like.get("parameters", [])
+        found = (self.parameters.get(one.get("$ref", "").rpartition("/")[2], one) for one in parameters)
+        in_path = [one for one, parameter in zip(parameters, found, strict=True) if parameter["in"] == "path"]
+        return {
+            "tags": like.get("tags", []),
+            "summary": "The methods of this path",
+            "parameters": [*in_path, *self._refer_to_parameters(["preflight"])],
+            _LIKE: method,
+            _GROUPS: ["admin-options" if is_admin else "options"],
+            "responses": {},
+        }
+
+    def _complete_answers(self, groups: Sequence[str], own: Part, *, has_cors: bool, has_body: bool) -> Part:
+        """The answers of these groups and of the operation. Those of groups alone are components."""
+        invalid = ["invalid"] if "422" in own else []
+        named = [self._groups[name] for name in ("server", *groups, *invalid)]
+        answers = _merge(*named, {status: self._fill_schemas(one) for status, one in own.items() if status != "422"})
+        if "500" not in answers:
+            answers |= self._groups["fault"]
+        complete: Part = {}
+        for status, answer in answers.items():
+            kept = {key: part for key, part in answer.items() if key != "content" or has_body}
+            complete[status] = kept | {
+                "headers": self._find_headers(status, has_cors=has_cors) | kept.get("headers", {})
+            }
+        if own:
+            return complete
+        names = {status: "-".join(groups) + f".{status}" + ("" if has_body else ".head") for status in complete}
+        self.responses |= {names[status]: answer for status, answer in complete.items()}
+        return {status: {"$ref": f"#/components/responses/{name}"} for status, name in names.items()}
+
+    def _fill_schemas(self, answer: Part) -> Part:
+        """An answer of FastAPI. A route gives some media types without a schema."""
+        content = {
+            kind: part or {"schema": self._find_schema(kind)} for kind, part in answer.get("content", {}).items()
+        }
+        return answer | ({"content": content} if content else {})
+
+    def _find_headers(self, status: str, *, has_cors: bool) -> Part:
+        names = [name for name, statuses in self._statuses.items() if int(status) in statuses or not statuses]
+        headers: Part = {
+            name: {"$ref": f"#/components/headers/{name}"}
+            for name in names
+            if has_cors or not name.startswith("Access-Control-")
+        }
+        if status.startswith("3") and "Location" in headers:
+            headers["Location"] = {**self.headers["Location"], "required": True}
+        return headers

@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect
 from app.doi.percent import decode
 from app.errors import InvalidParameter, RequestTooLarge, UnsupportedBody
 from app.features.lists.json_lists import explain
-from app.features.openapi.parameters import EXAMPLE
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, write_line
 from app.web.freshness import NO_STORE, OWN_PAGE
@@ -91,7 +90,7 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
             414: {"description": "The address is too long.", **problem},
             **limited,
         },
-        openapi_extra={EXAMPLE: f"{PARSE_PATH}?doi=10.1000/182"},
+        openapi_extra={"x-example": f"{PARSE_PATH}?doi=10.1000/182"},
     )
     app.add_api_route(PARSE_PATH, parse_one, methods=["HEAD"], include_in_schema=False)
     row = {"$ref": "#/components/schemas/ParsedTextModel"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from app.features.parse.parsing import Kind
+from app.web.problem_model import SuggestionModel
 
 
 class WarningModel(BaseModel):
@@ -12,13 +13,6 @@ class WarningModel(BaseModel):
 
     code: str = Field(description="A stable token.", examples=["look-alike"])
     message: str = Field(description="A sentence with the position in the name, counted from 1.")
-
-
-class SuggestionModel(BaseModel):
-    """A name that the writer may have meant."""
-
-    doi: str = Field(examples=["10.1000/182"])
-    rule: str = Field(description="The repair that led to it.", examples=["trailing-punctuation"])
 
 
 class ParsedTextModel(BaseModel):

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
+from app.doi.name import MAX_NAME_BYTES
+from app.resolver.metadata_format import MEDIA_TYPES
+from app.web.api import MAX_CALLBACK
 from app.web.languages import load_catalogues
+from app.web.request_path import MAX_INDEX, MAX_LOCATTS, MAX_PARAMETERS
 from app.web.responses import PAGE_POLICY
+from app.web.which_ra import MAX_NAMES
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -82,6 +87,28 @@ def routes_of(proxy: Proxy) -> set[str]:
 def authorization(settings: dict[str, Any]) -> dict[str, str]:
     """The header that the admin API needs."""
     return {"authorization": f"Bearer {settings['admin_token']}"} if "admin_token" in settings else {}
+
+
+async def test_every_component_of_the_description_is_used() -> None:
+    document = await description(**EVERYTHING)
+    text = json.dumps(document)
+    components = [
+        (kind, name) for kind in ("headers", "parameters", "responses") for name in document["components"][kind]
+    ]
+    assert [f"{kind}/{name}" for kind, name in components if f'"#/components/{kind}/{name}"' not in text] == []
+
+
+async def test_the_limits_in_the_description_are_those_of_the_program() -> None:
+    found = (await description())["components"]["parameters"]
+    schemas = {name: parameter["schema"] for name, parameter in found.items()}
+    assert schemas["doi"]["maxLength"] == schemas["handle"]["maxLength"] == MAX_NAME_BYTES
+    assert schemas["type"]["maxItems"] == schemas["index"]["maxItems"] == MAX_PARAMETERS
+    assert schemas["index"]["items"]["maximum"] == MAX_INDEX
+    assert schemas["locatt"]["maxItems"] == MAX_LOCATTS
+    assert schemas["callback"]["maxLength"] == MAX_CALLBACK
+    assert schemas["format"]["enum"] == list(MEDIA_TYPES)
+    assert found["format"]["description"].endswith(f"in this format: {', '.join(MEDIA_TYPES)}.")
+    assert f"at most {MAX_NAMES}," in found["names"]["description"]
 
 
 async def test_operations_have_names_that_follow_from_method_and_path() -> None:

@@ -1,10 +1,15 @@
-"""Problem details as the OpenAPI document has them."""
+"""Problem details as the API's documentation has them."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from app.features.parse.models import SuggestionModel
+
+class SuggestionModel(BaseModel):
+    """A name that the writer may have meant."""
+
+    doi: str = Field(examples=["10.1000/182"])
+    rule: str = Field(description="The repair that led to it.", examples=["trailing-punctuation"])
 
 
 class ProblemModel(BaseModel):
