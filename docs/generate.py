@@ -28,7 +28,6 @@ HEADINGS: Final = {
     "client": "Clients",
     "batch": "Lists of names",
     "upstream": "Upstream",
-    "native": "Handle servers",
     "cache": "Cache",
     "store": "Store",
     "web": "Answers to browsers",

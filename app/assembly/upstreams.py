@@ -14,6 +14,7 @@ from app.assembly.settings import Settings
 from app.assembly.shared_budget import StorePause
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
+from app.features.native.directory_limits import LOOKUP_TIMEOUT
 from app.features.native.exchange import ExchangeObserver
 from app.features.native.opening import is_native, open_native
 from app.features.native.service_records import RecordStore
@@ -124,7 +125,7 @@ def _open_api(
             settings,
             url,
             may_ask_again=budget.admit_retry,
-            admit_query=partial(budget.admit_lookup, settings.native_service_patience),
+            admit_query=partial(budget.admit_lookup, LOOKUP_TIMEOUT),
             observer=exchanges,
             store=records,
         )

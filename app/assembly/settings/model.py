@@ -16,7 +16,6 @@ from app.features.branding.settings import BrandingSettings
 from app.features.follow.settings import ReplicationSettings
 from app.features.limits.settings import ClientSettings
 from app.features.lists.settings import BatchSettings
-from app.features.native.settings import NativeSettings
 from app.features.options import RELOADED, RELOADED_SECRET, SECRET
 from app.features.registry.settings import ImportSettings
 from app.features.tracing.settings import TracingSettings
@@ -27,7 +26,6 @@ TABLES: Final = (
     "client",
     "batch",
     "upstream",
-    "native",
     "cache",
     "store",
     "web",
@@ -52,7 +50,6 @@ class Settings(
     BrandingSettings,
     WebSettings,
     CacheSettings,
-    NativeSettings,
     UpstreamSettings,
     BatchSettings,
     ClientSettings,

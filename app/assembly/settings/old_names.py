@@ -21,6 +21,22 @@ RENAMED: Final[Mapping[str, str]] = {
 #: Settings that are constants now. A value of theirs is ignored.
 REMOVED: Final = frozenset(
     {
+        "native_busy_queries",
+        "native_head_start",
+        "native_idle_connections",
+        "native_idle_timeout",
+        "native_max_attempts",
+        "native_max_lookups",
+        "native_max_servers",
+        "native_max_services",
+        "native_pause_first",
+        "native_pause_max",
+        "native_service_grace",
+        "native_service_patience",
+        "native_service_ttl_ceiling",
+        "native_service_ttl_floor",
+        "native_udp_tries",
+        "native_udp_wait",
         "pull_busy_timeout",
     }
 )

@@ -73,8 +73,8 @@ def read_values(
 def _rename(values: Mapping[str, SourcedValue]) -> dict[str, SourcedValue]:
     renamed: dict[str, SourcedValue] = {}
     for name, value in values.items():
-        new = RENAMED.get(name, "")
-        if new in values:
+        new = RENAMED.get(name)
+        if new and new in values:
             raise ConfigurationError(
                 f"{value.source}: this is the old name of a setting that is also set under its new name, "
                 f"{values[new].source}; remove the old one"

@@ -17,6 +17,7 @@ from typing import Final
 
 from app.errors import CouldNotVerify, UpstreamUnreachable
 from app.features.native.directory import Asker
+from app.features.native.directory_limits import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from app.features.native.referral import Question, Service
 from app.features.native.site import Address
 from app.features.native.wire.message import UNKNOWN_SERIAL
@@ -38,10 +39,10 @@ SiteReader = Callable[[Service], Awaitable[Site]]
 class DirectLimits:
     """How long what is known about a server is used, in seconds."""
 
-    address_lifetime: float
-    site_lifetime: float
     #: For one request for site information.
     timeout: float
+    address_lifetime: float = SHORTEST_LIFETIME
+    site_lifetime: float = LONGEST_LIFETIME
 
 
 class DirectServer:

@@ -34,12 +34,6 @@ def open_directory(
 
 def _read_limits(settings: Settings) -> DirectoryLimits:
     return DirectoryLimits(
-        queries=settings.native_max_lookups,
-        services=settings.native_max_services,
-        shortest_lifetime=settings.native_service_ttl_floor,
-        longest_lifetime=settings.native_service_ttl_ceiling,
-        grace=settings.native_service_grace,
-        patience=settings.native_service_patience,
         # The breaker of the whole upstream opens later, because the servers of known prefixes may work.
         root_failures=max(1, settings.upstream_breaker_failures // 2),
         root_pause=settings.upstream_breaker_cooldown,

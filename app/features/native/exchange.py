@@ -36,6 +36,11 @@ _ANSWERS: Final = frozenset(
         ResponseStatus.PREFIX_REFERRAL,
     )
 )
+#: Seconds of silence after which the next server or transport is queried too. The reference client turns from UDP to
+#: TCP after 3 s.
+HEAD_START: Final = 2.0
+#: Servers and transports that are tried for one message to a service. Each one after the first takes a token.
+MAX_ATTEMPTS: Final = 8
 _random: Final = random.SystemRandom()
 
 TransportProtocol = site_value.Protocol
@@ -92,8 +97,8 @@ class Exchange:
         clocks: Clocks,
         may_ask_again: Callable[[], Awaitable[bool]],
         private_servers: bool,
-        head_start: float,
-        max_attempts: int,
+        head_start: float = HEAD_START,
+        max_attempts: int = MAX_ATTEMPTS,
         observer: ExchangeObserver | None = None,
     ) -> None:
         self._transports = transports

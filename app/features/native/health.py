@@ -17,12 +17,13 @@ class HealthLimits:
     """The bounds of a Health. Times are in seconds."""
 
     #: The pause after the first failure of an interface. It doubles with each further failure in a row.
-    first_pause: float
-    longest_pause: float
-    #: Queries of about the last minute from which a server counts as busy.
-    busy_queries: float
+    first_pause: float = 5.0
+    longest_pause: float = 600.0
+    #: Queries of about the last minute from which a server counts as busy, and is queried by a kept HTTP tunnel in
+    #: place of UDP. From about 20 on the tunnel takes less time: its connection costs as much as a few queries.
+    busy_queries: float = 20.0
     #: Interfaces, and servers, that are remembered. The one that was used least recently is forgotten.
-    entries: int
+    entries: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Health:
     #: The seconds in which a count of queries falls to a third.
     WINDOW: Final = 60.0
 
-    def __init__(self, limits: HealthLimits) -> None:
-        self._limits = limits
+    def __init__(self, limits: HealthLimits | None = None) -> None:
+        self._limits = limits or HealthLimits()
         self._interfaces: OrderedDict[Hashable, _Interface] = OrderedDict()
         self._servers: OrderedDict[Hashable, _Server] = OrderedDict()
 

@@ -16,7 +16,7 @@ from app.features.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
 from app.features.native.direct import DirectLimits, DirectServer
 from app.features.native.directory_opening import open_directory
 from app.features.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
-from app.features.native.health import Health, HealthLimits
+from app.features.native.health import Health
 from app.features.native.referral import Question, Service
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.service_records import RecordStore
@@ -83,13 +83,11 @@ def _open_exchange(
     transports = _open_transports(settings, may_ask_again)
     return Exchange(
         transports if only is None else {only: transports[only]},
-        Health(_health_limits(settings)),
+        Health(),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
         # The operator names a server. Everything that the root leads to comes from the network.
         private_servers=settings.upstream_private_servers or url != FROM_ROOT,
-        head_start=settings.native_head_start,
-        max_attempts=settings.native_max_attempts,
         observer=observer,
     )
 
@@ -133,11 +131,7 @@ def _open_server(
         exchange,
         exchange.read_site,
         known=() if root is None else root.service.sites,
-        limits=DirectLimits(
-            address_lifetime=settings.native_service_ttl_floor,
-            site_lifetime=settings.native_service_ttl_ceiling,
-            timeout=settings.upstream_timeout,
-        ),
+        limits=DirectLimits(timeout=settings.upstream_timeout),
         clock=time.monotonic,
         may_ask_again=may_ask_again,
         report=lambda site: _report_site(url, site),
@@ -147,15 +141,6 @@ def _open_server(
 def _read_kept_root(settings: Settings) -> RootFile | None:
     root = read_root(settings)
     return None if root is None else RootFile(root_file_path(settings.store_url), root)
-
-
-def _health_limits(settings: Settings) -> HealthLimits:
-    return HealthLimits(
-        first_pause=settings.native_pause_first,
-        longest_pause=settings.native_pause_max,
-        busy_queries=settings.native_busy_queries,
-        entries=settings.native_max_servers,
-    )
 
 
 def read_root(settings: Settings) -> Service | None:
@@ -187,9 +172,8 @@ def _open_transports(
     settings: Settings, may_ask_again: Callable[[], Awaitable[bool]]
 ) -> dict[TransportProtocol, Transport]:
     most, connect = settings.upstream_max_answer_bytes, settings.upstream_connect_timeout
-    most_idle, idle_timeout = settings.native_idle_connections, settings.native_idle_timeout
-    messages = ConnectionPool[bytes](most=most_idle, idle_timeout=idle_timeout, may_ask_again=may_ask_again)
-    requests = ConnectionPool[HttpAnswer](most=most_idle, idle_timeout=idle_timeout, may_ask_again=may_ask_again)
+    messages = ConnectionPool[bytes](may_ask_again=may_ask_again)
+    requests = ConnectionPool[HttpAnswer](may_ask_again=may_ask_again)
     tunnel = TunnelTransport(
         Egress(connect_timeout=connect, max_bytes=most + ENVELOPE_BYTES),
         requests,
@@ -198,9 +182,7 @@ def _open_transports(
         clock=time.time,
     )
     return {
-        TransportProtocol.UDP: UdpTransport(
-            first_wait=settings.native_udp_wait, tries=settings.native_udp_tries, max_bytes=most
-        ),
+        TransportProtocol.UDP: UdpTransport(max_bytes=most),
         TransportProtocol.TCP: TcpTransport(messages, connect_timeout=connect, max_bytes=most),
         TransportProtocol.HTTP: tunnel,
         TransportProtocol.HTTPS: tunnel,

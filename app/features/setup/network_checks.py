@@ -11,6 +11,7 @@ from typing import Any, Final
 from app.assembly.resolving import assemble, open_cache
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
+from app.features.native.directory_limits import LOOKUP_TIMEOUT
 from app.features.native.opening import is_native, open_native
 from app.features.redaction import redact
 from app.features.setup.configuration import Configuration
@@ -85,7 +86,7 @@ async def try_upstream(settings: Settings, url: str) -> None:
         if is_native(url):
             # A server that is not responsible for the control name works too.
             budget = parts.upstream.budget
-            admit_query = partial(budget.admit_lookup, settings.native_service_patience)
+            admit_query = partial(budget.admit_lookup, LOOKUP_TIMEOUT)
             source = open_native(settings, url, may_ask_again=budget.admit_retry, admit_query=admit_query)
             try:
                 await source.probe()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from app.errors import CouldNotVerify, UpstreamUnreachable
 
 Answer = TypeVar("Answer")
 _MAX_DETAIL = 200
+#: Idle connections that a pool keeps, and for how many seconds. Servers and firewalls that keep connections do so for a
+#: minute or more.
+MAX_IDLE: Final = 64
+IDLE_TIMEOUT: Final = 30.0
 
 
 class StreamConnection(asyncio.Protocol, Generic[Answer]):
@@ -98,7 +102,13 @@ class ConnectionPool(Generic[Answer]):
     `may_ask_again` is awaited before a message is sent a second time, which needs a token of the budget.
     """
 
-    def __init__(self, *, most: int, idle_timeout: float, may_ask_again: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(
+        self,
+        *,
+        may_ask_again: Callable[[], Awaitable[bool]],
+        most: int = MAX_IDLE,
+        idle_timeout: float = IDLE_TIMEOUT,
+    ) -> None:
         self._most = most
         self._idle_timeout = idle_timeout
         self._may_ask_again = may_ask_again

@@ -26,6 +26,9 @@ _RECEIVE_BUFFER_BYTES: Final = 1024 * 1024
 _PACKET_FACTOR: Final = 4
 #: Packets with another request id that are dropped for one message. Each takes about 2 us.
 _MAX_STRANGERS: Final = 200_000
+#: Seconds before a message is sent again, and how often it is sent: at 0, 0.5 and 1.5 s, as by the reference client.
+FIRST_WAIT: Final = 0.5
+TRIES: Final = 3
 _NO_ID: Final = U32.pack(NO_REQUEST_ID)
 
 
@@ -36,7 +39,7 @@ class UdpTransport:
     the one before. After the last wait the message has failed.
     """
 
-    def __init__(self, *, first_wait: float, tries: int, max_bytes: int) -> None:
+    def __init__(self, *, max_bytes: int, first_wait: float = FIRST_WAIT, tries: int = TRIES) -> None:
         self._waits = tuple(first_wait * 2**number for number in range(tries))
         self._max_bytes = max_bytes
 
