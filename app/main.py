@@ -8,9 +8,9 @@ import random
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from app import __version__
 from app.assembly.lifecycle import Lifecycle
@@ -29,12 +29,18 @@ from app.assembly.resolving import Observers, assemble
 from app.assembly.settings import Settings
 from app.cache.tiered import TieredStore
 from app.features.access_log.access_log import AccessLog, write_to_standard_output
+from app.features.admin.gate import ADMIN_PATH
+from app.features.compression.compression import Compression
 from app.features.country.country import open_countries
+from app.features.library.agency import agency_finder
 from app.features.library.file import LibraryFile
-from app.features.library.library import Library
+from app.features.library.library import FindAgency, Library
+from app.features.library.preferences import Preferences
 from app.features.limits.counts import ClientCounts
 from app.features.limits.limits import ClientLimits
 from app.features.limits.opening import build_denials, build_limits, open_connections, read_networks
+from app.features.lists.http import RESOLVE_PATH
+from app.features.lists.opening import build_suggested_names
 from app.features.local_records.files import LocalFiles
 from app.features.metrics.history import SharedHistory
 from app.features.metrics.instruments import (
@@ -49,20 +55,25 @@ from app.features.metrics.instruments import (
 from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import FOLDER_VARIABLE, Exposition
+from app.features.parse.http import PARSE_PATH
+from app.features.status.models import STATUS_PATH
 from app.features.status.reader import StatusReader
 from app.features.tracing.opening import Export, TracedQueries, Traces, check_extra, open_traces
+from app.features.tracing.stage import TracedRequests
 from app.resolver.prefix_chain import PrefixChain
 from app.server.connections import Connections
 from app.server.proxies import trusted_addresses
 from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
 from app.upstream.loop import read_loop_id
 from app.upstream.source import Source
-from app.web.application import Application
+from app.web.application import Application, Operations, Site
+from app.web.conditions import Conditions
 from app.web.fastapi_errors import allowed_methods
-from app.web.operations import other_paths
+from app.web.operations import find_paths
 from app.web.pages import Pages
 from app.web.record_headers import read_allowed
-from app.web.route import Route
+from app.web.route import ROUTES
+from app.web.stage import Stage, Stages, fold_stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +104,52 @@ def create(
     assembled = assemble(settings, clock, instruments.observers, cache=parts.cache, wrap_source=parts.wrap_source)
     limits = build_limits(settings, clock, instruments.clients)
     connections = open_connections(settings, instruments.exposition)
-    log = parts.access_log or _access_log(settings, clock)
     prefixes = PrefixChain(instruments.observers.resolver)
-    library, library_file = _open_library(settings, instruments.library)
-    face = build_face(assembled, limits, read_facts(settings, clock, chance), prefixes, library)
+    networks = read_networks(settings)
+    clients = ClientCounts(networks.client_of, clock)
+    compression = Compression(
+        min_bytes=settings.web_compression_min_bytes, memory_bytes=settings.web_compression_memory_bytes
+    )
+    suggested_names = build_suggested_names(settings, assembled.resolver)
+    # The library reads the conditions of requests, which do not depend on it.
+    agency = agency_finder(assembled.resolver, prefixes, Conditions(networks, Stages(), settings.cache_reload_age))
+    library, library_file = _open_library(settings, instruments.library, agency)
+    log = parts.access_log or _access_log(settings, clock)
+    outer: list[Stage] = [] if log is None else [log]
+    if traces is not None:
+        outer.append(TracedRequests(traces))
+    stages = fold_stages([*outer, limits, library, compression, instruments.http, clients])
+    conditions = Conditions(networks, stages, settings.cache_reload_age)
+    face = build_face(
+        assembled, conditions, read_facts(settings, clock, chance), prefixes, stages, sections=(suggested_names,)
+    )
+    face.pages.has_preferences = lambda: library.makes_detours
+    preferences = Preferences(
+        library=library,
+        pages=face.pages,
+        errors=face.errors,
+        link=face.link,
+        public_url=read_public_url(settings),
+        max_age=settings.library_cookie_seconds,
+    )
     _follow_reloads(lifecycle, limits, connections, face.pages, traces)
     _follow_file_reloads(lifecycle, library_file, assembled.local_files)
-    clients = ClientCounts(read_networks(settings).client_of, clock)
-    express = None if limits.is_active else build_express_lane(assembled, clock, instruments.http, log, clients)
+    express = build_express_lane(assembled, stages, clock)
     if express is not None:
         library.followers.append(express.clear)
-    denials = build_denials(_shared_file(settings, "denials.json"), clock, limits, express)
+    denials = build_denials(_shared_file(settings, "denials.json"), clock, limits)
     state, exposition = instruments.state, instruments.exposition
     history = SharedHistory(_shared_file(settings, "history.json"))
     status = StatusReader(assembled, lifecycle, library_file, state, exposition, history, clients, clock)
     record_page = instruments.followers.record
-    admin = build_admin(assembled, face, lifecycle, limits, denials, status, clock, record_page)
-    admin_application = build_admin_application(settings, admin, instruments.http, log, connections)
+    admin = build_admin(assembled, face, lifecycle, denials, status, clock, record_page)
     operations = build_operations(
         assembled,
         face,
         lifecycle,
         clock,
         library_file=library_file,
+        preferences=preferences,
         state=state,
         exposition=exposition,
         refreshes=(denials.refresh, status.record, clients.refresh),
@@ -126,30 +160,28 @@ def create(
     add_batches(
         operations,
         assembled,
-        limits,
+        networks,
         clock,
         prefixes=prefixes,
         count=instruments.batches.count,
         count_refusal=instruments.clients.refused,
     )
-    return Application(
+    own_api = {PARSE_PATH.encode(): "parse", RESOLVE_PATH.encode(): "batch"}
+    paths = find_paths(operations, own_api)
+    gates = () if admin is None or settings.admin_listen is not None else (admin,)
+    paths = replace(paths, private=frozenset({STATUS_PATH.encode()}))
+    if gates:
+        paths = replace(paths, gated=gates[0].paths, gated_below=(ADMIN_PATH,))
+    application = Application(
         face,
-        operations=operations,
-        admin=None if admin_application is not None else admin,
-        other_paths=other_paths(operations),
-        allow_of=lambda path: allowed_methods(operations, path.decode("latin-1")),
-        limits=limits,
-        public_url=read_public_url(settings),
-        sub_path=read_sub_path(settings).encode(),
-        loop_id=read_loop_id(),
-        express=express,
-        http_metrics=instruments.http,
-        access_log=log,
-        traces=traces,
-        connections=connections,
-        admin_application=admin_application,
-        clients=clients,
+        Operations(operations, paths, lambda path: allowed_methods(operations, path.decode("latin-1")), gates),
+        Site(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter),
+        stages,
+        express,
+        connections,
     )
+    application.second = build_admin_application(settings, admin, stages, connections)
+    return application
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +215,7 @@ def _observe_upstreams(metrics: UpstreamMetrics, traces: Traces | None) -> Calla
 def _open_instruments(settings: Settings, traces: Traces | None) -> _Instruments:
     exposition = Exposition(_folder_of_counts(settings))
     registry = exposition.registry
-    http = HttpMetrics(registry, time.perf_counter, get_args(Route))
+    http = HttpMetrics(registry, (*ROUTES, "parse", "batch"))
     clients = ClientMetrics(registry)
     answers = AnswerMetrics(registry, clients.refused)
     exposition.flushers += [http.flush, answers.flush]
@@ -200,9 +232,9 @@ def _folder_of_counts(settings: Settings) -> Path | None:
     return Path(named) if named and settings.workers > 1 else None
 
 
-def _open_library(settings: Settings, metrics: LibraryMetrics) -> tuple[Library, LibraryFile]:
+def _open_library(settings: Settings, metrics: LibraryMetrics, find_agency: FindAgency) -> tuple[Library, LibraryFile]:
     """The library with the rules of its file, and the file. Raises ConfigurationError."""
-    library = Library(metrics.count)
+    library = Library(metrics.count, find_agency)
     file = LibraryFile(library.use)
     file.load(settings.library_rules)
     return library, file

@@ -52,7 +52,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "redis": frozenset({"features.valkey"}),
     "jinja2": frozenset({"web", "features.branding"}),
     # Every feature that answers requests.
-    "fastapi": frozenset({"web", "features"}),
+    "fastapi": frozenset({"web", "features", "assembly"}),
     "starlette": frozenset({"web", "features"}),
     "prometheus_client": frozenset({"features.metrics"}),
     "opentelemetry": frozenset({"features.tracing"}),

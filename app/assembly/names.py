@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from app import __version__
 from app.assembly.resolving import Parts
 from app.assembly.settings import Settings
-from app.features.access_log.access_log import AccessLog
 from app.features.branding.branding import Branding
-from app.features.compression.compression import Compression
 from app.features.country.country import open_countries
-from app.features.library.library import Library
-from app.features.library.preferences import Preferences
-from app.features.limits.counts import ClientCounts
-from app.features.limits.limits import ClientLimits
-from app.features.lists.opening import build_suggested_names
-from app.features.metrics.requests import HttpMetrics
 from app.resolver.destination import Destinations
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.which_ra import WhichRa
 from app.server.prepared_answers import ExpressLane
 from app.web.api import RestApi
 from app.web.application import Face
+from app.web.conditions import Conditions
 from app.web.error_handlers import ErrorPages
 from app.web.name_pages import NamePages
 from app.web.pages import Link, Pages
 from app.web.record_headers import read_allowed
 from app.web.redirect import Facts, Redirects
+from app.web.section import Section
+from app.web.stage import Stages
 
 
 def read_sub_path(settings: Settings) -> str:
@@ -47,6 +43,7 @@ def read_facts(settings: Settings, clock: Callable[[], float], chance: Callable[
         clock=clock,
         chance=chance,
         country=open_countries(settings.country_database),
+        max_age=settings.web_max_age,
         record_headers=read_allowed(settings.record_headers),
     )
 
@@ -83,85 +80,50 @@ def build_pages(settings: Settings) -> Pages:
     )
 
 
-def build_face(parts: Parts, limits: ClientLimits, facts: Facts, prefixes: PrefixChain, library: Library) -> Face:
+def build_face(
+    parts: Parts,
+    conditions: Conditions,
+    facts: Facts,
+    prefixes: PrefixChain,
+    stages: Stages,
+    sections: Sequence[Section],
+) -> Face:
     """The answers to names, and the pages."""
     settings, pages = parts.settings, build_pages(parts.settings)
-    pages.has_preferences = lambda: library.is_active
     link = Link(base=read_sub_path(settings))
-    compression = Compression(
-        min_bytes=settings.web_compression_min_bytes, memory_bytes=settings.web_compression_memory_bytes
+    errors = ErrorPages(pages=pages, link=link, sections=sections)
+    api = RestApi(
+        resolver=parts.resolver,
+        conditions=conditions,
+        clock=facts.clock,
+        max_age=facts.max_age,
+        resolves=settings.resolve,
+        stages=stages,
     )
-    suggested_names = build_suggested_names(settings, parts.resolver)
-    errors = ErrorPages(pages=pages, link=link, suggested_names=suggested_names)
-    api = _build_api(parts, limits, facts, compression)
-    name_pages = NamePages(
-        pages=pages, link=link, suggested_names=suggested_names, clock=facts.clock, max_age=settings.web_max_age
-    )
+    name_pages = NamePages(pages=pages, link=link, sections=sections, clock=facts.clock, max_age=facts.max_age)
     redirects = Redirects(
         resolver=parts.resolver,
-        limits=limits,
-        prefixes=prefixes,
+        conditions=conditions,
         destinations=Destinations(parts.resolver, prefixes, resolves=settings.resolve),
         api=api,
         name_pages=name_pages,
         facts=facts,
-        library=library,
-        suggested_names=suggested_names,
-        max_age=settings.web_max_age,
+        stages=stages,
+        sections=sections,
     )
-    return Face(
-        redirects=redirects,
-        which_ra=WhichRa(parts.resolver, prefixes, parts.upstream.agencies),
-        api=api,
-        errors=errors,
-        preferences=_build_preferences(settings, library, errors, pages, link),
-        pages=pages,
-        link=link,
-        compression=compression,
-    )
+    which_ra = WhichRa(parts.resolver, prefixes, parts.upstream.agencies)
+    return Face(redirects, which_ra, api, errors, pages, link, conditions)
 
 
-def _build_api(parts: Parts, limits: ClientLimits, facts: Facts, compression: Compression) -> RestApi:
-    return RestApi(
-        resolver=parts.resolver,
-        limits=limits,
-        clock=facts.clock,
-        max_age=parts.settings.web_max_age,
-        resolves=parts.settings.resolve,
-        compression=compression,
-    )
-
-
-def _build_preferences(
-    settings: Settings, library: Library, errors: ErrorPages, pages: Pages, link: Link
-) -> Preferences:
-    return Preferences(
-        library=library,
-        pages=pages,
-        errors=errors,
-        link=link,
-        public_url=read_public_url(settings),
-        max_age=settings.library_cookie_seconds,
-    )
-
-
-def build_express_lane(
-    parts: Parts,
-    clock: Callable[[], float],
-    metrics: HttpMetrics,
-    access_log: AccessLog | None,
-    clients: ClientCounts,
-) -> ExpressLane | None:
-    """The express lane, if it is switched on."""
+def build_express_lane(parts: Parts, stages: Stages, clock: Callable[[], float]) -> ExpressLane | None:
+    """The prepared answers, if they are switched on."""
     if not parts.settings.express_lane:
         return None
     return ExpressLane(
         parts.resolver,
-        clock,
-        metrics.count,
-        clients.count,
-        timer=metrics.timer,
-        access_log=access_log,
+        stages,
+        clock=clock,
+        timer=time.perf_counter,
         sub_path=read_sub_path(parts.settings).encode(),
         max_bytes=parts.settings.express_memory_bytes,
     )

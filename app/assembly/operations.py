@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_network
 from math import ceil
 from typing import Final
 from urllib.parse import urlsplit
+
+from fastapi import FastAPI
 
 from app import __version__
 from app.assembly.lifecycle import Lifecycle
@@ -15,16 +18,16 @@ from app.assembly.names import read_public_url
 from app.assembly.resolving import Parts
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError, RateExceeded
-from app.features.access_log.access_log import AccessLog
 from app.features.admin.actions import build_actions
 from app.features.admin.application import AdminApplication
 from app.features.admin.gate import WRONG_TOKENS, AdminGate, AdminTokens
 from app.features.admin.http import create_admin
 from app.features.library.file import LibraryFile
+from app.features.library.preferences import Preferences
 from app.features.limits.buckets import ClientBuckets, Rate
 from app.features.limits.denials import Denials
-from app.features.limits.limits import ClientLimits
 from app.features.limits.network_list import NetworkList
+from app.features.limits.opening import read_networks
 from app.features.lists.answer import BatchService
 from app.features.lists.body import ListLimits
 from app.features.lists.http import add_resolve
@@ -32,11 +35,13 @@ from app.features.lists.open_lists import OpenBatches
 from app.features.lists.opening import build_batches
 from app.features.lists.verdict import Verdict
 from app.features.metrics.gauges import expose
-from app.features.metrics.requests import HttpMetrics
+from app.features.metrics.http import add_metrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
+from app.features.openapi.http import add_openapi
 from app.features.parse.http import ParseLimits, add_parse
-from app.features.setup.probe import Probe
+from app.features.setup.probe import Probe, add_probe
+from app.features.status.health_http import add_health
 from app.features.status.models import STATUS_PATH
 from app.features.status.page import add_status
 from app.features.status.reader import StatusReader
@@ -44,8 +49,10 @@ from app.features.status.readiness import describe_readiness
 from app.features.tracing.opening import Traces
 from app.resolver.prefix_chain import PrefixChain
 from app.web.application import Face
-from app.web.operations import OperationPages, Operations, create_operations
+from app.web.client_network import ClientNetworks
+from app.web.operations import OperationPages, create_operations, no_file
 from app.web.privacy import PrivacyFacts
+from app.web.stage import Stages
 
 _SECONDS_A_DAY: Final = 86_400
 #: The settings of the admin API that a reload changes.
@@ -76,7 +83,6 @@ def build_admin(
     parts: Parts,
     face: Face,
     lifecycle: Lifecycle,
-    limits: ClientLimits,
     denials: Denials,
     status: StatusReader,
     clock: Callable[[], float],
@@ -97,7 +103,7 @@ def build_admin(
         admin,
         tokens=_read_tokens(settings),
         attempts=ClientBuckets(WRONG_TOKENS, rate, RateExceeded, clock),
-        client_of=limits.client_of,
+        client_of=read_networks(settings).client_of,
         base=face.link.base,
         paths=paths,
         routes=admin.routes,
@@ -117,16 +123,12 @@ def _refuse_first_token(new: Settings) -> None:
 
 
 def build_admin_application(
-    settings: Settings,
-    gate: AdminGate | None,
-    metrics: HttpMetrics,
-    access_log: AccessLog | None,
-    connections: object,
+    settings: Settings, gate: AdminGate | None, stages: Stages, connections: object
 ) -> AdminApplication | None:
     """The admin API on its own address, if it has one."""
     if gate is None or settings.admin_listen is None:
         return None
-    return AdminApplication(gate, http_metrics=metrics, access_log=access_log, connections=connections)
+    return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
 
 
 def build_operations(
@@ -136,35 +138,42 @@ def build_operations(
     clock: Callable[[], float],
     *,
     library_file: LibraryFile,
+    preferences: Preferences,
     state: StateMetrics,
     exposition: Exposition,
     refreshes: Sequence[Callable[[], None]],
     status: StatusReader,
     traces: Traces | None,
     admin: AdminGate | None,
-) -> Operations:
+) -> FastAPI:
     """The few other paths: health, metrics, status, API documentation, static files."""
-    operations = create_operations(
+    settings = parts.settings
+    pages = OperationPages(face.pages, face.link, lambda: read_privacy(settings, parts.upstream.guards))
+    admin_routes = () if admin is None or settings.admin_listen is not None else admin.routes
+
+    def add_features(app: FastAPI) -> None:
+        add_health(app, lambda: describe_readiness(parts, lifecycle, library_file))
+        add_metrics(app, lambda accept: expose(parts, state, exposition, accept))
+        add_openapi(app, pages, admin_routes, server_url=settings.public_url or "/")
+        preferences.add_to(app)
+        if settings.probe_key:
+            add_probe(app, Probe(settings.probe_key, clock), lambda request: no_file(pages, request))
+        add_parse(app, read_public_url(settings), read_parse_limits(settings))
+        if settings.status_access != "admin":
+            add_status(app, status.read, _read_status_access(settings), face.pages, face.link)
+
+    return create_operations(
         version=__version__,
         lifespan=lambda app: run_lifespan(parts, clock, library_file, state, exposition, refreshes, traces),
-        readiness=lambda: describe_readiness(parts, lifecycle, library_file),
-        write_metrics=lambda accept: expose(parts, state, exposition, accept),
-        face=OperationPages(face.pages, face.link, lambda: read_privacy(parts.settings, parts.upstream.guards)),
-        preferences=face.preferences,
-        server_url=parts.settings.public_url or "/",
-        probe=Probe(parts.settings.probe_key, clock) if parts.settings.probe_key else None,
-        admin_routes=() if admin is None or parts.settings.admin_listen is not None else admin.routes,
+        face=pages,
+        add_routes=(add_features,),
     )
-    add_parse(operations, read_public_url(parts.settings), read_parse_limits(parts.settings))
-    if parts.settings.status_access != "admin":
-        add_status(operations, status.read, _read_status_access(parts.settings), face.pages, face.link)
-    return operations
 
 
 def add_batches(
-    operations: Operations,
+    operations: FastAPI,
     parts: Parts,
-    limits: ClientLimits,
+    networks: ClientNetworks,
     clock: Callable[[], float],
     *,
     prefixes: PrefixChain,
@@ -184,7 +193,7 @@ def add_batches(
         ),
         settings.batch_max_array,
     )
-    add_resolve(operations, service, limits.client_at)
+    add_resolve(operations, service, networks.client_of)
 
 
 def _read_status_access(settings: Settings) -> Callable[[str], bool]:

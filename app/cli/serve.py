@@ -62,7 +62,7 @@ def _open_sockets(settings: Settings) -> Sequence[socket.socket]:
 
 def _second_listener(application: Application, sockets: Sequence[socket.socket]) -> SecondListener | None:
     """The listener of the admin API, if it has a socket of its own."""
-    return SecondListener(application.admin_application, sockets[1]) if len(sockets) > 1 else None
+    return SecondListener(application.second, sockets[1]) if len(sockets) > 1 else None
 
 
 def _serve_alone(

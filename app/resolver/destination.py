@@ -97,7 +97,8 @@ class Destinations:
     def __init__(self, resolver: Resolver, prefixes: PrefixChain, *, resolves: Literal["doi", "any"]) -> None:
         """With `resolves` "any", every handle is resolved. Otherwise DOI names, short DOIs and prefixes are."""
         self._resolver = resolver
-        self._prefixes = prefixes
+        #: The chain in which locations are found.
+        self.prefixes = prefixes
         self._resolves = resolves
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
@@ -168,7 +169,7 @@ class Destinations:
             return destination
         record = chain.last.record.select(query.options.types, query.options.indexes)
         lookup = Lookup(self._resolver, demand.client, demand.priority, only_cached=demand.only_cached)
-        locations = await self._prefixes.find_locations(
+        locations = await self.prefixes.find_locations(
             chain.last.name,
             record,
             query.options,

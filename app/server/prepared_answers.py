@@ -14,7 +14,6 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from app.doi.name import HandleName
-from app.features.access_log.access_log import AccessLog, LoggedReply, LoggedRequest
 from app.host import is_host
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
@@ -23,6 +22,7 @@ from app.web.header import Header, header_lines
 from app.web.negotiation import wants_data
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines, status_line
+from app.web.stage import PreparedRequest, Stages
 
 #: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
 OVERHEAD: Final = 1_000
@@ -52,9 +52,6 @@ _FORWARDED_FOR: Final = re.compile(rb"\r\nx-forwarded-for:[ \t]*([^\r]*)", re.IG
 #: Answers of which one is counted with its client, for all of them. An answer takes this lane 3.6 us; the client of
 #: each would add 2.4 us, and 6 us behind a front proxy (processor time, best of 7).
 CLIENT_SAMPLE: Final = 16
-#: The route that these answers are counted under.
-ROUTE: Final = "express"
-Count = Callable[[str, str, int], None]
 Value = TypeVar("Value")
 
 
@@ -128,28 +125,23 @@ class ExpressLane:
     def __init__(
         self,
         resolver: Resolver,
-        clock: Callable[[], float],
-        count: Count,
-        count_client: Callable[[str, int], None],
+        stages: Stages,
         *,
+        clock: Callable[[], float],
         timer: Callable[[], float],
-        access_log: AccessLog | None,
         sub_path: bytes,
         max_bytes: int,
     ) -> None:
-        """`count` gets the route, method and status of each answer. `timer` is the access log's.
-
-        `count_client` gets the address of the client of one answer in CLIENT_SAMPLE, and CLIENT_SAMPLE.
-
-        `max_bytes` bounds the cache.
-        """
+        """`timer` is that of logged durations. `max_bytes` bounds the cache."""
         self._resolver = resolver
         self._clock = clock
-        self._count = count
-        self._count_client = count_client
+        self._passes = stages.passes
+        self._count_prepared = stages.count_prepared
+        self._sample_client = stages.sample_client
         self._answers_until_sample = CLIENT_SAMPLE
         self._timer = timer
-        self._access_log = access_log
+        self._log_prepared = stages.log_prepared
+        self._shows_clients = any(stage.shows_clients for stage in stages.loggers)
         self._sub_path = sub_path
         # Each map holds up to twice its weight.
         self._targets: Generations[Prepared] = Generations(max_bytes * 3 // 8, lambda _, reply: reply.size)
@@ -181,9 +173,10 @@ class ExpressLane:
         """The whole answer to one whole request without a body. None if the request must take the full path.
 
         `default_headers` are the lines that the server puts first, such as the date. `client_of` returns the address
-        of the client, given the value of X-Forwarded-For. It is called for a log that shows clients, and for a sample.
+        of the client, given the value of X-Forwarded-For. It is called for limits, for a log that shows clients,
+        and for a sample.
         """
-        began = 0.0 if self._access_log is None else self._timer()
+        began = self._timer() if self._log_prepared else 0.0
         prepared = self._requests.get(request) or self._find(request)
         if prepared is None:
             return None
@@ -191,6 +184,8 @@ class ExpressLane:
         if found is None or _source(found) != prepared.source:
             self._requests.drop(request)
             self._targets.drop(prepared.target)
+            return None
+        if self._passes and not self._admits(client_of(_forwarded_for(request))):
             return None
         self._resolver.count_answer(found)
         second = int(self._clock())
@@ -202,19 +197,26 @@ class ExpressLane:
             _write_head(prepared, found, second, default_headers)
         head_only = request.startswith(_HEAD_METHOD)
         method = "HEAD" if head_only else "GET"
-        self._count(ROUTE, method, prepared.status)
+        for count in self._count_prepared:
+            count(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
             self._answers_until_sample = CLIENT_SAMPLE
-            self._count_client(client_of(_forwarded_for(request)), CLIENT_SAMPLE)
-        if self._access_log is None:
+            for sample_client in self._sample_client:
+                sample_client(client_of(_forwarded_for(request)), CLIENT_SAMPLE)
+        if not self._log_prepared:
             return prepared.head + (_EMPTY_LINE if head_only else prepared.tail)
-        client = client_of(_forwarded_for(request)) if self._access_log.shows_clients else ""
+        client = client_of(_forwarded_for(request)) if self._shows_clients else ""
         path = below(self._sub_path, prepared.target) if self._sub_path else prepared.target
         size = 0 if head_only else len(prepared.tail) - len(_EMPTY_LINE)
-        reply = LoggedReply(ROUTE, prepared.status, size, prepared.cache_status)
-        last = self._access_log.log_prepared(LoggedRequest(method, path, b"", client), reply, self._timer() - began)
+        answered = PreparedRequest(method, path, client, prepared.status, size, prepared.cache_status)
+        seconds = self._timer() - began
+        last = b"".join([log_prepared(answered, seconds) for log_prepared in self._log_prepared])
         return prepared.head + last + (_EMPTY_LINE if head_only else prepared.tail)
+
+    def _admits(self, address: str) -> bool:
+        """Whether the client may have the answer. If not, the full path refuses and counts the request."""
+        return all(passes(address) for passes in self._passes)
 
     def _find(self, request: bytes) -> Prepared | None:
         """The prepared reply to a request that is not in the map of requests."""

@@ -13,20 +13,20 @@ import msgspec
 from app.doi.name import HandleName
 from app.doi.presentation import read_exact, read_path
 from app.errors import CouldNotVerify, DoiProxyError, EmptyName, InvalidName, NotADOI, TooManyRequests
-from app.features.compression.compression import Compression
-from app.features.limits.limits import ClientLimits
 from app.handle.answer import ResponseCode
 from app.handle.record import write_values
 from app.handle.value import JSON_STRING
 from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
+from app.web.conditions import Conditions
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, Freshness, entity_tag
 from app.web.header import Header
 from app.web.request import Request
 from app.web.request_path import Parameters, is_true, read_api_options
 from app.web.responses import JAVASCRIPT, JSON, Hit, Reply
+from app.web.stage import Stages
 
 HANDLES: Final = b"handles/"
 #: Response codes of errors (technical manual, section 3.6).
@@ -56,17 +56,17 @@ class RestApi:
         self,
         *,
         resolver: Resolver,
-        limits: ClientLimits,
+        conditions: Conditions,
         clock: Callable[[], float],
         max_age: float,
         resolves: Literal["doi", "any"],
-        compression: Compression,
+        stages: Stages,
     ) -> None:
         """With `resolves` "doi", text that cannot be a handle is refused without an upstream query."""
         self._resolver = resolver
         self._refuses = resolves == "doi"
-        self._compression = compression
-        self._limits = limits
+        self._stages = stages
+        self._conditions = conditions
         self._clock = clock
         self._freshness = Freshness(max_age)
 
@@ -75,7 +75,7 @@ class RestApi:
     ) -> Reply | None:
         """The answer, if it depends only on a fresh record in memory, else None. Raises DoiProxyError.
 
-        An answer that a thread has to compress is None too, unless the caller can wait for that.
+        An answer that a thread has to encode is None too, unless the caller can wait for that.
         """
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
@@ -84,10 +84,10 @@ class RestApi:
         if found is None:
             return None
         # A large answer takes milliseconds to build. It is built once, by the caller that sends it.
-        if not can_wait and self._compression.needs_thread(request, len(found.entry.answer.values)):
+        if not can_wait and self._stages.is_deferred(request, len(found.entry.answer.values)):
             return None
         reply = self.answer_record(request, found, options, parameters)
-        if not can_wait and self._compression.needs_thread(request, len(reply.body)):
+        if not can_wait and self._stages.is_deferred(request, len(reply.body)):
             return None
         self._resolver.count_answer(found)
         return reply
@@ -105,7 +105,7 @@ class RestApi:
             if self._refuses and not name.can_be_handle:
                 raise NotADOI(_NOT_A_HANDLE.format(name.text[:100]))
             options = read_api_options(parameters)
-            resolution = await self._resolver.resolve(name, self._limits.demand(request, options))
+            resolution = await self._resolver.resolve(name, self._conditions.demand(request, options))
         except CouldNotVerify as failure:
             return self.answer_failure(failure, name, parameters)
         except TooManyRequests as error:

@@ -1,10 +1,14 @@
-"""The ASGI application. It passes each request to the part that answers it."""
+"""The ASGI application. It passes each request to the part that answers it.
+
+The order is the same for every request: admit, the prepared answer, an answer from memory, one that waits.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from msgspec import structs
 from starlette.types import ASGIApp
@@ -12,21 +16,10 @@ from starlette.types import ASGIApp
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, TooManyRequests
-from app.features.access_log.access_log import REQUEST_ID, AccessLog, echo_identifier, id_headers, sent_identifier
-from app.features.admin.application import AdminApplication
-from app.features.admin.gate import ADMIN_PATH, AdminGate
-from app.features.compression.compression import Compression
-from app.features.library.preferences import Preferences
-from app.features.limits.api_gate import refuse
-from app.features.limits.counts import ClientCounts
-from app.features.limits.limits import ClientLimits
-from app.features.metrics.requests import HttpMetrics
-from app.features.status.models import STATUS_PATH
-from app.features.tracing.opening import TracedRequest, Traces
 from app.resolver.which_ra import WhichRa
-from app.server.prepared_answers import ExpressLane
 from app.web import which_ra
 from app.web.api import PROTOCOL_ERROR, RestApi
+from app.web.conditions import Conditions
 from app.web.error_handlers import ErrorPages
 from app.web.freshness import CACHE_CONTROL, OWN_PAGE
 from app.web.header import header_lines
@@ -34,12 +27,15 @@ from app.web.negotiation import wants_page
 from app.web.openurl import read_openurl
 from app.web.pages import Link, Pages
 from app.web.preflight import ALLOW, answer_options
+from app.web.problem import error_problem
 from app.web.redirect import Redirects
 from app.web.request import Request
+from app.web.request_id import REQUEST_ID, echo_identifier, id_headers, sent_identifier
 from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_query
 from app.web.responses import (
     COMMON_HEADERS,
     NO_CORS_HEADERS,
+    Hit,
     Message,
     Receive,
     Reply,
@@ -49,68 +45,88 @@ from app.web.responses import (
     send_reply,
     write_reply,
 )
-from app.web.route import OWN_API_ROUTES, Route, api_part, find_route, names_part
+from app.web.route import Paths, api_part, find_route, names_part
+from app.web.stage import Answer, AnsweredRequest, Stages
+
+#: The member of the scope that says that the request has been admitted.
+_ADMITTED = "doi_proxy.admitted"
+
+
+class Lane(Protocol):
+    """Prepared answers, which a server tries before the application."""
+
+    def offer(self, target: bytes, reply: Reply, hit: Hit) -> None:
+        """Prepare a reply to a plain request for `target`, the raw path as it was sent."""
+
+    def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
+        """The whole answer to one whole request, None if there is none."""
+
+
+class Gate(Protocol):
+    """Answers some paths of operation behind a check of its own."""
+
+    def answers(self, path: bytes) -> bool:
+        """Whether a path is behind this gate."""
+
+    async def answer(self, request: Request, scope: Scope, send: Send) -> int:
+        """Answer a request. Returns the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """The parts of the application."""
+    """The parts that answer names, and the pages."""
 
     redirects: Redirects
     which_ra: WhichRa
     api: RestApi
     errors: ErrorPages
-    preferences: Preferences
     pages: Pages
     link: Link
-    compression: Compression
+    conditions: Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What answers the paths that are not names: FastAPI, and gates. `allow_of` returns the methods of such a path."""
+
+    app: ASGIApp
+    paths: Paths
+    allow_of: Callable[[bytes], str | None]
+    gates: Sequence[Gate] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """This service as clients and upstreams see it. `loop_id` is in the queries that it sends. `timer` is monotonic."""
+
+    public_url: str | None
+    sub_path: bytes
+    loop_id: str
+    timer: Callable[[], float]
 
 
 class Application:
     """Answers names itself. FastAPI answers the other paths: documentation, health, static files."""
 
     def __init__(
-        self,
-        face: Face,
-        *,
-        operations: ASGIApp,
-        admin: AdminGate | None,
-        other_paths: frozenset[bytes],
-        allow_of: Callable[[bytes], str | None],
-        limits: ClientLimits,
-        public_url: str | None,
-        sub_path: bytes,
-        loop_id: str,
-        express: ExpressLane | None,
-        http_metrics: HttpMetrics,
-        access_log: AccessLog | None,
-        traces: Traces | None,
-        connections: object,
-        admin_application: AdminApplication | None,
-        clients: ClientCounts,
+        self, face: Face, operations: Operations, site: Site, stages: Stages, prepared: Lane | None, connections: object
     ) -> None:
-        """`allow_of` returns the methods of a path that FastAPI answers, None for any other path."""
         self._face = face
         self._operations = operations
-        self._admin = admin
-        self._other_paths = other_paths
-        self._allow_of = allow_of
-        self._compression = face.compression
-        self._limits = limits
-        self._public_url = public_url
-        self._sub_path = sub_path
-        #: It is in the queries that this service sends to its upstreams.
-        self._loop_id = loop_id
-        self._metrics = http_metrics
-        self._access_log = access_log
-        self._traces = traces
-        self._clients = clients
+        self._paths = operations.paths
+        self._site = site
+        self._timer = site.timer
+        self._stages = stages
+        self._admit = stages.admit
+        self._wrapped: Answer = self._respond
+        for wrap in reversed(stages.wrap):
+            self._wrapped = wrap(self._wrapped)
+        #: The application of a second listener. None if there is none.
+        self.second: object = None
         #: The server's data about its connections. The application does not use it.
         self.connections = connections
-        #: The application of the admin API's own listener. None if it has none.
-        self.admin_application = admin_application
-        #: The lane that a server tries before this application. None if it is switched off.
-        self.express = express
+        #: The prepared answers, which a server tries before this application. None if they are switched off.
+        self.express = prepared
 
     def answer_now(self, scope: Scope, default_headers: bytes) -> bytes | None:
         """The whole answer to a request that depends on what is in memory alone; None if it takes a task.
@@ -118,42 +134,64 @@ class Application:
         For a server that calls this before it starts a task. `default_headers` are the lines that it puts first.
         """
         method = scope["method"]
-        if method not in ("GET", "HEAD") or self._limits.is_active:
+        if method not in ("GET", "HEAD"):
             return None
-        began = self._metrics.timer()
-        request = Request(scope, _no_body, public_url=self._public_url, sub_path=self._sub_path)
-        route = find_route(method, request.path, self._other_paths)
-        reply = self._try_now(request, route)
+        began = self._timer()
+        request = Request(scope, _no_body, public_url=self._site.public_url, sub_path=self._site.sub_path)
+        route = find_route(method, request.path, self._paths)
+        reply = self._refuse(request, route) if self._admit else None
+        if reply is None:
+            reply = self._try_now(request, route)
         if reply is None:
             return None
-        seconds = self._metrics.timer() - began
-        self._metrics.record_answer(route, method, reply.status, seconds)
-        self._clients.count(request.client_address)
-        # Most answers are small, and most requests have no identifier.
-        concerns_compression = self._compression.concerns(reply)
-        if concerns_compression:
-            reply = self._compression.prepare(reply)
+        seconds = self._timer() - began
+        answered = AnsweredRequest(route, method, reply.status, seconds, request.client_address)
+        for count in self._stages.count:
+            count(answered)
+        # Most answers are too small.
+        encoders = [encoder for encoder in self._stages.encoders if encoder.concerns(reply)]
+        for encoder in encoders:
+            reply = encoder.prepare(reply)
         self._offer(request, reply)
-        if concerns_compression:
-            reply = self._compression.encode_now(request, reply)
-        last = b""
-        if self._access_log is not None:
-            last = self._access_log.log_reply(request, route, reply, seconds)
-        elif request.header(REQUEST_ID) is not None:
+        for encoder in encoders:
+            reply = encoder.encode_now(request, reply)
+        last = b"".join([log(request, route, reply, seconds) for log in self._stages.log_now])
+        if not self._stages.log_now and request.header(REQUEST_ID) is not None:
             last = header_lines(id_headers(sent_identifier(request)))
         return write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
-    def _try_now(self, request: Request, route: Route, *, can_wait: bool = False) -> Reply | None:
+    def _refuse(self, request: Request, route: str) -> Reply | None:
+        """The refusal of a client that may not have an answer, None if it is admitted. It is counted once."""
+        if request.scope.get(_ADMITTED) or route == "operation":
+            return None
+        request.scope[_ADMITTED] = True
+        try:
+            for admit in self._admit:
+                admit(request.client_address)
+        except DoiProxyError as error:
+            return self._show_refusal(request, route, error)
+        return None
+
+    def _show_refusal(self, request: Request, route: str, error: DoiProxyError) -> Reply:
+        if route in self._paths.own_api.values():
+            return error_problem(error, base=self._face.link.base)
+        if route == "api" and isinstance(error, TooManyRequests):
+            return self._face.api.answer_limit(error, Parameters())
+        if route == "api":
+            return self._face.api.answer_error(error.status, PROTOCOL_ERROR, error.message, Parameters())
+        return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
+
+    def _try_now(self, request: Request, route: str, *, can_wait: bool = False) -> Reply | None:
         """The reply, if it depends on what is in memory alone. The order of trying is this first, then awaiting.
 
-        A caller that can wait may have to compress it in a thread.
+        A caller that can wait may have to encode it in a thread.
         """
         if request.header(CACHE_CONTROL) is not None:
             return None  # the record in memory may be older than the client accepts
         if request.method == "POST" or len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             return None
         try:
-            if route == "resolve" and not (self._admin is not None and request.path.startswith(ADMIN_PATH)):
+            if route == "resolve":
                 name = read_path(request.path)
                 return self._face.redirects.answer_now(request, name, read_query(request.query))
             if route == "api":
@@ -170,77 +208,78 @@ class Application:
         """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._operations(scope, receive, send)
+                await self._operations.app(scope, receive, send)
             return
-        request = Request(scope, receive, public_url=self._public_url, sub_path=self._sub_path)
-        route = find_route(request.method, request.path, self._other_paths)
-        self._clients.count(request.client_address)
-        # None of its paths is a DOI, so `answer_now` leaves them to this method.
-        is_admin = self._admin is not None and self._admin.answers(request.path)
-        route = "operation" if is_admin else route
-        log = self._access_log
-        send = echo_identifier(request, send) if log is None else log.watch(request, route, send)
-        if self._traces is None or route == "operation":
-            await self._respond(request, route, receive, send, is_admin=is_admin)
-            return
-        peer = scope.get("doi_proxy.peer", "")
-        traced = TracedRequest(route, request.method, peer, request.header(b"traceparent"))
-        with self._traces.trace_request(traced, send) as watched:
-            await self._respond(request, route, receive, watched, is_admin=is_admin)
+        request = Request(scope, receive, public_url=self._site.public_url, sub_path=self._site.sub_path)
+        route = find_route(request.method, request.path, self._paths)
+        if not self._stages.log_now:
+            send = echo_identifier(request, send)
+        await self._wrapped(request, route, receive, send)
 
-    async def _respond(self, request: Request, route: Route, receive: Receive, send: Send, *, is_admin: bool) -> None:
-        began = self._metrics.timer()
-        if is_admin and self._admin is not None:
-            status = await self._admin.answer(request, self._operations_scope(request), send)
-        elif route == "operation":
+    async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
+        began = self._timer()
+        if route == "operation":
             status = await self._operate(request, receive, send)
-        elif route in OWN_API_ROUTES and request.method != "OPTIONS":
-            status = await self._answer_own_api(request, receive, send)
+        elif route in self._paths.own_api.values() and request.method != "OPTIONS":
+            status = await self._answer_own_api(request, route, receive, send)
         else:
-            reply = self._compression.prepare(await self._answer(request, route))
+            reply = await self._answer(request, route)
+            for encoder in self._stages.encoders:
+                reply = encoder.prepare(reply)
             self._offer(request, reply)
-            reply = await self._compression.encode(request, reply)
+            for encoder in self._stages.encoders:
+                reply = await encoder.encode(request, reply)
             status = reply.status
             await send_reply(reply, send, head_only=request.head_only)
-        self._metrics.record_answer(route, request.method, status, self._metrics.timer() - began)
+        answered = AnsweredRequest(route, request.method, status, self._timer() - began, request.client_address)
+        for count in self._stages.count:
+            count(answered)
 
     def _offer(self, request: Request, reply: Reply) -> None:
-        """Offer the express lane a reply that depends only on the path and one fresh record."""
-        if self.express is not None and reply.hit is not None and request.is_plain and not self._limits.is_active:
+        """Offer the lane of prepared answers a reply that depends only on the path and one fresh record."""
+        if self.express is not None and reply.hit is not None and request.is_plain:
             self.express.offer(request.scope["raw_path"], reply, reply.hit)
 
     async def _operate(self, request: Request, receive: Receive, send: Send) -> int:
-        """Let FastAPI answer, with the headers of every answer added. Returns the status."""
+        """Let a gate or FastAPI answer, with the headers of every answer added. Returns the status."""
+        scope = {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
+        for gate in self._operations.gates:
+            if gate.answers(request.path):
+                return await gate.answer(request, scope, send)
         status = 500
 
-        async def wrapped(message: Message) -> None:
+        async def send_complete(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                common = NO_CORS_HEADERS if request.path == STATUS_PATH.encode() else COMMON_HEADERS
+                common = NO_CORS_HEADERS if request.path in self._paths.private else COMMON_HEADERS
                 message["headers"] = [*message.get("headers", ()), *common]
             elif request.head_only:
                 message["body"] = b""
             await send(message)
 
-        await self._operations(self._operations_scope(request), receive, self._compression.wrap(request, wrapped))
+        wrapped: Send = send_complete
+        for wrap_send in self._stages.wrap_send:
+            wrapped = wrap_send(request, wrapped)
+        await self._operations.app(scope, receive, wrapped)
         return status
 
-    async def _answer_own_api(self, request: Request, receive: Receive, send: Send) -> int:
+    async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""
-        refusal = refuse(request, self._limits, self._face.link.base)
+        refusal = self._refuse(request, route) if self._admit else None
+        if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
+            message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
+            refusal = refusal or error_problem(NameTooLong(message), base=self._face.link.base)
         if refusal is None:
             return await self._operate(request, receive, send)
         await send_reply(refusal, send, head_only=request.head_only)
         return refusal.status
 
-    def _operations_scope(self, request: Request) -> Scope:
-        return {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
-
-    async def _answer(self, request: Request, route: Route) -> Reply:
+    async def _answer(self, request: Request, route: str) -> Reply:
         try:
-            if self._limits.is_active:
-                self._limits.admit(request)
+            refusal = self._refuse(request, route) if self._admit else None
+            if refusal is not None:
+                return refusal
             if request.method not in ("GET", "HEAD", "POST"):
                 return self._other_method(request, route)
             if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
@@ -248,16 +287,14 @@ class Application:
             return self._try_now(request, route, can_wait=True) or await self._await_answer(request, route)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # every error becomes a page; error_handlers logs what is not a DoiProxyError
-            if route == "api" and isinstance(error, TooManyRequests):
-                return self._face.api.answer_limit(error, Parameters())
-            if route == "api" and isinstance(error, DoiProxyError):
-                return self._face.api.answer_error(error.status, PROTOCOL_ERROR, error.message, Parameters())
+        except DoiProxyError as error:
+            return self._show_refusal(request, route, error)
+        except Exception as error:  # every error becomes a page, which logs it
             return self._face.errors.answer(request, error, name=None, typed=_path_text(request))
 
-    async def _await_answer(self, request: Request, route: Route) -> Reply:
+    async def _await_answer(self, request: Request, route: str) -> Reply:
         # RFC 8586, section 2. The answer would wait for the query that waits for the answer.
-        if self._loop_id in (request.header(b"cdn-loop") or ""):
+        if self._site.loop_id in (request.header(b"cdn-loop") or ""):
             raise RequestLoop
         parameters = await request.parameters()
         typed = parameters.first("hdl") if request.method == "POST" else None
@@ -268,7 +305,7 @@ class Application:
         return await self._dispatch(request, find_route(request.method, path), path, parameters, typed)
 
     async def _dispatch(
-        self, request: Request, route: Route, path: bytes, parameters: Parameters, typed: str | None = None
+        self, request: Request, route: str, path: bytes, parameters: Parameters, typed: str | None = None
     ) -> Reply:
         if route == "api":
             return await self._face.api.answer(request, api_part(path), parameters)
@@ -289,7 +326,7 @@ class Application:
             return self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
 
     async def _answer_which_ra(self, request: Request, names: bytes) -> Reply:
-        face, client = self._face, self._limits.client_of(request)
+        face, client = self._face, self._face.conditions.client_of(request)
         if wants_page(request.header(b"accept")):
             return await which_ra.answer_page(face.which_ra, names, client, request, face.pages, face.link)
         return await which_ra.answer(face.which_ra, names, client)
@@ -298,9 +335,9 @@ class Application:
         language = request.language(self._face.pages.languages)
         return page(200, self._face.pages.home(self._face.link, language), freshness=(OWN_PAGE,))
 
-    def _other_method(self, request: Request, route: Route) -> Reply:
+    def _other_method(self, request: Request, route: str) -> Reply:
         if request.method == "OPTIONS":
-            return answer_options(request, self._allow_of(request.path) or ALLOW)
+            return answer_options(request, self._operations.allow_of(request.path) or ALLOW)
         allow = ((b"allow", ALLOW.encode()),)
         message = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
         if route == "api":

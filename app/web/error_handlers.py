@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 from app.doi.name import HandleName
 from app.errors import (
@@ -21,8 +21,6 @@ from app.errors import (
     PrefixInactive,
     TooManyRequests,
 )
-from app.features.suggestions.suggested_names import SuggestedNames
-from app.features.suggestions.suggestion import Suggestion
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
@@ -32,6 +30,7 @@ from app.web.problem import error_problem, problem
 from app.web.request import Request
 from app.web.request_path import format_query
 from app.web.responses import Reply, page
+from app.web.section import PageKind, Section, read_sections
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +50,9 @@ _OUR_FAULT: Final = "This resolver made an error. Try again; if it happens again
 class ErrorPages:
     """Shows every error: those of the tree in `app.errors`, and any other."""
 
-    def __init__(self, *, pages: Pages, link: Link, suggested_names: SuggestedNames) -> None:
+    def __init__(self, *, pages: Pages, link: Link, sections: Sequence[Section]) -> None:
         self._pages = pages
-        self._suggested_names = suggested_names
+        self._sections = sections
         self._link = link
         self._logged_faults: set[type[Exception]] = set()
 
@@ -72,7 +71,8 @@ class ErrorPages:
             log.error("a request failed by a fault of this program", exc_info=error)
             return self.answer_status(request, 500, "")
         if wants_problem(request.header(b"accept")):
-            return error_problem(error, base=self._link.base, name=name, suggested=self._suggest(error, name, typed))
+            members = self._read_sections("problem", error, name, typed)
+            return error_problem(error, base=self._link.base, name=name, members=members)
         return self._answer_page(request, error, name, typed)
 
     def _answer_page(self, request: Request, error: DoiProxyError, name: HandleName | None, typed: str) -> Reply:
@@ -98,8 +98,8 @@ class ErrorPages:
         if isinstance(error, NoDOIInOpenURL):
             return _page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
-            found = [one.doi for one in self._suggest(error, name, typed)]
-            body = self._pages.not_a_doi(link, language, typed=typed, reason=error.message, suggestions=found)
+            found = self._read_sections("not_a_doi", error, name, typed)
+            body = self._pages.not_a_doi(link, language, typed=typed, reason=error.message, sections=found)
             return _page(error.status, body)
         if isinstance(error, TooManyRequests):
             return self._refuse(language, error)
@@ -128,11 +128,13 @@ class ErrorPages:
         body = self._pages.error(self._link, language, title_key=title, reason=reason)
         return _page(status, body, headers)
 
-    def _suggest(self, error: DoiProxyError, name: HandleName | None, typed: str) -> Sequence[Suggestion]:
-        """The names that a client may have meant by what cannot be a DOI name."""
+    def _read_sections(
+        self, kind: PageKind, error: DoiProxyError, name: HandleName | None, typed: str
+    ) -> dict[str, Any]:
+        """What features add to the answer about what cannot be a DOI name."""
         if not isinstance(error, InvalidName) or error.status != HTTPStatus.BAD_REQUEST:
-            return ()
-        return self._suggested_names.for_text(typed) if name is None else self._suggested_names.for_name(name)
+            return {}
+        return read_sections(self._sections, kind, name, typed)
 
 
 def _page(status: int, body: bytes, headers: tuple[Header, ...] = ()) -> Reply:

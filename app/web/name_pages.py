@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from app.features.suggestions.suggested_names import SuggestedNames
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS, Action, ResolveOptions
@@ -22,6 +21,7 @@ from app.web.problem import not_found_problem
 from app.web.request import Request
 from app.web.request_path import format_query
 from app.web.responses import XML, Reply, page
+from app.web.section import Section, read_sections
 
 
 class NamePages:
@@ -32,13 +32,13 @@ class NamePages:
         *,
         pages: Pages,
         link: Link,
-        suggested_names: SuggestedNames,
+        sections: Sequence[Section],
         clock: Callable[[], float],
         max_age: float,
     ) -> None:
         self._pages = pages
         self._link = link
-        self._suggested_names = suggested_names
+        self._sections = sections
         self._clock = clock
         self._freshness = Freshness(max_age)
 
@@ -47,7 +47,8 @@ class NamePages:
         name, language = resolution.name, request.language(self._pages.languages)
         freshness = self._freshness.of_page(Chain((resolution,)), self._now())
         if wants_problem(request.header(b"accept")):
-            return not_found_problem(resolution, self._link.base, freshness, self._suggested_names.for_name(name))
+            members = read_sections(self._sections, "problem", name)
+            return not_found_problem(resolution, self._link.base, freshness, members)
         if resolution.tombstone is not None:
             stone = resolution.tombstone
             body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
@@ -56,7 +57,7 @@ class NamePages:
             replace(self._link, query=format_query(request.query)),
             language,
             name=name,
-            suggestions=[found.doi for found in self._suggested_names.for_name(name)],
+            sections=read_sections(self._sections, "not_found", name),
             questionable=name.questionable(),
             contact=contact.contact,
             agency=contact.agency,

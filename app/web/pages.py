@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from types import MappingProxyType
 from typing import Any, Final
 
 from app.doi.code_point import CodePoint
@@ -148,13 +149,17 @@ class Pages:
         language: str,
         *,
         name: HandleName,
-        suggestions: Sequence[HandleName],
+        sections: Mapping[str, Any],
         questionable: Sequence[CodePoint],
         contact: str | None,
         agency: str = "",
         stale: StaleNote | None = None,
     ) -> bytes:
-        """The upstream answered that the name does not exist. `contact` of `agency` can correct that."""
+        """The upstream answered that the name does not exist. `contact` of `agency` can correct that.
+
+        The member `suggestions` of `sections` has the names that the reader may have meant.
+        """
+        suggestions: Sequence[HandleName] = sections.get("suggestions", ())
         shorter = name.text.rstrip("/")
         slashed = shorter != name.text and "/" in shorter
         others = [other for other in suggestions if not (slashed and other.text == shorter)]
@@ -166,12 +171,13 @@ class Pages:
         return self._page("not_found", link, language, "not_found.title_", name, **facts)
 
     def not_a_doi(
-        self, link: Link, language: str, *, typed: str, reason: str, suggestions: Sequence[HandleName] = ()
+        self, link: Link, language: str, *, typed: str, reason: str, sections: Mapping[str, Any] = MappingProxyType({})
     ) -> bytes:
         """What was `typed` is not a DOI, or not a name at all. `reason` is the error's message."""
         typed = typed[:MAX_CHARACTERS_SHOWN]
         facts: dict[str, Any] = {"typed": readable(typed), "reason": reason, "handle_url": public_handle_url(typed)}
-        return self._page("not_a_doi", link, language, "not_a_doi.title", suggestions=show_names(suggestions), **facts)
+        facts["suggestions"] = show_names(sections.get("suggestions", ()))
+        return self._page("not_a_doi", link, language, "not_a_doi.title", **facts)
 
     def openurl(self, link: Link, language: str) -> bytes:
         """The OpenURL does not name a DOI."""
@@ -288,16 +294,6 @@ def redirect_stub(target_for_display: str) -> bytes:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
         f'<body><p>This name leads to <a href="{target}">{target}</a>.</p></body></html>\n'
-    ).encode("utf-8", "replace")
-
-
-def library_stub(location: str, service: str, direct: str) -> bytes:
-    """The body of a redirect through a service of the library. Its second link leads past the service."""
-    location, service, direct = escape(location), escape(service), escape(direct)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
-        f'<body><p>This name leads to <a href="{location}">{location}</a>, through {service}.</p>'
-        f'<p>Without it: <a href="{direct}">{direct}</a></p></body></html>\n'
     ).encode("utf-8", "replace")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
 from types import MappingProxyType
@@ -12,7 +12,6 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, DoiProxyError, TooManyRequests
-from app.features.suggestions.suggestion import Suggestion
 from app.resolver.resolution import Resolution
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, VARY_ACCEPT
@@ -117,9 +116,9 @@ def problem(
 
 
 def error_problem(
-    error: DoiProxyError, *, base: str = "", name: HandleName | None = None, suggested: Sequence[Suggestion] = ()
+    error: DoiProxyError, *, base: str = "", name: HandleName | None = None, members: Mapping[str, Any] | None = None
 ) -> Reply:
-    """The problem of an error, about the name of the request if it could be read."""
+    """The problem of an error, about the name of the request if it could be read. `members` are those of sections."""
     wait = getattr(error, "retry_after", None)
     return problem(
         error.status,
@@ -128,13 +127,13 @@ def error_problem(
         token=error.token,
         base=base,
         doi=_doi_member(name),
-        suggestions=_suggestions_member(suggested),
+        **(members or {}),
         retry_after=None if wait is None else max(1, ceil(wait)),
     )
 
 
 def not_found_problem(
-    resolution: Resolution, base: str, freshness: tuple[Header, ...], suggested: Sequence[Suggestion]
+    resolution: Resolution, base: str, freshness: tuple[Header, ...], members: Mapping[str, Any]
 ) -> Reply:
     """The problem about a name that is not registered, or that the operator's local records call gone."""
     name, stone = resolution.name, resolution.tombstone
@@ -156,18 +155,13 @@ def not_found_problem(
         base=base,
         freshness=freshness,
         doi=_doi_member(name),
-        suggestions=_suggestions_member(suggested),
+        **members,
     )
 
 
 def _doi_member(name: HandleName | None) -> str | None:
     """The member `doi`: the name as the client spelled it, if it is a DOI name or a shortDOI."""
     return name.text if name is not None and (name.is_doi or name.is_short_doi) else None
-
-
-def _suggestions_member(suggested: Sequence[Suggestion]) -> list[dict[str, str]] | None:
-    """The member `suggestions`: the names that the client may have meant, the likeliest first, each with its rule."""
-    return [{"doi": one.doi.text, "rule": one.rule} for one in suggested] or None
 
 
 def _token_of_status(status: int) -> str:

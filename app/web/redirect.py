@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from ipaddress import ip_address
 from typing import Final
 
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify
-from app.features.library.copy import NOT_CONCERNED, Decision
-from app.features.library.library import DETAIL, Library, direct_link, direct_url
-from app.features.limits.limits import ClientLimits
-from app.features.suggestions.suggested_names import SuggestedNames
 from app.resolver.alias import Chain
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
-from app.resolver.lookup import Lookup
 from app.resolver.options import DEFAULT_OPTIONS, Client, Negotiation, ResolveOptions
-from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
-from app.resolver.registration_agency import agency_name
+from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import USUAL_STATUS, Target
 from app.web.api import RestApi
 from app.web.cache_directives import read_directives
+from app.web.conditions import Conditions
 from app.web.freshness import CACHE_CONTROL, VARY_ACCEPT, Freshness, vary
 from app.web.header import Header
 from app.web.link_header import link_header
 from app.web.name_pages import NamePages
 from app.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
-from app.web.pages import library_stub, redirect_stub
+from app.web.pages import redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import NO_PARAMETERS, Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, Hit, Reply
+from app.web.section import Section
+from app.web.stage import NO_DETOUR, Detour, Stages
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -43,8 +39,6 @@ _MODERN: Final = frozenset({303, 307, 308})
 _MAX_CACHED_LOCATION: Final = 2_048
 #: Seconds that a not-found page waits for the prefix's contact.
 _CONTACT_PATIENCE: Final = 1.0
-#: Seconds that a redirect waits for the registration agency, if the library's rules have a condition about it.
-_AGENCY_PATIENCE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +48,8 @@ class Facts:
     clock: Callable[[], float]
     chance: Callable[[], float]
     country: Callable[[str], str | None]
+    #: Longest time in seconds for which browsers and caches may store an answer.
+    max_age: float
     #: The headers that records may set, by their lower-case names.
     record_headers: frozenset[bytes] = frozenset()
 
@@ -65,30 +61,28 @@ class Redirects:
         self,
         *,
         resolver: Resolver,
-        limits: ClientLimits,
-        prefixes: PrefixChain,
+        conditions: Conditions,
         destinations: Destinations,
         api: RestApi,
         name_pages: NamePages,
         facts: Facts,
-        library: Library,
-        suggested_names: SuggestedNames,
-        max_age: float,
+        stages: Stages,
+        sections: Sequence[Section],
     ) -> None:
         self._resolver = resolver
-        self._limits = limits
-        self._prefixes = prefixes
+        self._conditions = conditions
+        self._prefixes = destinations.prefixes
         self._destinations = destinations
         self._api = api
         self._name_pages = name_pages
         self._facts = facts
-        self._library = library
-        self._suggested_names = suggested_names
-        self._freshness = Freshness(max_age)
+        self._stages = stages
+        self._sections = sections
+        self._freshness = Freshness(facts.max_age)
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
-        if self._library.uses_agencies:
+        if self._stages.detours and self._stages.awaits_detours():
             return None
         if not parameters.pairs and not wants_data(request.header(b"accept")):
             hit = self._destinations.find_target_now(name)
@@ -101,12 +95,11 @@ class Redirects:
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
         query = self._read_query(request, name, parameters)
-        demand = self._limits.demand(request, query.options)
+        demand = self._conditions.demand(request, query.options)
         found = await self._destinations.find(query, demand)
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
-        uses_agencies = self._library.uses_agencies and query.options.media_type is None
-        agency = await self._find_agency(request, found) if uses_agencies else None
-        return self._reply(request, query.options, parameters, found, contact, agency)
+        detour = await self._await_detour(request, query.options, parameters, found)
+        return self._reply(request, query.options, parameters, found, contact, detour)
 
     def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
         options = read_options(parameters)
@@ -122,14 +115,12 @@ class Redirects:
         parameters: Parameters,
         found: Destination,
         contact: ReportContact = NO_REPORT_CONTACT,
-        agency: str | None = None,
+        detour: Detour | None = None,
     ) -> Reply:
         if found.target is not None:
-            copy = NOT_CONCERNED
-            # The library has the work. Its metadata are at the agency.
-            if found.chain.last.uses_library and options.media_type is None:
-                copy = self._library.decide(request, parameters, found.chain.last.name, found.target, agency)
-            return self._redirect(request, options, found, found.target, copy)
+            if detour is None:
+                detour = self._find_detour(request, options, parameters, found)
+            return self._redirect(request, options, found, found.target, detour)
         match found.kind:
             case Kind.ALIAS:
                 return self._alias(request, found.chain)
@@ -144,8 +135,8 @@ class Redirects:
         return self._name_pages.values(request, options, found)
 
     def _redirect_hit(self, request: Request, resolution: Resolution, target: Target) -> Reply:
-        """The redirect that every client gets, from one fresh record, unless the library's rules concern it."""
-        if self._library.is_active:
+        """The redirect that every client gets, from one fresh record, unless it can have a detour."""
+        if self._stages.detours and self._stages.makes_detours():
             found = Destination(Kind.TARGET, Chain((resolution,)), target=target, is_hit=True)
             return self._reply(request, DEFAULT_OPTIONS, NO_PARAMETERS, found)
         location, stub = _location_and_stub(target)
@@ -154,18 +145,15 @@ class Redirects:
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
 
     def _redirect(
-        self, request: Request, options: ResolveOptions, found: Destination, target: Target, copy: Decision
+        self, request: Request, options: ResolveOptions, found: Destination, target: Target, detour: Detour
     ) -> Reply:
-        """The redirect to a target, or through the library: the same for every client, or chosen for this one."""
-        resolution, now, facts = found.chain.last, self._now(), found.facts | copy.facts
+        """The redirect to a target or to a detour: the same for every client, or chosen for this one."""
+        resolution, now, facts = found.chain.last, self._now(), found.facts | detour.facts
         from_record = record_headers(found.record, resolution.name, self._facts.record_headers)
-        headers = (*from_record, *(link_header(*one) for one in found.links))
-        if copy.service is not None and copy.url is not None:
-            status, direct = USUAL_STATUS, direct_url(request, resolution.name)
-            location: Header = (b"location", copy.url.encode())
-            stub, headers = library_stub(copy.url, copy.service.label, direct), (*headers, direct_link(direct))
-        else:
-            status, (location, stub) = target.status, _location_and_stub(target)
+        headers = (*from_record, *(link_header(*one) for one in found.links), *detour.headers)
+        status, (location, stub) = target.status, _location_and_stub(target)
+        if detour.location is not None:
+            status, location, stub = USUAL_STATUS, (b"location", detour.location.encode()), detour.stub
         headers = (HTML, location, vary(facts), *headers)
         if status in _MODERN and request.scope["http_version"] == "1.0":
             status = 302
@@ -173,13 +161,34 @@ class Redirects:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
         # A local record can become part of the rules again while its values stay the same.
-        is_for_all = copy is NOT_CONCERNED and not self._library.uses_agencies and resolution.uses_library
+        is_for_all = detour is NO_DETOUR and resolution.uses_library and not self._stages.awaits_detours()
         if found.is_hit and is_for_all:
             hit = Hit(resolution, self._freshness.of_redirect_hit)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(resolution, now), hit)
-        detail = None if copy.url is None else DETAIL
-        freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detail)
+        freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)
+
+    def _find_detour(
+        self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
+    ) -> Detour:
+        """The detour of a redirect, from what is in memory."""
+        if not found.chain.last.uses_library or options.media_type is not None:
+            return NO_DETOUR
+        detours = (stage.find_detour(request, parameters, found, None) for stage in self._stages.detours)
+        return next((detour for detour in detours if detour is not NO_DETOUR), NO_DETOUR)
+
+    async def _await_detour(
+        self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
+    ) -> Detour | None:
+        """The detour of a redirect that has to wait for a fact. None if memory has all of them."""
+        if found.target is None or options.media_type is not None or not found.chain.last.uses_library:
+            return None
+        for stage in self._stages.detours:
+            fact = await stage.prepare_detour(request, found) if stage.awaits_detours else None
+            detour = stage.find_detour(request, parameters, found, fact)
+            if detour is not NO_DETOUR:
+                return detour
+        return NO_DETOUR
 
     def _client(self, request: Request, options: ResolveOptions, negotiation: Negotiation) -> Client:
         host = request.client_address
@@ -200,46 +209,29 @@ class Redirects:
     def _now(self) -> int:
         return int(self._facts.clock())
 
-    def _lookup(self, request: Request) -> Lookup:
-        only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
-        return Lookup(self._resolver, self._limits.client_of(request), only_cached=only_cached)
-
     async def _find_help(self, request: Request, found: Destination) -> ReportContact:
-        """The contact for the not-found page, and meanwhile which of its suggestions exist, for people only."""
-        last, client = found.chain.last, self._limits.client_of(request)
+        """The contact for the not-found page, and meanwhile what its sections need, for people only."""
+        last, client = found.chain.last, self._conditions.client_of(request)
         only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._contact(request, found)
-        contact, _ = await asyncio.gather(
-            self._contact(request, found), self._suggested_names.look_up(last.name, client)
-        )
-        return contact
+        async with asyncio.TaskGroup() as tasks:
+            for section in self._sections:
+                tasks.create_task(section.prepare(last.name, client))
+            return await self._contact(request, found)
 
     async def _contact(self, request: Request, found: Destination) -> ReportContact:
         """The contact who can correct a name that is not registered. Only a page shows it."""
         if wants_problem(request.header(b"accept")):
             return NO_REPORT_CONTACT
         name = found.chain.last.name
-        lookup = self._lookup(request)
+        lookup = self._conditions.lookup(request, self._resolver)
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
                 has_contact = name.is_doi and found.chain.last.tombstone is None
                 return await self._prefixes.report_contact(name, lookup) if has_contact else NO_REPORT_CONTACT
         except TimeoutError:
             return NO_REPORT_CONTACT
-
-    async def _find_agency(self, request: Request, found: Destination) -> str | None:
-        """The registration agency of a target's name. None if it is not known within _AGENCY_PATIENCE."""
-        name = found.chain.last.name
-        if found.target is None or not name.is_doi or not self._library.is_for_readers(request):
-            return None
-        lookup = self._lookup(request)
-        try:
-            async with asyncio.timeout(_AGENCY_PATIENCE):
-                services = await self._prefixes.services(name.prefix, lookup)
-        except (TimeoutError, CouldNotVerify):
-            return None
-        return agency_name([(one.name, one.record) for one in services])
 
 
 def _location_and_stub(target: Target) -> tuple[Header, bytes]:

@@ -9,8 +9,8 @@ import asyncio
 
 import pytest
 
-from app.features.limits.network import ClientNetworks
 from app.server.connections import BODY_DEADLINES, ConnectionLimits, Connections, Phase, Reason
+from app.web.client_network import ClientNetworks
 
 pytestmark = pytest.mark.anyio
 

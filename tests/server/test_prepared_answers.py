@@ -26,7 +26,7 @@ from app.features.access_log.access_log import AccessLog
 from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
 from app.server.application import application_of
-from app.server.prepared_answers import Generations, is_plain
+from app.server.prepared_answers import ExpressLane, Generations, is_plain
 from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
@@ -251,11 +251,11 @@ def test_pipelined_and_split_requests_are_answered_alike(
 pytestmark = pytest.mark.anyio
 
 
-def lane_uses(application: Application) -> list[tuple[str, str, int]]:
+def lane_uses(application: Application) -> list[tuple[str, int]]:
     """Every answer that the lane of an application gives from now on."""
-    uses: list[tuple[str, str, int]] = []
-    assert application.express is not None
-    application.express._count = lambda *use: uses.append(use)
+    uses: list[tuple[str, int]] = []
+    assert isinstance(application.express, ExpressLane)
+    application.express._count_prepared = (lambda method, status: uses.append((method, status)),)
     return uses
 
 
@@ -267,7 +267,7 @@ async def test_a_plain_request_takes_the_lane_from_the_second_time(path: str) ->
     assert uses == []
     await server.answers(get(path) + get(path, method="HEAD"))
     status = 200 if path.startswith("/api") else 302
-    assert uses == [("express", "GET", status), ("express", "HEAD", status)]
+    assert uses == [("GET", status), ("HEAD", status)]
 
 
 @pytest.mark.parametrize(
@@ -325,6 +325,17 @@ async def test_an_entry_that_is_due_to_be_refreshed_takes_the_full_way() -> None
     server.clock.advance(0.95 * 86_400)
     await server.answers(get("/10.1000/182"))
     assert len(uses) == 1
+
+
+async def test_prepared_answers_are_admitted_and_a_refusal_takes_the_full_path() -> None:
+    server = Server(Clock(), ExpressProtocol, client_rate=1.0, client_burst=3)
+    uses = lane_uses(server.application)
+    statuses = [(await server.answers(get("/10.1000/182")))[0].split(b" ")[1] for _ in range(4)]
+    assert statuses == [b"302", b"302", b"302", b"429"]
+    assert uses == [("GET", 302), ("GET", 302)]
+    server.clock.advance(1)
+    assert (await server.answers(get("/10.1000/182")))[0].startswith(b"HTTP/1.1 302 ")
+    assert len(uses) == 3
 
 
 async def test_the_lane_can_be_switched_off() -> None:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from app.web.route import PROBE_ROUTE, Route, api_part, find_route, names_part
+from app.web.route import Paths, api_part, find_route, names_part
 
-OPERATIONS = frozenset({b"/healthz", b"/docs", PROBE_ROUTE})
+PATHS = Paths(
+    operations=frozenset({b"/healthz", b"/docs", b"/admin/x"}),
+    below=(b"/static/", b"/.well-known/doi-proxy/probe/"),
+    gated=frozenset({b"/status"}),
+    gated_below=(b"/admin/",),
+    own_api={b"/api/parse": "parse"},
+)
 
 
 @pytest.mark.parametrize(
@@ -41,10 +47,15 @@ OPERATIONS = frozenset({b"/healthz", b"/docs", PROBE_ROUTE})
         ("GET", b"/.well-known/doi-proxy/probe/x//y%2Fz", "operation"),
         ("GET", b"/.well-known/doi-proxy/probe/\xff", "resolve"),
         ("GET", b"/.well-known/x", "resolve"),
+        ("OPTIONS", b"/status", "operation"),
+        ("OPTIONS", b"/admin/x", "operation"),
+        ("GET", b"/admin/\xff", "operation"),
+        ("GET", b"/admin", "resolve"),
+        ("GET", b"/api/parse", "parse"),
     ],
 )
-def test_a_path_is_of_one_kind(method: str, path: bytes, route: Route) -> None:
-    assert find_route(method, path, OPERATIONS) == route
+def test_a_path_is_of_one_kind(method: str, path: bytes, route: str) -> None:
+    assert find_route(method, path, PATHS) == route
 
 
 def test_a_path_that_is_typed_into_the_form_is_not_one_of_operation() -> None:

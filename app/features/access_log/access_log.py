@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,13 +20,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.web.freshness import cache_status_text
-from app.web.header import Header, header_lines
+from app.web.header import header_lines
 from app.web.request import Request
-from app.web.responses import Message, Reply, Send
+from app.web.request_id import id_headers, sent_identifier
+from app.web.responses import Message, Receive, Reply, Send
+from app.web.route import PREPARED
+from app.web.stage import Answer, PreparedRequest, Stage
 
-REQUEST_ID: Final = b"x-request-id"
-#: A request ID that is accepted from a client. Any other is replaced.
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
 #: such lines of several processes do not mix in a pipe.
 MAX_PATH: Final = 2_000
@@ -40,28 +39,9 @@ _NO_CLIENTS: Final = 2
 _STANDARD_OUTPUT: Final = 1
 #: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
 _PLAIN: Final = frozenset(range(0x21, 0x7F)) - frozenset(b'"\\')
-_EXPOSED: Final[Header] = (b"access-control-expose-headers", b"X-Request-ID")
 
 
-class LoggedRequest(msgspec.Struct, frozen=True, gc=False):
-    """The fields of a log line about a request. `path` and `query` are raw."""
-
-    method: str
-    path: bytes
-    query: bytes
-    client: str
-
-
-class LoggedReply(msgspec.Struct, frozen=True, gc=False):
-    """The fields of a log line about an answer: `size` is the body in bytes, `cache_status` its Cache-Status."""
-
-    route: str
-    status: int
-    size: int
-    cache_status: str | None
-
-
-class AccessLog:
+class AccessLog(Stage):
     """Writes the log. `clock` is in seconds since the epoch, `timer` monotonic; `new_id` returns a new request ID."""
 
     def __init__(
@@ -80,16 +60,20 @@ class AccessLog:
         self._timer = timer
         self._new_id = new_id
         self._write = write
+        self.shows_clients = privacy_level < _NO_CLIENTS
 
-    @property
-    def shows_clients(self) -> bool:
-        """Whether log lines have the client's address or its network."""
-        return self._level < _NO_CLIENTS
+    def wrap(self, answer: Answer) -> Answer:
+        """Add the request ID to each answer, and log it after its last byte."""
+
+        async def answer_logged(request: Request, route: str, receive: Receive, send: Send) -> None:
+            await answer(request, route, receive, self.watch(request, route, send))
+
+        return answer_logged
 
     def watch(self, request: Request, route: str, send: Send) -> Send:
         """Wrap `send`: it adds the request ID to the answer, and logs the answer after its last byte."""
         identifier = self._identifier(request)
-        line = self._begin(_request_fields(request), route, identifier)
+        line = self._begin(request.method, request.path, request.query, request.client_address, route, identifier)
         began = self._timer()
 
         async def send_logged(message: Message) -> None:
@@ -104,70 +88,41 @@ class AccessLog:
 
         return send_logged
 
-    def log_reply(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
+    def log_now(self, request: Request, route: str, reply: Reply, seconds: float) -> bytes:
         """Log an answer that is written in one piece. Returns its request-ID header lines."""
-        size = 0 if request.head_only else len(reply.body)
-        logged = LoggedReply(route, reply.status, size, cache_status_text(reply.freshness))
-        return self._log(self._identifier(request), _request_fields(request), logged, seconds)
+        identifier, size = self._identifier(request), 0 if request.head_only else len(reply.body)
+        line = self._begin(request.method, request.path, request.query, request.client_address, route, identifier)
+        return self._log(line, reply.status, size, cache_status_text(reply.freshness), seconds)
 
-    def log_prepared(self, request: LoggedRequest, reply: LoggedReply, seconds: float) -> bytes:
-        """Log an answer of the express lane. Its request has no ID, so it gets a new one."""
-        return self._log(self._new_id(), request, reply, seconds)
+    def log_prepared(self, answered: PreparedRequest, seconds: float) -> bytes:
+        """Log a prepared answer. Its request has no ID, so it gets a new one."""
+        line = self._begin(answered.method, answered.path, b"", answered.client, PREPARED, self._new_id())
+        return self._log(line, answered.status, answered.size, answered.cache_status, seconds)
 
-    def _log(self, identifier: str, request: LoggedRequest, reply: LoggedReply, seconds: float) -> bytes:
-        line = self._begin(request, reply.route, identifier)
-        line["status"], line["bytes"], line["cache"] = reply.status, reply.size, reply.cache_status
+    def _log(self, line: dict[str, Any], status: int, size: int, cache: str | None, seconds: float) -> bytes:
+        line["status"], line["bytes"], line["cache"] = status, size, cache
         self._end(line, seconds)
-        return header_lines(id_headers(identifier))
+        return header_lines(id_headers(line["request_id"]))
 
     def _identifier(self, request: Request) -> str:
         return sent_identifier(request) or self._new_id()
 
-    def _begin(self, request: LoggedRequest, route: str, identifier: str) -> dict[str, Any]:
+    def _begin(
+        self, method: str, path: bytes, query: bytes, address: str, route: str, identifier: str
+    ) -> dict[str, Any]:
         line: dict[str, Any] = {"time": _time(self._clock()), "request_id": identifier}
-        client = mask_address(request.client, self._level)
+        client = mask_address(address, self._level)
         if client is not None:
             line["client"] = client
-        line["method"] = escape(request.method.encode("latin-1", "replace"))[:MAX_WORD]
-        path = format_path(request.path, request.query, self._level)
-        if path is not None:
-            line["path"] = path
+        line["method"] = escape(method.encode("latin-1", "replace"))[:MAX_WORD]
+        shown = format_path(path, query, self._level)
+        if shown is not None:
+            line["path"] = shown
         return {**line, "route": route, "status": 0, "bytes": 0, "ms": 0.0, "cache": None}
 
     def _end(self, line: dict[str, Any], seconds: float) -> None:
         line["ms"] = round(seconds * 1000, 3)
         self._write(self._format(line))
-
-
-def _request_fields(request: Request) -> LoggedRequest:
-    return LoggedRequest(request.method, request.path, request.query, request.client_address)
-
-
-def sent_identifier(request: Request) -> str | None:
-    """The request ID that the client sent, None if it sent none that is accepted."""
-    sent = request.header(REQUEST_ID)
-    return sent if sent is not None and _REQUEST_ID.fullmatch(sent) else None
-
-
-def echo_identifier(request: Request, send: Send) -> Send:
-    """Wrap `send`: it adds the request ID of the client to the answer. For a service without an access log."""
-    identifier = sent_identifier(request)
-    if identifier is None:
-        return send
-
-    async def send_with_id(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *id_headers(identifier)]}
-        await send(message)
-
-    return send_with_id
-
-
-def id_headers(identifier: str | None) -> tuple[Header, ...]:
-    """The headers of an answer with a request ID; none without one."""
-    if identifier is None:
-        return ()
-    return ((REQUEST_ID, identifier.encode()), _EXPOSED)
 
 
 def mask_address(address: str, level: int) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from app.features.access_log.access_log import AccessLog
 from app.features.admin.gate import AdminGate
-from app.features.metrics.requests import HttpMetrics
 from app.web.request import Request
 from app.web.responses import Receive, Scope, Send
+from app.web.stage import Answer, AnsweredRequest, Stages
 
 #: The route that its requests are counted and logged under.
 _ROUTE: Final = "operation"
@@ -19,12 +19,14 @@ class AdminApplication:
 
     express: None = None
 
-    def __init__(
-        self, gate: AdminGate, *, http_metrics: HttpMetrics, access_log: AccessLog | None, connections: object
-    ) -> None:
+    def __init__(self, gate: AdminGate, stages: Stages, *, timer: Callable[[], float], connections: object) -> None:
         self._gate = gate
-        self._metrics = http_metrics
-        self._access_log = access_log
+        self._timer = timer
+        self._count = stages.count
+        self._wrapped: Answer = self._respond
+        # There are no spans of its requests.
+        for stage in stages.loggers:
+            self._wrapped = stage.wrap(self._wrapped)
         #: The server's data about its connections, which both applications share.
         self.connections = connections
 
@@ -37,9 +39,12 @@ class AdminApplication:
         if scope["type"] != "http":
             return
         request = Request(scope, receive, public_url=None, sub_path=b"")
-        if self._access_log is not None:
-            send = self._access_log.watch(request, _ROUTE, send)
-        began = self._metrics.timer()
+        await self._wrapped(request, _ROUTE, receive, send)
+
+    async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
+        began = self._timer()
         # A path outside the admin API is behind the gate too, and gets 404 there.
-        status = await self._gate.answer(request, {**scope, "path": request.path.decode("latin-1")}, send)
-        self._metrics.record_answer(_ROUTE, request.method, status, self._metrics.timer() - began)
+        status = await self._gate.answer(request, {**request.scope, "path": request.path.decode("latin-1")}, send)
+        answered = AnsweredRequest(route, request.method, status, self._timer() - began, request.client_address)
+        for count in self._count:
+            count(answered)

@@ -79,7 +79,7 @@ class AdminGate:
         *,
         tokens: AdminTokens,
         attempts: ClientBuckets,
-        client_of: Callable[[Request], str],
+        client_of: Callable[[str], str],
         base: str,
         paths: frozenset[bytes] = frozenset(),
         routes: Sequence[BaseRoute] = (),
@@ -95,7 +95,8 @@ class AdminGate:
         self._tokens = tokens
         self._attempts = attempts
         self._client_of = client_of
-        self._paths = paths
+        #: The paths that are answered besides those below ADMIN_PATH.
+        self.paths = paths
 
     def set_tokens(self, tokens: AdminTokens) -> None:
         """Use other tokens from now on."""
@@ -103,7 +104,7 @@ class AdminGate:
 
     def answers(self, path: bytes) -> bool:
         """Whether a path is behind this gate."""
-        return path.startswith(ADMIN_PATH) or path in self._paths
+        return path.startswith(ADMIN_PATH) or path in self.paths
 
     async def answer(self, request: Request, scope: Scope, send: Send) -> int:
         """Answer a request. Returns the status."""
@@ -127,12 +128,12 @@ class AdminGate:
         if refusal is not None:
             await _send(refusal, wrapped)
         else:
-            await self._admin({**scope, CLIENT: self._client_of(request)}, _replay(body), wrapped)
+            await self._admin({**scope, CLIENT: self._client_of(request.client_address)}, _replay(body), wrapped)
         return status
 
     def _refuse(self, request: Request) -> Reply | None:
         """The refusal of a request, or None."""
-        client = self._client_of(request)
+        client = self._client_of(request.client_address)
         try:
             # Before the comparison: a client over its limit learns nothing about a token.
             self._attempts.check(client)

@@ -15,6 +15,7 @@ from app.web.freshness import find_tag, vary_by_encoding, weaken_tag
 from app.web.negotiation import Coding, choose_coding
 from app.web.request import Request
 from app.web.responses import Message, Reply, Send
+from app.web.stage import Stage
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -36,7 +37,7 @@ _NOT_MODIFIED: Final = 304
 _REDIRECTION: Final = range(300, 400)
 
 
-class Compression:
+class Compression(Stage):
     """Compresses answers, and caches the compressed bodies."""
 
     def __init__(self, *, min_bytes: int, memory_bytes: int) -> None:
@@ -90,7 +91,7 @@ class Compression:
             self._is_busy = False
         return _encoded(reply, self._remember((coding, _key(reply)), body), coding)
 
-    def wrap(self, request: Request, send: Send) -> Send:
+    def wrap_send(self, request: Request, send: Send) -> Send:
         """Wrap `send`: an answer of known length, in one piece, is compressed. Any other passes as it is."""
         held: Message | None = None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from html import escape
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -19,13 +20,14 @@ from app.features.library.copy import (
     Work,
     decide,
 )
-from app.features.limits.network import read_address
+from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS
-from app.resolver.target import Target
+from app.web.client_network import read_address
 from app.web.header import Header
 from app.web.negotiation import preferred_languages, wants_page
 from app.web.request import Request
 from app.web.request_path import Parameters
+from app.web.stage import NO_DETOUR, Detour, Stage
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
@@ -40,29 +42,52 @@ _MAX_COOKIE_CHARACTERS: Final = 8_192
 _COOKIE_OCTETS: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 
 
-class Library:
+#: Looks up the registration agency of a name, for a request; None if it is not known in time.
+FindAgency = Callable[[Request, HandleName], Awaitable[str | None]]
+
+
+class Library(Stage):
     """The rules in force. At first there are none."""
 
-    def __init__(self, count: Callable[[str], None]) -> None:
-        """`count` gets the outcome of each redirect that a rule concerns."""
+    def __init__(self, count: Callable[[str], None], find_agency: FindAgency) -> None:
+        """`count` gets the outcome of each redirect that a rule concerns.
+
+        `find_agency` looks up the registration agency of the name that a request leads to.
+        """
         self._count = count
+        self._find_agency = find_agency
         #: Called after the rules have changed.
         self.followers: list[Callable[[], None]] = []
         self.use(LibraryRules())
 
     def use(self, rules: LibraryRules) -> None:
         """Put rules in force."""
-        self.rules, self.is_active, self.uses_agencies = rules, bool(rules.rules), rules.uses_agencies
+        self.rules, self.makes_detours, self.awaits_detours = rules, bool(rules.rules), rules.uses_agencies
         for follow in self.followers:
             follow()
 
-    def decide(
-        self, request: Request, parameters: Parameters, name: HandleName, target: Target, agency: str | None
-    ) -> Decision:
+    async def prepare_detour(self, request: Request, found: Destination) -> str | None:
+        """The registration agency of a target's name, if the rules have a condition about it."""
+        if found.target is None or not found.chain.last.name.is_doi or not self.is_for_readers(request):
+            return None
+        return await self._find_agency(request, found.chain.last.name)
+
+    def find_detour(self, request: Request, parameters: Parameters, found: Destination, prepared: str | None) -> Detour:
+        """The service that a redirect goes through, with a second link that leads past it."""
+        if not self.makes_detours or found.target is None:
+            return NO_DETOUR
+        name = found.chain.last.name
+        decision = self.decide(request, parameters, Work(name, found.target.location, prepared))
+        if decision is NOT_CONCERNED:
+            return NO_DETOUR
+        if decision.service is None or decision.url is None:
+            return Detour(facts=decision.facts)
+        direct = direct_url(request, name)
+        stub = library_stub(decision.url, decision.service.label, direct)
+        return Detour(decision.url, stub, (direct_link(direct),), decision.facts, DETAIL)
+
+    def decide(self, request: Request, parameters: Parameters, work: Work) -> Decision:
         """What becomes of the redirect of a request."""
-        if not self.is_active:
-            return NOT_CONCERNED
-        work = Work(name, target.location, agency)
         concerning = self.rules.find_concerning(work, _own_address(request.base_url))
         if not concerning:
             return NOT_CONCERNED
@@ -107,6 +132,16 @@ def write_cookie(value: str | None, *, path: str, secure: bool, max_age: float) 
     parts = [f"{COOKIE}={quoted}", f"Path={path or '/'}", f"Max-Age={int(max_age) if value else 0}"]
     parts += ["SameSite=Lax", "HttpOnly", *(["Secure"] if secure else [])]
     return b"set-cookie", "; ".join(parts).encode("ascii")
+
+
+def library_stub(location: str, service: str, direct: str) -> bytes:
+    """The body of a redirect through a service of the library. Its second link leads past the service."""
+    location, service, direct = escape(location), escape(service), escape(direct)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
+        f'<body><p>This name leads to <a href="{location}">{location}</a>, through {service}.</p>'
+        f'<p>Without it: <a href="{direct}">{direct}</a></p></body></html>\n'
+    ).encode("utf-8", "replace")
 
 
 def direct_url(request: Request, name: HandleName) -> str:

@@ -64,7 +64,7 @@ class Preferences:
             return self._errors.answer(request, error, name=None, typed="")
 
     def _show(self, request: Request) -> Reply:
-        services = self._library.rules.services if self._library.is_active else ()
+        services = self._library.rules.services if self._library.makes_detours else ()
         choice = self._library.choice_of(request)
         chosen = next((one.name for one in services if one.base == choice), choice or "")
         body = self._pages.preferences(

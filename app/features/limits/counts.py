@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from app.web.stage import AnsweredRequest, Stage
+
 #: Seconds of one table, and the number of tables: the last 45 to 60 minutes.
 STEP: Final = 900
 TABLES: Final = 4
@@ -36,7 +38,7 @@ class ClientShares:
     largest: float | None
 
 
-class ClientCounts:
+class ClientCounts(Stage):
     """Counts requests by client. `client_of` returns the network of an address."""
 
     def __init__(self, client_of: Callable[[str], str], clock: Callable[[], float]) -> None:
@@ -47,7 +49,11 @@ class ClientCounts:
         #: The counts by the start of their table, oldest first.
         self._tables: dict[int, dict[int, int]] = {}
 
-    def count(self, address: str, requests: int = 1) -> None:
+    def count(self, answered: AnsweredRequest) -> None:
+        """Count a request."""
+        self.sample_client(answered.address, 1)
+
+    def sample_client(self, address: str, requests: int) -> None:
         """Count requests of an address."""
         waiting = self._waiting
         waiting[address] = waiting.get(address, 0) + requests

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.limits.network import read_address
+from app.web.client_network import read_address
 
 #: Networks in one list.
 MAX_NETWORKS: Final = 100_000

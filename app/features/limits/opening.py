@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 
 from app.assembly.settings import Settings
 from app.features.limits.buckets import Rate
 from app.features.limits.denials import Denials
 from app.features.limits.limits import ClientLimits
-from app.features.limits.network import ClientNetworks
 from app.features.metrics.connections import ConnectionMetrics
 from app.features.metrics.instruments import ClientMetrics
 from app.features.metrics.workers import Exposition
 from app.server.connections import ConnectionLimits, Connections, Reason
 from app.server.descriptors import connections_that_fit
-from app.server.prepared_answers import ExpressLane
 from app.server.proxies import trusted_addresses
+from app.web.client_network import ClientNetworks
 
 
 def read_networks(settings: Settings) -> ClientNetworks:
@@ -30,7 +29,6 @@ def build_limits(settings: Settings, clock: Callable[[], float], counts: ClientM
         networks=read_networks(settings),
         requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
         bypasses=Rate(settings.bypass_rate, settings.bypass_burst),
-        reload_age=settings.cache_reload_age,
         allow_file=settings.client_allow_file,
         deny_file=settings.client_deny_file,
         clock=clock,
@@ -65,14 +63,6 @@ def open_connections(settings: Settings, exposition: Exposition) -> Connections:
     return connections
 
 
-def build_denials(
-    file: Path | None, clock: Callable[[], float], limits: ClientLimits, express: ExpressLane | None
-) -> Denials:
-    """The networks that an operator denies, in a `file` that workers share. With any, the express lane is empty."""
-
-    def apply(networks: Collection[str]) -> None:
-        limits.deny(networks)
-        if express is not None:
-            express.clear()
-
-    return Denials(file, clock, apply)
+def build_denials(file: Path | None, clock: Callable[[], float], limits: ClientLimits) -> Denials:
+    """The networks that an operator denies, in a `file` that workers share."""
+    return Denials(file, clock, limits.deny)

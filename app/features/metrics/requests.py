@@ -7,12 +7,14 @@ Numbers that every request increments are plain integers, which cost a tenth of 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
 from app.features.metrics.durations import DurationCounters
+from app.web.route import PREPARED
+from app.web.stage import AnsweredRequest, Stage
 
 #: Methods with a label of their own. All others share one label, because a client can invent any number of methods.
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
@@ -21,11 +23,10 @@ OTHER_METHOD: Final = "other"
 REQUEST_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class HttpMetrics:
-    """Requests by route. `timer` is monotonic, in seconds."""
+class HttpMetrics(Stage):
+    """Requests by route."""
 
-    def __init__(self, registry: CollectorRegistry, timer: Callable[[], float], routes: Iterable[str]) -> None:
-        self.timer = timer
+    def __init__(self, registry: CollectorRegistry, routes: Iterable[str]) -> None:
         self._requests = Counter(
             "doi_proxy_http_requests",
             "Requests answered, by route, method and status.",
@@ -42,20 +43,23 @@ class HttpMetrics:
         self._answers: dict[tuple[str, str, int], int] = {}
         self._durations = {route: _Durations() for route in routes}
 
-    def count(self, route: str, method: str, status: int) -> None:
-        """Count an answer."""
+    def count(self, answered: AnsweredRequest) -> None:
+        """Count an answer and its duration."""
+        self._count(answered.route, answered.method, answered.status)
+        durations = self._durations[answered.route]
+        durations.counts[bisect_left(REQUEST_SECONDS, answered.seconds)] += 1
+        durations.sum += answered.seconds
+
+    def count_prepared(self, method: str, status: int) -> None:
+        """Count a prepared answer."""
+        self._count(PREPARED, method, status)
+
+    def _count(self, route: str, method: str, status: int) -> None:
         key = (route, method, status)
         if key not in self._answers:
             key = (route, method if method in METHODS else OTHER_METHOD, status)
             self._answers.setdefault(key, 0)
         self._answers[key] += 1
-
-    def record_answer(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count an answer and its duration."""
-        self.count(route, method, status)
-        durations = self._durations[route]
-        durations.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
-        durations.sum += seconds
 
     def flush(self) -> None:
         """Add the numbers since the last flush to the counters."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from app.web.route import PROBE_ROUTE
+from app.features.setup.probe_path import PROBE_ROUTE
 
 TOKEN_HEADER: Final = "doi-proxy-probe"  # noqa: S105 - the name of a header
 #: Longest time from the signature of a token to its end, in seconds.

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from app.errors import ConfigurationError
 from app.features.setup.probe import TOKEN_HEADER
-from app.web.route import PROBE_PATH
+from app.features.setup.probe_path import PROBE_PATH
 
 #: Seconds that one probe waits for its answer.
 _TIMEOUT: Final = 20.0

@@ -16,6 +16,7 @@ from app.features.library.copy import LibraryRules
 from app.features.library.file import MAX_FILE_BYTES, LibraryFile, read_library_rules
 from app.main import check, create
 from tests.clock import Clock
+from tests.features.library.in_force import library_of
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +117,7 @@ def test_a_reload_reads_no_file_on_the_event_loop(tmp_path: Path) -> None:
     app = create(lifecycle.settings, clock=Clock(), lifecycle=lifecycle)
     write(file, "b")
     lifecycle.reload(lifecycle.settings)
-    rules = app._face.preferences._library.rules
+    rules = library_of(app).rules
     assert [service.name for service in rules.services] == ["a"]
 
 

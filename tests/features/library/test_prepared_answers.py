@@ -11,6 +11,7 @@ import pytest
 from app.features.library.file import LibraryFile
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
+from tests.features.library.in_force import library_of
 from tests.server.test_prepared_answers import Server, Ways, get, lane_uses
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +61,6 @@ async def test_a_prepared_answer_dies_when_the_rules_change(rules: Path) -> None
     for _ in range(2):
         assert DIRECT in (await server.answers(get("/10.1000/182", BROWSER)))[0]
     assert len(uses) == 1
-    LibraryFile(server.application._face.preferences._library.use).load(rules)
+    LibraryFile(library_of(server.application).use).load(rules)
     assert EZPROXY in (await server.answers(get("/10.1000/182", BROWSER)))[0]
     assert len(uses) == 1

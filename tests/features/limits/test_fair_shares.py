@@ -175,7 +175,6 @@ class TestRate:
 
     async def test_answers_from_memory_are_counted(self) -> None:
         async with running(client_rate=1, client_burst=2) as proxy:
-            assert proxy.app.express is None
             proxy.upstream.put("10.5555/x", url="http://example.org/")
             assert [(await proxy.get("/10.5555/x")).status for _ in range(3)] == [302, 302, 429]
 

@@ -10,10 +10,12 @@ import pytest
 from app.errors import ClientDenied, ConfigurationError, RateExceeded, TooManyBypasses
 from app.features.limits.buckets import MAX_CLIENTS, Rate
 from app.features.limits.limits import BYPASS, DENIED, RATE, ClientLimits
-from app.features.limits.network import ClientNetworks
 from app.resolver.options import ResolveOptions
+from app.web.client_network import ClientNetworks
+from app.web.conditions import Conditions
 from app.web.request import Request
 from app.web.responses import Message, Scope
+from app.web.stage import fold_stages
 from tests.clock import Clock
 
 CLIENT, NEIGHBOUR, OTHER = "192.0.2.7", "192.0.2.8", "198.51.100.9"
@@ -45,13 +47,13 @@ class Bench:
             "networks": ClientNetworks(24, 64),
             "requests": Rate(1, 2),
             "bypasses": Rate(0.1, 1),
-            "reload_age": 10.0,
             "allow_file": None,
             "deny_file": None,
             "clock": self.clock,
             "refused": self.refusals.append,
         }
         self.limits = ClientLimits(**(defaults | options))
+        self.conditions = Conditions(ClientNetworks(24, 64), fold_stages([self.limits]), 10.0)
 
 
 def write_list(folder: Path, text: str) -> Path:
@@ -62,46 +64,46 @@ def write_list(folder: Path, text: str) -> Path:
 
 def test_past_its_burst_a_network_waits_and_another_does_not() -> None:
     bench = Bench()
-    bench.limits.admit(request(CLIENT))
-    bench.limits.admit(request(NEIGHBOUR))
+    bench.limits.admit(CLIENT)
+    bench.limits.admit(NEIGHBOUR)
     with pytest.raises(RateExceeded) as error:
-        bench.limits.admit(request(CLIENT))
+        bench.limits.admit(CLIENT)
     quota = error.value.quota
     assert (quota.name, quota.amount, quota.window, error.value.retry_after) == (RATE, 2, 2, 1.0)
-    bench.limits.admit(request(OTHER))
+    bench.limits.admit(OTHER)
     bench.clock.advance(1)
-    bench.limits.admit(request(CLIENT))
+    bench.limits.admit(CLIENT)
     assert bench.refusals == [RATE]
 
 
 def test_a_request_that_bypasses_the_cache_is_counted_apart() -> None:
     bench = Bench()
-    assert bench.limits.demand(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
-    demand = bench.limits.demand(request(CLIENT), AUTH)
+    assert bench.conditions.demand(request(CLIENT), ResolveOptions()).client == "192.0.2.0/24"
+    demand = bench.conditions.demand(request(CLIENT), AUTH)
     assert (demand.authoritative, demand.certified, demand.client) == (True, False, "192.0.2.0/24")
     # Once a request, before its first query: an alias leads to further ones.
     demand.admit_bypass()
     demand.admit_bypass()
-    certified = bench.limits.demand(request(NEIGHBOUR), ResolveOptions(certified=True))
+    certified = bench.conditions.demand(request(NEIGHBOUR), ResolveOptions(certified=True))
     with pytest.raises(TooManyBypasses) as error:
         certified.admit_bypass()
     assert (error.value.quota.name, error.value.retry_after) == (BYPASS, 10.0)
-    assert not bench.limits.demand(request(CLIENT), ResolveOptions()).bypasses_cache
-    bench.limits.admit(request(CLIENT))
+    assert not bench.conditions.demand(request(CLIENT), ResolveOptions()).bypasses_cache
+    bench.limits.admit(CLIENT)
 
 
 def test_a_network_on_the_allow_list_has_no_limit_and_one_on_the_deny_list_is_refused(tmp_path: Path) -> None:
     allowed = Bench(requests=Rate(1, 1), allow_file=write_list(tmp_path, "192.0.2.7"))
     for _ in range(3):
-        allowed.limits.admit(request(CLIENT))
-        allowed.limits.demand(request(CLIENT), AUTH).admit_bypass()
-    allowed.limits.admit(request(NEIGHBOUR))
+        allowed.limits.admit(CLIENT)
+        allowed.conditions.demand(request(CLIENT), AUTH).admit_bypass()
+    allowed.limits.admit(NEIGHBOUR)
     with pytest.raises(RateExceeded):
-        allowed.limits.admit(request(NEIGHBOUR))
+        allowed.limits.admit(NEIGHBOUR)
     denied = Bench(deny_file=write_list(tmp_path, "192.0.2.7"))
     with pytest.raises(ClientDenied):
-        denied.limits.admit(request(CLIENT))
-    denied.limits.admit(request(NEIGHBOUR))
+        denied.limits.admit(CLIENT)
+    denied.limits.admit(NEIGHBOUR)
     assert denied.refusals == [DENIED]
 
 
@@ -109,38 +111,44 @@ def test_a_reload_reads_the_lists_and_keeps_them_if_a_file_is_wrong(tmp_path: Pa
     bench = Bench(deny_file=write_list(tmp_path, "192.0.2.0/24"))
     write_list(tmp_path, "198.51.100.0/24")
     bench.limits.reload()
-    bench.limits.admit(request(CLIENT))
+    bench.limits.admit(CLIENT)
     write_list(tmp_path, "campus")
     with pytest.raises(ConfigurationError):
         bench.limits.reload()
     with pytest.raises(ClientDenied):
-        bench.limits.admit(request(OTHER))
+        bench.limits.admit(OTHER)
 
 
-def test_without_a_rate_and_a_deny_list_no_request_is_refused(tmp_path: Path) -> None:
+def test_without_a_rate_and_a_deny_list_no_request_is_refused() -> None:
     bench = Bench(requests=None)
-    assert not bench.limits.is_active
     for _ in range(10):
-        bench.limits.admit(request(CLIENT))
-    assert Bench().limits.is_active
-    assert Bench(requests=None, deny_file=write_list(tmp_path, "")).limits.is_active
+        bench.limits.admit(CLIENT)
+        assert bench.limits.passes(CLIENT)
+
+
+def test_a_prepared_answer_is_counted_once_and_its_refusal_by_the_full_path(tmp_path: Path) -> None:
+    bench = Bench(requests=Rate(1, 2))
+    assert [bench.limits.passes(CLIENT) for _ in range(3)] == [True, True, False]
+    assert bench.refusals == []
+    denied = Bench(deny_file=write_list(tmp_path, CLIENT))
+    assert not denied.limits.passes(CLIENT) and denied.limits.passes(OTHER)
 
 
 def test_clients_without_an_address_share_one_bucket() -> None:
     bench = Bench(requests=Rate(1, 1))
-    bench.limits.admit(request(""))
+    bench.limits.admit("")
     with pytest.raises(RateExceeded):
-        bench.limits.admit(request("a path of a socket"))
+        bench.limits.admit("a path of a socket")
 
 
 def test_the_client_that_was_not_seen_for_longest_is_forgotten() -> None:
     bench = Bench(requests=Rate(1, 1), networks=ClientNetworks(32, 128))
-    bench.limits.admit(request("203.0.113.1"))
-    bench.limits.admit(request("203.0.113.2"))
+    bench.limits.admit("203.0.113.1")
+    bench.limits.admit("203.0.113.2")
     with pytest.raises(RateExceeded):
-        bench.limits.admit(request("203.0.113.1"))
+        bench.limits.admit("203.0.113.1")
     for number in range(MAX_CLIENTS - 1):
-        bench.limits.admit(request(f"10.0.{number // 256}.{number % 256}"))
+        bench.limits.admit(f"10.0.{number // 256}.{number % 256}")
     with pytest.raises(RateExceeded):
-        bench.limits.admit(request("203.0.113.1"))
-    bench.limits.admit(request("203.0.113.2"))
+        bench.limits.admit("203.0.113.1")
+    bench.limits.admit("203.0.113.2")

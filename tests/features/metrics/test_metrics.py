@@ -38,6 +38,7 @@ from app.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
 from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES
+from app.web.stage import AnsweredRequest
 from tests.web.proxy import Got, Proxy, running
 
 anyio = pytest.mark.anyio
@@ -258,21 +259,21 @@ async def test_invented_methods_are_one_series() -> None:
 
 def test_the_express_lane_counts_by_one_call() -> None:
     exposition = Exposition()
-    metrics = HttpMetrics(exposition.registry, timer=lambda: 0.0, routes=["resolve"])
+    metrics = HttpMetrics(exposition.registry, routes=["resolve"])
     exposition.flushers.append(metrics.flush)
     for _ in range(3):
-        metrics.count("express", "GET", 302)
+        metrics.count_prepared("GET", 302)
     found = samples(exposition.write(None).body.decode())
     assert value(found, "http_requests_total", route="express", method="GET", status="302") == 3
 
 
 def test_durations_stay_in_their_buckets_over_several_scrapes() -> None:
     exposition = Exposition()
-    metrics = HttpMetrics(exposition.registry, timer=lambda: 0.0, routes=["resolve"])
+    metrics = HttpMetrics(exposition.registry, routes=["resolve"])
     exposition.flushers.append(metrics.flush)
     name = "http_request_duration_seconds"
     for seconds in (0.0005, 0.0006, 20.0):
-        metrics.record_answer("resolve", "GET", 302, seconds)
+        metrics.count(AnsweredRequest("resolve", "GET", 302, seconds, ""))
         exposition.write(None)
     found = samples(exposition.write(None).body.decode())
     at = {le: value(found, f"{name}_bucket", route="resolve", le=le) for le in ("0.0005", "0.001", "10.0", "+Inf")}

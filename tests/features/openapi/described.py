@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from app.assembly.settings import Settings
+from app.features.setup.probe_path import PROBE_PATH
 from app.main import create
 from app.web.application import Application
-from app.web.route import PROBE_PATH, STATIC_PATH, find_route
+from app.web.route import STATIC_PATH, Paths, find_route
 
 #: Headers that the document leaves out: OpenAPI has the media type elsewhere, and each answer with a body has a length.
 _FRAMING: Final = {"content-type", "content-length"}
@@ -35,7 +36,7 @@ class Description:
         for prefix, template in _PREFIXES.items():
             if path.startswith(prefix):
                 return template
-        route = find_route(method, path, [name.encode() for name in paths])
+        route = find_route(method, path, Paths(operations=frozenset(name.encode() for name in paths)))
         if route == "api":
             return "/api/handles/{handle}" if path.lower().startswith(_HANDLES) else None
         if route == "which_ra":

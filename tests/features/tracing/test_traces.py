@@ -109,8 +109,10 @@ async def test_the_server_passes_on_the_address_of_the_proxy_and_not_of_the_clie
     head = f"GET / HTTP/1.1\r\nhost: a\r\ntraceparent: {TRACEPARENT}\r\nx-forwarded-for: 198.51.100.9\r\n"
     with collecting() as collector:
         async with served(otel_endpoint=collector.url, trusted_proxies=trusted) as server:
-            assert b" 200 OK" in await server.exchange(head.encode() + b"connection: close\r\n\r\n")
-            await server.application._traces.aclose()
+            operations = server.application._operations.app
+            # The end of the lifespan exports the spans.
+            async with operations.router.lifespan_context(operations):
+                assert b" 200 OK" in await server.exchange(head.encode() + b"connection: close\r\n\r\n")
         assert (collector.span("GET home").trace_id.hex() == TRACE_ID) is is_continued
 
 

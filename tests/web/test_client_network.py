@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.features.limits.network import UNKNOWN_CLIENT, ClientNetworks
+from app.web.client_network import UNKNOWN_CLIENT, ClientNetworks
 
 USUAL = ClientNetworks(ipv4_prefix=24, ipv6_prefix=64)
 

@@ -1,0 +1,31 @@
+"""`/openapi.json`, and the page `/docs` that is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.routing import BaseRoute
+
+from app.features.openapi.document import replace_references, write_document
+from app.web.freshness import OWN_PAGE
+from app.web.operations import OperationPages, own_page
+from app.web.problem import TITLES
+
+
+def add_openapi(app: FastAPI, face: OperationPages, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
+    """Describe all paths, those of `admin_routes` too."""
+
+    # The routes are complete at the first request.
+    @cache
+    def describe() -> dict[str, Any]:
+        return write_document(app.routes, admin_routes, version=app.version, server_url=server_url)
+
+    app.openapi = describe  # type: ignore[method-assign]
+    describe_in_place = cache(lambda: replace_references(describe()))
+
+    @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return own_page(face.pages.docs(face.link, face.language(request), describe_in_place(), TITLES), OWN_PAGE)

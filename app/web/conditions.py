@@ -1,0 +1,68 @@
+"""The conditions of a request: who is charged for its queries, and which cached records it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from app.resolver.demand import Demand
+from app.resolver.lookup import Lookup
+from app.resolver.options import ResolveOptions
+from app.resolver.resolver import Resolver
+from app.web.cache_directives import NO_DIRECTIVES, read_directives
+from app.web.client_network import ClientNetworks
+from app.web.freshness import CACHE_CONTROL
+from app.web.request import Request
+from app.web.stage import Stages
+
+
+class Conditions:
+    """Reads the conditions of requests. A client is the network of an address."""
+
+    def __init__(self, networks: ClientNetworks, stages: Stages, reload_age: float) -> None:
+        """A record younger than `reload_age` seconds is new enough for every Cache-Control of a request."""
+        self._networks = networks
+        self._stages = stages
+        self._reload_age = reload_age
+
+    def client_of(self, request: Request) -> str:
+        """The client that sent a request."""
+        return self._networks.client_of(request.client_address)
+
+    def demand(self, request: Request, options: ResolveOptions) -> Demand:
+        """The demand of a request: its options, and the client that is charged."""
+        client = self.client_of(request)
+        directives = read_directives(request.header(CACHE_CONTROL))
+        if directives is NO_DIRECTIVES and not options.bypasses_cache:
+            return Demand(client=client)
+        address, youngest = request.client_address, directives.max_age
+        return Demand(
+            options.authoritative,
+            options.certified,
+            client=client,
+            admit_bypass=self._charge_once(address),
+            only_cached=directives.only_if_cached,
+            # The reload of a page must not cost a query each time.
+            max_age=None if youngest is None else max(youngest, self._reload_age),
+            may_renew=lambda: all(may_renew(address) for may_renew in self._stages.may_renew),
+            max_stale=directives.max_stale,
+            stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
+        )
+
+    def lookup(self, request: Request, resolver: Resolver) -> Lookup:
+        """The look-up of further names for a request."""
+        only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
+        return Lookup(resolver, self.client_of(request), only_cached=only_cached)
+
+    def _charge_once(self, address: str) -> Callable[[], None]:
+        """Counts a bypass of the cache at its first call. A request with aliases bypasses it several times."""
+        is_charged = False
+
+        def charge() -> None:
+            nonlocal is_charged
+            if not is_charged:
+                for charge_bypass in self._stages.charge_bypass:
+                    charge_bypass(address)
+                is_charged = True
+
+        return charge

@@ -1,0 +1,29 @@
+"""The seam of pages: what a feature adds to a page, or to a problem, about a name or a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from app.doi.name import HandleName
+
+#: What a section is for: the page about a name that is not registered, that about a text that is not a name, and the
+#: problems about both (RFC 9457).
+PageKind = Literal["not_found", "not_a_doi", "problem"]
+
+
+class Section(Protocol):
+    """Data for a block of a template, or members of a problem. Reading it takes no I/O."""
+
+    async def prepare(self, name: HandleName, client: str | None) -> None:
+        """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
+
+    def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
+        """The data about a name or, if there is none, about a text."""
+
+
+def read_sections(
+    sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""
+) -> dict[str, Any]:
+    """The data of all sections."""
+    return {key: value for section in sections for key, value in section.read(kind, name, text).items()}
