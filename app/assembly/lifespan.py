@@ -16,6 +16,7 @@ from app.assembly.lifecycle import end_tasks
 from app.assembly.resolving import Parts
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
+from app.cache.upgrade import Rewritable, rewrite_entries
 from app.features.bundles.bundle import Refused, read_bundle
 from app.features.library.file import LibraryFile
 from app.features.local_records.files import WATCH_INTERVAL
@@ -47,6 +48,8 @@ async def run_lifespan(
     if parts.settings.seed is not None:
         await _load_seed(parts.settings.seed, parts.cache, clock, parts.settings.cache_grace)
     tasks = [asyncio.create_task(parts.cache.watch())]
+    if isinstance(store := parts.cache.store, Rewritable):
+        tasks.append(asyncio.create_task(rewrite_entries(store)))
     delay = sample_delay(delay_histogram(exposition.registry), time.perf_counter, asyncio.sleep)
     tasks.append(asyncio.create_task(delay))
     if parts.local_files is not None:

@@ -33,8 +33,8 @@ def open_store(
     `memory:` has no store. `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
     absolute path. The module `url` of the feature valkey reads the URLs of servers. `store_bytes` limits the size of a
     file, `timeout` the wait for a server, and `ceiling` how long a record is fresh, in seconds. With `read_only`, the
-    file is not changed. For `only_verified` see TieredStore. Raises ConfigurationError for any other URL, and
-    StoreError for a file that cannot be used.
+    file and the format of a server are not changed. For `only_verified` see TieredStore. Raises ConfigurationError for
+    any other URL, and StoreError for a file that cannot be used.
     """
     store = _second_tier(url, clock, store_bytes, timeout, read_only=read_only)
     memory = MemoryStore(memory_bytes, clock=clock)
@@ -59,7 +59,7 @@ def _second_tier(
         from app.features.valkey.url import SCHEMES  # noqa: PLC0415
 
         if scheme in SCHEMES:
-            return _server(url, clock, timeout)
+            return _server(url, clock, timeout, read_only=read_only)
     raise ConfigurationError(
         f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, or a server"
         " as in docs/valkey.md: valkey://host/0, valkey+unix:///path,"
@@ -78,12 +78,12 @@ def _file_path(rest: str) -> Path:
     return Path(path)
 
 
-def _server(url: str, clock: Callable[[], float], timeout: float) -> SharedStore:
+def _server(url: str, clock: Callable[[], float], timeout: float, *, read_only: bool) -> SharedStore:
     from app.features.valkey.store import ValkeyStore  # noqa: PLC0415
 
     # The URL may contain a password, so it is not part of a message.
     try:
-        return ValkeyStore(url, clock=clock, timeout=timeout)
+        return ValkeyStore(url, clock=clock, timeout=timeout, read_only=read_only)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"The store URL is invalid: {error}; see docs/valkey.md.") from error
 

@@ -102,6 +102,11 @@ class TieredStore:
         """The memory tier."""
         return self._memory
 
+    @property
+    def store(self) -> SharedStore | None:
+        """The second tier. None if there is only memory."""
+        return self._store
+
     async def get(self, key: str) -> Entry | None:
         """The entry from memory, or from the store if memory has none or a stale one.
 

@@ -17,10 +17,12 @@ from app.errors import DamagedEntry, InvalidAnswer, InvalidName
 from app.handle.answer import Answer, ResponseCode
 from app.handle.record import read_values
 
-#: The version of the stores' format. Entries of the version before are read too, so processes of two releases can share
-#: a store. An entry of any other version is a miss. In version 1, the checksum omitted the key.
+#: The newest layout of an entry in a store. Every layout that was released is read for ever, so processes of two
+#: releases can share a store. An entry of a later layout is a miss. A change of a layout needs a new number here, a
+#: reader of the layout before, and a new STORE_FORMAT (docs/releases.md).
 FORMAT_VERSION: Final = 3
 _PLAIN: Final = 2
+#: Release 0.1.0 wrote this layout. It is _PLAIN, with a checksum that omits the key.
 _WITHOUT_KEY: Final = 1
 #: Is added to the version of an entry whose answer was verified. An earlier release takes that for a miss, because it
 #: would lose the proof.
@@ -71,7 +73,7 @@ def _version(layout: int, entry: Entry) -> int:
 
 
 def unpack(key: str, data: object) -> Entry | None:
-    """Read the entry that this release or the one before wrote for this key. Returns None for another format version.
+    """Read the entry that this release or an earlier one wrote for this key. Returns None for a later layout.
 
     Raises DamagedEntry if the data is not bytes, the checksum is wrong, or a time is not in 0 to FOREVER.
     """
@@ -80,14 +82,18 @@ def unpack(key: str, data: object) -> Entry | None:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: it is too short, or not bytes.")
     check, version = int.from_bytes(data[: _CHECK.size], "little"), data[_CHECK.size]
     body = memoryview(data)[_CHECK.size :]
-    if _checksum(key, body) != check:
-        if version == _WITHOUT_KEY and crc32(body) == check:
-            return None
+    # The version decides which checksum is right, so an entry of one layout is never read as one of another.
+    if (crc32(body) if version == _WITHOUT_KEY else _checksum(key, body)) != check:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged, or belongs to another name: wrong checksum.")
     is_verified, layout = bool(version & _VERIFIED), version & ~_VERIFIED
     if layout == FORMAT_VERSION:
         return _unpack_short(key, data, is_verified)
-    return _unpack_plain(key, data, is_verified) if layout == _PLAIN else None
+    return _unpack_plain(key, data, is_verified) if layout == _PLAIN or version == _WITHOUT_KEY else None
+
+
+def has_old_layout(data: object) -> bool:
+    """Whether stored bytes have a layout that this release reads and no longer writes."""
+    return isinstance(data, bytes) and data[_CHECK.size : _CHECK.size + 1] == bytes((_WITHOUT_KEY,))
 
 
 def _unpack_short(key: str, data: bytes, is_verified: bool) -> Entry:

@@ -108,12 +108,12 @@ def test_a_row_counts_48_bytes_besides_its_key_and_data() -> None:
     assert total_bytes(2, 1_000) == 1_096
 
 
-async def test_a_file_has_its_application_id_and_schema_version(tmp_path: Path, clock: Clock) -> None:
+async def test_a_file_has_its_application_id_and_format(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "store.sqlite3"
     await fill(path, clock)
     with closing(sqlite3.connect(path)) as connection:
         pragmas = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
-        assert pragmas == [(int.from_bytes(b"DOIp", "big"),), (2,)]
+        assert pragmas == [(int.from_bytes(b"DOIq", "big"),), (3,)]
 
 
 async def test_a_damaged_file_is_marked_and_set_aside_by_the_time(tmp_path: Path, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.cache.entry import FOREVER, Entry
-from app.cache.wire import InvalidBundleLine, from_line, pack, to_line, unpack
+from app.cache.wire import InvalidBundleLine, from_line, has_old_layout, pack, to_line, unpack
 from app.errors import DamagedEntry, StoreError
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, values, verified
@@ -98,13 +98,36 @@ def test_an_entry_under_another_key_is_damaged(one: Entry, other: Entry) -> None
         unpack(other.key, pack(one))
 
 
-def test_an_entry_of_another_format_version_is_a_miss() -> None:
-    body = pack(entry())[4:]
-    of_version_1 = b"\x01" + body[1:]
-    of_version_4 = b"\x04" + body[1:]
-    assert unpack("10.1000/182", crc32(of_version_1).to_bytes(4, "little") + of_version_1) is None
-    with_key = crc32(of_version_4, crc32(b"10.1000/182"))
-    assert unpack("10.1000/182", with_key.to_bytes(4, "little") + of_version_4) is None
+@given(entries)
+def test_an_entry_of_a_later_layout_is_a_miss(one: Entry) -> None:
+    body = b"\x04" + pack(one)[5:]
+    check = crc32(body, crc32(one.key.encode(errors="surrogatepass")))
+    assert unpack(one.key, check.to_bytes(4, "little") + body) is None
+
+
+def in_layout_1(one: Entry) -> bytes:
+    """An entry as release 0.1.0 wrote it: its checksum omits the key."""
+    times = one.fetched_at, one.fresh_until, one.stale_until
+    body = struct.pack("<BBddd", 1, one.answer.code, *times) + one.answer.values
+    return crc32(body).to_bytes(4, "little") + body
+
+
+@given(entries)
+def test_an_entry_of_layout_1_is_read(one: Entry) -> None:
+    one = replace(one, answer=replace(one.answer, is_verified=False))
+    data = in_layout_1(one)
+    assert unpack(one.key, data) == one
+    assert has_old_layout(data)
+    assert not has_old_layout(pack(one))
+
+
+@given(entries, st.integers(0, 255))
+def test_an_entry_of_one_layout_is_never_read_as_one_of_another(one: Entry, version: int) -> None:
+    for data in (pack(one), in_layout_1(one)):
+        other = data[:4] + bytes((version,)) + data[5:]
+        if other != data:
+            with pytest.raises(DamagedEntry):
+                unpack(one.key, other)
 
 
 @pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan"), 1e13, -1.0])

@@ -14,15 +14,17 @@ from typing import Final
 from urllib.parse import quote
 
 from app.cache.private_file import create, create_beside, make_folders, open_beside
+from app.cache.upgrade import OLD_ENTRIES_UP_TO, STORE_FORMAT, refuse_newer
 from app.errors import StoreError
 from app.features.follow.sqlite_change_log import create_log
 
 log = logging.getLogger(__name__)
 
-#: PRAGMA application_id: "DOIp".
-APPLICATION_ID: Final = 0x444F4970
-#: PRAGMA user_version.
-SCHEMA_VERSION: Final = 2
+#: PRAGMA application_id of formats 1 and 2: "DOIp".
+_FIRST_APPLICATION_ID: Final = 0x444F4970
+#: PRAGMA application_id: "DOIq". PRAGMA user_version is the format. Release 0.1.0 would rename a store of another
+#: user_version as if it were damaged, and begin an empty one. It refuses another application, and so does 0.2.0.
+APPLICATION_ID: Final = 0x444F4971
 #: Bytes of an entry in the file besides its key and data: row and cell headers, two times, free space in pages.
 #: Measured over 50,000 entries in random order: 48 B each with 152 B of key and data, 37 B each with 100 B.
 ROW_OVERHEAD: Final = 48
@@ -40,8 +42,8 @@ _MAX_LOG_BYTES: Final = 64 * 1024 * 1024
 _MAX_ASIDE: Final = 100
 
 #: The times of `entries` are whole seconds since the epoch, without an index: `hand` finds what leaves (eviction.py).
-#: In schema version 1, each entry had a row number, a second tree for the key and one for each time, which took more
-#: room than the data. A file of that version is used as it is, by the same statements.
+#: In format 1, each entry had a row number, a second tree for the key and one for each time, which took more room than
+#: the data. Such a table stays as it is and is used by the same statements; its entries are rewritten (upgrade.py).
 _SCHEMA: Final = """
 BEGIN IMMEDIATE;
 CREATE TABLE entries (
@@ -63,7 +65,8 @@ CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
 #: Added to a store of an earlier release when it is opened for writing. An earlier release ignores them.
 #: `registry_blocks` has the registry records, many in a row (registry_blocks.py). `registry_total` is their number,
 #: because to count 300 million takes minutes. `imports` has the finished parts of each import.
-#: `parents` has the parents that the store follows.
+#: `parents` has the parents that the store follows. `rewriting` has a row while entries of an earlier release are
+#: rewritten: the last key, and counts.
 _LATER_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS purges (scope TEXT PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS hand (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL);
@@ -76,6 +79,10 @@ CREATE TABLE IF NOT EXISTS imports (
 CREATE TABLE IF NOT EXISTS parents (
     url TEXT PRIMARY KEY, cursor TEXT NOT NULL, completed_at REAL NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS rewriting (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    place TEXT NOT NULL, visited INTEGER NOT NULL, rewritten INTEGER NOT NULL, unreadable INTEGER NOT NULL
+);
 """
 
 
@@ -122,11 +129,12 @@ def total_bytes(entries: int, length: int) -> int:
 
 
 def prepare(path: Path, now: float) -> None:
-    """Make sure that `path` is a store of this schema version.
+    """Make sure that `path` is a store of this release's format. A store of an earlier release becomes one.
 
-    A damaged file is renamed to `<name>.corrupt-<time>`, with one line in the log, and an empty store is created.
-    Raises StoreError if the path cannot be written, or if the file is a store of a newer version or a database of
-    another program. Such a file is not changed.
+    Its entries stay as they are and are read; `rewrite_page` rewrites them later. A damaged file is renamed to
+    `<name>.corrupt-<time>`, with one line in the log, and an empty store is created. Raises StoreError if the path
+    cannot be written, or if the file is a store of a newer format or a database of another program. Such a file is not
+    changed.
     """
     with translate_open_errors(path, "for writing"):
         make_folders(path.parent)
@@ -143,14 +151,17 @@ def prepare(path: Path, now: float) -> None:
             # SQLite creates its log and its index with the permissions of the file.
             create(path)
             with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
-                if _pragma(connection, "user_version") == 0:
+                found = read_format(connection)
+                if found == 0:
                     _create(connection)
                 connection.executescript(_LATER_TABLES)
                 create_log(connection, now)
+                if 0 < found < STORE_FORMAT:
+                    _upgrade(connection, found)
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a connection that cannot change anything, to a store of this schema version.
+    """Open a connection that cannot change anything, to a store of this release or an earlier one.
 
     Raises StoreError, also for a damaged file. The file is not changed.
     """
@@ -163,7 +174,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
             )
         connection = connect_to_read(path)
         try:
-            if _pragma(connection, "user_version") == 0:
+            if read_format(connection) == 0:
                 raise StoreError(f"The file {path} is not a store of doi-proxy: it is empty; check the path.")
         except BaseException:
             connection.close()
@@ -182,9 +193,27 @@ def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(_SCHEMA)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    _write_format(connection)
     connection.execute("COMMIT")
+
+
+def _upgrade(connection: sqlite3.Connection, found: int) -> None:
+    """Make a store of an earlier format one of this format. From now on, an earlier release refuses it."""
+    connection.execute("BEGIN IMMEDIATE")
+    if found <= OLD_ENTRIES_UP_TO:
+        connection.execute("INSERT OR IGNORE INTO rewriting VALUES (1, '', 0, 0, 0)")
+    _write_format(connection)
+    connection.execute("COMMIT")
+
+
+def _write_format(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
+
+
+def read_format(connection: sqlite3.Connection) -> int:
+    """The format of a store. 0 for an empty file. Raises sqlite3.Error."""
+    return _pragma(connection, "user_version")
 
 
 def mark_damaged(path: Path) -> None:
@@ -226,15 +255,11 @@ def _why_damaged(path: Path) -> str | None:
 
 
 def _why_unreadable(path: Path, connection: sqlite3.Connection) -> str | None:
-    version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
+    version, application = read_format(connection), _pragma(connection, "application_id")
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if application != APPLICATION_ID and (tables or version):
+    if application not in (APPLICATION_ID, _FIRST_APPLICATION_ID) and (tables or version):
         raise StoreError(f"The file {path} is a database of another program; choose another file as the store.")
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"The store {path} has schema version {version}, but this doi-proxy supports versions up to"
-            f" {SCHEMA_VERSION}. It was not changed; use a newer doi-proxy, or choose another file as the store."
-        )
+    refuse_newer(str(path), version)
     if version and not {"entries", "totals", "announcements"} <= tables:
         return "tables are missing"
     log_length = _length(Path(f"{path}-wal"))

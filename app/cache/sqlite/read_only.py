@@ -8,9 +8,10 @@ from pathlib import Path
 
 from app.cache.coordination import Changes
 from app.cache.entry import Entry
-from app.cache.sqlite.file import has_log, open_to_read
+from app.cache.sqlite.file import has_log, open_to_read, read_format
 from app.cache.sqlite.rows import Rows
 from app.cache.store import StoreStats
+from app.cache.upgrade import Survey
 from app.errors import StoreError
 from app.features.follow.parents import ParentState
 from app.features.follow.sqlite_parents import read_parents
@@ -89,6 +90,18 @@ class ReadOnlySqliteStore:
     async def save_parent(self, state: ParentState) -> None:
         """Raises StoreError."""
         raise self._refusal()
+
+    async def survey(self, limit: int) -> Survey:
+        """See Surveyable."""
+        self._follow_log()
+        with self._rows.translate_errors():
+            survey = Survey(read_format(self._rows.connection), total=(await self.stats()).entries)
+        for page in self._rows.raw_pages():
+            survey = survey.add(page)
+            if survey.visited >= limit:
+                break
+            await asyncio.sleep(0)  # other tasks run between the pages
+        return survey
 
     async def stats(self) -> StoreStats:
         """See Store."""

@@ -20,6 +20,8 @@ from app.features.registry.wire import find_row, to_entry
 _PAGE: Final = 500
 
 _REGISTRY_TOTAL: Final = "SELECT records FROM registry_total"
+_HAS_REWRITING: Final = "SELECT 1 FROM sqlite_master WHERE name = 'rewriting'"
+_REWRITING: Final = "SELECT visited FROM rewriting"
 _FROM: Final = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?"
 _AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
 
@@ -68,12 +70,17 @@ class Rows:
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
         """The usable entries whose key begins with `prefix`, in order. Damaged entries are left out."""
+        for page in self.raw_pages(prefix):
+            yield [entry for key, data in page if (entry := self._try_unpack(key, data))]
+
+    def raw_pages(self, prefix: str = "") -> Iterator[list[tuple[str, object]]]:
+        """The keys that begin with `prefix`, and the stored bytes, in order."""
         select, start = _FROM, prefix
         while True:
             rows = self.rows(select, (start, _PAGE))
             # SQLite sorts blobs, which a damaged row can have as its key, after all text.
             texts = [(key, data) for key, data in rows if isinstance(key, str)]
-            yield [entry for key, data in texts if key.startswith(prefix) and (entry := self._try_unpack(key, data))]
+            yield [(key, data) for key, data in texts if key.startswith(prefix)]
             if len(texts) < _PAGE or not texts[-1][0].startswith(prefix):
                 return
             select, start = _AFTER, texts[-1][0]
@@ -88,12 +95,19 @@ class Rows:
             entries, length, records, failure = 0, 0, 0, self._last_failure
         if not all(isinstance(number, int) for number in (entries, length, records)):
             entries, length, records, failure = 0, 0, 0, "the totals are not numbers"
-        detail = f"SQLite file {self._path}"
+        detail = f"SQLite file {self._path}{self._describe_rewriting()}"
         if failure:
             detail += f"; {self._failed_reads} reads failed, the last one: {failure}"
         if self._damaged_entries:
             detail += f"; {self._damaged_entries} reads of damaged entries, which counted as misses"
         return StoreStats(entries, total_bytes(entries, length), not failure, detail, records)
+
+    def _describe_rewriting(self) -> str:
+        try:
+            state = self.row(_REWRITING) if self.row(_HAS_REWRITING) else None
+        except StoreError:
+            return ""
+        return "" if state is None else f"; entries of an earlier release are rewritten, {state[0]} visited"
 
     def row(self, sql: str, values: tuple[object, ...] = ()) -> Any:
         """The first row of a query."""

@@ -26,8 +26,10 @@ from app.cache.sqlite.file import (
     translate_open_errors,
 )
 from app.cache.sqlite.rows import Rows
+from app.cache.sqlite.upgrade import rewrite_page
 from app.cache.sqlite.writer import GATHER, BatchWriter, Change
 from app.cache.store import StoreStats
+from app.cache.upgrade import Rewrite
 from app.errors import DamagedEntry, StoreError
 from app.features.follow.parents import ParentState
 from app.features.follow.sqlite_parents import read_parents, save_parent
@@ -171,6 +173,10 @@ class SqliteStore:
         """See Store."""
         await self.flush()
         await asyncio.to_thread(save_parent, self._path, state)
+
+    async def rewrite(self) -> Rewrite | None:
+        """See Rewritable."""
+        return await asyncio.to_thread(rewrite_page, self._path)
 
     async def stats(self) -> StoreStats:
         """See Store. `bytes` is the number that `max_bytes` limits."""

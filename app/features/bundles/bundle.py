@@ -1,7 +1,9 @@
 """Bundles: records as lines of JSON, for export, import and seeding, with a checksum at the end.
 
-The last line is `{"checksum":"sha256:<hex>","lines":<N>}`. It covers the bytes of the N lines before it, including
-their newlines. A file written by hand may omit it, and a file may contain several bundles, one after the other.
+The first line begins with `{"bundle":1,`, the format. Bundles of releases 0.1.0 and 0.2.0 omit it and have the same
+format. The last line is `{"checksum":"sha256:<hex>","lines":<N>}`. It covers the bytes of the N lines before it,
+including their newlines. A file written by hand may omit it, and a file may contain several bundles, one after the
+other.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from app.cache.entry import Entry
 from app.cache.wire import InvalidBundleLine, from_line, to_line
 from app.features.follow.delta import DeltaItem, is_delta_line, read_delta_line
 
+#: The format that this release writes, and the newest that it reads.
+BUNDLE_FORMAT: Final = 1
 #: Limit of a line, in bytes.
 MAX_LINE: Final = 4 * 1024 * 1024
 
@@ -47,6 +51,10 @@ class BundleEnd:
     checksum: Checksum
 
 
+class _FirstLine(msgspec.Struct, gc=False):
+    bundle: int
+
+
 class _ChecksumLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     checksum: str
     lines: int
@@ -55,6 +63,8 @@ class _ChecksumLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 #: What `read_bundle` finds. A bundle that is not a delta has no DeltaItem.
 BundleItem = Entry | DeltaItem | Refused | BundleEnd
 
+_FIRST: Final = b'{"bundle"'
+_first_decoder: Final = msgspec.json.Decoder(_FirstLine)
 _decoder: Final = msgspec.json.Decoder(_ChecksumLine)
 
 
@@ -67,8 +77,9 @@ class BundleWriter:
         self.lines = 0
 
     def add(self, entry: Entry) -> None:
-        """Write one entry."""
-        self.add_line(to_line(entry))
+        """Write one entry. The first one says the format; earlier releases ignore that member."""
+        line = to_line(entry)
+        self.add_line(line if self.lines else b"%b:%d,%b" % (_FIRST, BUNDLE_FORMAT, line[1:]))
 
     def add_line(self, line: bytes) -> None:
         """Write a line of a delta, with its newline."""
@@ -99,6 +110,7 @@ class _BundleReader:
         self._total = 0
         self._refused = 0
         self._checksum = Checksum.ABSENT
+        self._is_newer = False
 
     def items(self) -> Iterator[BundleItem]:
         number = 0
@@ -113,6 +125,8 @@ class _BundleReader:
             if item is not None:
                 self._refused += isinstance(item, Refused)
                 yield item
+            if self._is_newer:
+                break
         # No checksum covers the lines after the last checksum line.
         unverified = self._checksum is Checksum.RIGHT and self._unchecked > 0
         yield BundleEnd(self._total, self._refused, Checksum.ABSENT if unverified else self._checksum)
@@ -124,12 +138,26 @@ class _BundleReader:
             self._sum.update(line)
             return None
         self._count(line)
+        if line.startswith(_FIRST) and (refusal := self._refuse_newer(number, line)):
+            return refusal
         try:
             if is_delta_line(line):
                 return read_delta_line(line)
             return from_line(line, expired_at=self._expired_at)
         except InvalidBundleLine as error:
             return Refused(number, str(error))
+
+    def _refuse_newer(self, number: int, line: bytes) -> Refused | None:
+        """A refusal if a newer release wrote this bundle. Its lines are not read."""
+        try:
+            found = _first_decoder.decode(line).bundle
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            return Refused(number, f"not a valid first line: {error}")
+        self._is_newer = found > BUNDLE_FORMAT
+        if not self._is_newer:
+            return None
+        known = f"this doi-proxy reads formats up to {BUNDLE_FORMAT}; use a newer doi-proxy"
+        return Refused(number, f"the bundle has format {found}, but {known}")
 
     def _count(self, line: bytes) -> None:
         self._sum.update(line)

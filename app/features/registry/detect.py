@@ -14,8 +14,8 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DATACITE: Final = re.compile(rb'"attributes"\s*:\s*\{')
 #: A work of Crossref spells this member in capitals.
 _CROSSREF: Final = re.compile(rb'"DOI"\s*:\s*"')
-#: The line of a bundle begins with its handle.
-_BUNDLE: Final = re.compile(rb'\s*\{\s*"(?:handle|checksum|sha256|delta)"\s*:')
+#: The first members of the lines of a bundle.
+_BUNDLE: Final = re.compile(rb'\s*\{\s*"(?:bundle|handle|checksum|sha256|delta)"\s*:')
 
 
 def is_gzip(head: bytes) -> bool:

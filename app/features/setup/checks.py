@@ -18,7 +18,7 @@ from app.features.setup.file_checks import (
 )
 from app.features.setup.finding import Finding
 from app.features.setup.machine_checks import find_admin_listener_problems, find_machine_limits, find_port_in_use
-from app.features.setup.network_checks import find_store_failure, find_upstream_failure
+from app.features.setup.network_checks import find_store_failure, find_upgrade, find_upstream_failure
 from app.features.setup.value_checks import find_contradictions, find_ineffective, find_old_settings, find_risks
 
 Check = Callable[[Configuration], Iterable[Finding]]
@@ -40,7 +40,7 @@ LOCAL_CHECKS: Final[tuple[Check, ...]] = (
     find_admin_listener_problems,
 )
 #: Checks that connect to the store and to the upstreams.
-NETWORK_CHECKS: Final[tuple[Check, ...]] = (find_store_failure, find_upstream_failure)
+NETWORK_CHECKS: Final[tuple[Check, ...]] = (find_store_failure, find_upgrade, find_upstream_failure)
 
 
 def check_values(values: Mapping[str, SourcedValue], *, offline: bool) -> list[Finding]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from app.assembly.resolving import assemble, open_cache
 from app.assembly.settings import Settings
+from app.cache.upgrade import STORE_FORMAT, Survey, Surveyable
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from app.features.native.directory_limits import LOOKUP_TIMEOUT
 from app.features.native.opening import is_native, open_native
@@ -21,6 +22,8 @@ from app.upstream.source import CONTROL_NAME, UpstreamQuery
 _SQLITE: Final = "sqlite:///"
 #: Longest time for the check of the store, and of one upstream, in seconds.
 _DEADLINE: Final = 15.0
+#: Entries that the check of an upgrade examines. 200,000 take about 5 s.
+_MAX_SURVEY: Final = 200_000
 #: Memory tier of a check, in bytes.
 _MEMORY_BYTES: Final = 1024 * 1024
 
@@ -52,6 +55,41 @@ async def _try_store(settings: Settings) -> None:
             raise StoreError(f"The store does not work: {stats.detail}")
     finally:
         await cache.close()
+
+
+def find_upgrade(configuration: Configuration) -> Iterator[Finding]:
+    """What the next start keeps of a store of an earlier release. The store is not changed."""
+    settings = configuration.settings
+    try:
+        if settings.store_url.startswith(_SQLITE) and not Path(settings.store_url.removeprefix(_SQLITE)).exists():
+            return
+        survey = asyncio.run(asyncio.wait_for(_survey(settings), _DEADLINE))
+    except (OSError, StoreError, ConfigurationError, TimeoutError):
+        # The check of the store has reported it.
+        return
+    if survey is not None and survey.format < STORE_FORMAT and survey.total:
+        yield _describe(configuration.source("store_url"), redact(settings.store_url), survey)
+
+
+async def _survey(settings: Settings) -> Survey | None:
+    cache = open_cache(settings.model_copy(update={"cache_memory_bytes": _MEMORY_BYTES}), read_only=True)
+    try:
+        store: object = cache.store
+        return await store.survey(_MAX_SURVEY) if isinstance(store, Surveyable) else None
+    finally:
+        await cache.close()
+
+
+def _describe(source: str, url: str, survey: Survey) -> Finding:
+    found = f"format {survey.format}" if survey.format else "the format of release 0.1.0 or 0.2.0"
+    readable = survey.current + survey.old
+    problem = (
+        f"{url} has {found}, and this release writes format {STORE_FORMAT}. Of {survey.visited} entries examined"
+        f" (the store has {survey.total}), {readable} are kept, {survey.old} of them are rewritten after the start, and"
+        f" {survey.unreadable} are not readable"
+    )
+    remedy = "after the start, an earlier release refuses the store; to be able to go back, copy or export it first"
+    return Finding("warning" if survey.unreadable else "note", source, problem, remedy)
 
 
 def find_upstream_failure(configuration: Configuration) -> Iterator[Finding]:

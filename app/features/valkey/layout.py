@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final
 from zlib import crc32
 
-#: The prefix of our keys on the server, with the version of the format.
+#: The prefix of our keys on the server. It is that of every release, so releases can share a server.
 KEY_PREFIX: Final = "doi-proxy:v1:"
 #: Partitions of a cluster, and the most primaries that share the keys. Three primaries have 10 or 11 partitions each.
 PARTITIONS: Final = 32
@@ -51,6 +51,11 @@ class Partition:
     def parents(self) -> str:
         """The key of the parents that the store follows. One partition of a store has it."""
         return f"{self.prefix}parents"
+
+    @property
+    def format(self) -> str:
+        """The key of the format of the store. One partition of a store has it."""
+        return f"{self.prefix}format"
 
     @property
     def purges(self) -> str:

@@ -29,6 +29,26 @@ end
 return 0
 """
 
+#: KEYS[1] has the format of the store, and a word after it while entries of an earlier release may remain. ARGV are the
+#: format of this release, the last one with entries to rewrite, and the word. Returns the value before. Releases 0.1.0
+#: and 0.2.0 wrote none.
+OPEN: Final = """
+local before = redis.call('GET', KEYS[1]) or ''
+local found = tonumber(string.match(before, '^%d+') or '0')
+if found < tonumber(ARGV[1]) then
+    local is_old = found <= tonumber(ARGV[2]) or string.find(before, ARGV[3], 1, true)
+    redis.call('SET', KEYS[1], ARGV[1] .. (is_old and ' ' .. ARGV[3] or ''))
+end
+return before
+"""
+
+#: KEYS[1] is an entry. ARGV are its data, the data that replaces it, and the milliseconds to live.
+REPLACE: Final = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
+"""
+
 _NOW: Final = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000

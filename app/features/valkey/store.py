@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -13,20 +13,21 @@ from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import scopes_of
 from app.cache.store import StoreStats
+from app.cache.upgrade import Rewrite, Survey
 from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
 from app.features.follow.parents import MAX_PARENTS, ParentState
 from app.features.valkey.announcements import read_changes
-from app.features.valkey.layout import Partition, split_entry_key
-from app.features.valkey.node import Node, Script, Words, command, pipeline
+from app.features.valkey.layout import Partition
+from app.features.valkey.node import Script, command, pipeline
 from app.features.valkey.open import open_servers
+from app.features.valkey.scan import scan_entries
 from app.features.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
+from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
 from app.features.valkey.url import parse_store_url
 
 #: The name whose partition has the parents.
 _PARENTS: Final = "parents"
-#: Keys that one step of `scan` visits.
-_PAGE: Final = 500
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
 _OUTAGE: Final = 0.25
 
@@ -44,14 +45,17 @@ class ValkeyStore:
     If the server fails or is slow, a method raises StoreError; see Node.
     """
 
-    def __init__(self, url: str, *, clock: Callable[[], float], timeout: float) -> None:
+    def __init__(self, url: str, *, clock: Callable[[], float], timeout: float, read_only: bool = False) -> None:
         """`url` has one of url.SCHEMES. No connection is opened yet.
 
         `clock` gives seconds since the epoch, and `timeout` limits a connection attempt and each command, in seconds.
-        Raises ValueError or TypeError for an invalid URL.
+        With `read_only`, a store of an earlier release keeps its format. Raises ValueError or TypeError for an invalid
+        URL.
         """
         self._clock = clock
-        self._servers, self._layout = open_servers(parse_store_url(url), clock=clock, timeout=timeout)
+        servers, self._layout = open_servers(parse_store_url(url), clock=clock, timeout=timeout)
+        self._servers = CheckedServers(servers, self._layout, read_only=read_only)
+        self._rewriter = EntryRewriter(self._servers, self._layout, clock)
         #: When the first and the last `take` of a bucket failed, of those since its last token.
         self._failures: dict[str, tuple[float, float]] = {}
 
@@ -100,37 +104,19 @@ class ValkeyStore:
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
-        primaries = await self._servers.primaries()
-        for node in primaries:
-            async for entry in self._scan_node(node, self._layout.entry_pattern + _literal(prefix) + "*"):
-                yield entry
-        if await self._servers.primaries() != primaries:
-            raise StoreError("The servers of the store changed while it was read; repeat the command.")
-
-    async def _scan_node(self, node: Node, pattern: str) -> AsyncIterator[Entry]:
-        cursor = b"0"
-        while True:
-            scan = command("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
-            cursor, names = await self._servers.call_node(node, scan)
-            for key, data in await self._read_entries(node, names):
-                entry = None if data is None else _try_unpack(key, data)
+        async for page in scan_entries(self._servers, self._layout, prefix):
+            for key, data in page:
+                entry = _try_unpack(key, data)
                 if entry is not None and self._usable(entry):
                     yield entry
-            if int(cursor) == 0:
-                return
 
-    async def _read_entries(self, node: Node, names: list[bytes]) -> list[tuple[str, Any]]:
-        """The data of entries by the name of the record. One command has keys of one partition."""
-        groups: dict[str, list[tuple[str, bytes]]] = {}
-        for name in names:
-            prefix, key = split_entry_key(name.decode(errors="replace"))
-            groups.setdefault(prefix, []).append((key, name))
-        if not groups:
-            return []
-        commands: list[Words] = [("MGET", *(name for _, name in group)) for group in groups.values()]
-        replies = await self._servers.call_node(node, pipeline(commands))
-        pairs = zip(groups.values(), replies, strict=True)
-        return [(key, data) for group, reply in pairs for (key, _), data in zip(group, reply, strict=True)]
+    async def rewrite(self) -> Rewrite | None:
+        """See Rewritable."""
+        return await self._rewriter.step()
+
+    async def survey(self, limit: int) -> Survey:
+        """See Surveyable."""
+        return await survey(self._servers, self._layout, limit)
 
     async def changes(self, cursor: str | None) -> Changes:
         """See Store, and read_changes."""
@@ -198,7 +184,7 @@ class ValkeyStore:
         await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]))
 
     async def stats(self) -> StoreStats:
-        """See Store. `entries` counts all keys of the database, `bytes` the memory of the servers."""
+        """See Store. `entries` counts all keys of the database but the format, `bytes` the memory of the servers."""
         entries = memory = 0
         try:
             for node in await self._servers.primaries():
@@ -207,7 +193,7 @@ class ValkeyStore:
                 memory += int(info["used_memory"])
         except StoreError as error:
             return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
-        return StoreStats(entries, memory, True, self._servers.label)
+        return StoreStats(max(0, entries - 1), memory, True, self._servers.label)
 
     async def flush(self) -> None:
         """Do nothing: the server has each write before `put` returns."""
@@ -230,8 +216,3 @@ def _try_unpack(key: str, data: bytes) -> Entry | None:
         return unpack(key, data)
     except DamagedEntry:
         return None
-
-
-def _literal(text: str) -> str:
-    """Escape `text` for a glob-style pattern."""
-    return "".join(f"\\{c}" if c in "*?[]^-\\" else c for c in text)

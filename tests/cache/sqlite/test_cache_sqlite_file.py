@@ -15,8 +15,9 @@ from zlib import crc32
 import pytest
 
 from app.cache.entry import Entry
-from app.cache.sqlite.file import SCHEMA_VERSION, mark_damaged
+from app.cache.sqlite.file import mark_damaged
 from app.cache.sqlite.store import SqliteStore
+from app.cache.upgrade import STORE_FORMAT
 from app.errors import StoreError
 from tests.cache.entries import entry
 from tests.cache.sqlite_stores import fill, keys, opened
@@ -56,12 +57,13 @@ def drop_a_table(path: Path) -> None:
 
 def make_newer(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {STORE_FORMAT + 1}")
 
 
-#: The tables of entries in schema version 1, whose files are used as they are.
+#: The tables of entries in format 1, which are used as they are.
 VERSION_1 = """
-DROP TABLE entries; DROP TABLE hand;
+DROP TABLE entries; DROP TABLE hand; DROP TABLE rewriting;
+PRAGMA application_id = 0x444F4970;
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL, stale_until REAL NOT NULL, last_used REAL NOT NULL, data BLOB NOT NULL
 );
@@ -88,8 +90,8 @@ def plain(one: Entry) -> bytes:
     return crc32(body, crc32(one.key.encode())).to_bytes(4, "little") + body
 
 
-async def test_a_file_of_the_schema_before_is_used_as_it_is(path: Path, clock: Clock) -> None:
-    """Its processes may still run: both read what the other writes, or take it for a miss."""
+async def test_the_tables_of_format_1_are_used_as_they_are(path: Path, clock: Clock) -> None:
+    """Processes of release 0.1.0 may still run: both read what the other writes, or take it for a miss."""
     await fill(path, clock, 0)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(VERSION_1)
@@ -107,7 +109,7 @@ async def test_a_file_of_the_schema_before_is_used_as_it_is(path: Path, clock: C
             assert await keys(store) == ["10.1000/00001", "10.1000/00002", "10.1000/00003"]
             assert (await store.stats()).entries == 3
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (STORE_FORMAT,)
         assert connection.execute("SELECT last_used FROM entries WHERE key = '10.1000/00003'").fetchone() == (clock(),)
 
 
@@ -220,11 +222,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {found.name: found.read_bytes() for found in folder.iterdir() if not found.name.endswith(".lock")}
 
 
-async def test_a_store_of_a_newer_schema_is_refused_and_left_as_it_is(path: Path, clock: Clock) -> None:
+async def test_a_store_of_a_newer_format_is_refused_and_left_as_it_is(path: Path, clock: Clock) -> None:
     await fill(path, clock)
     make_newer(path)
     before = contents(path.parent)
-    with pytest.raises(StoreError, match=r"schema version 3.*use a newer doi-proxy"):
+    with pytest.raises(StoreError, match=rf"has format {STORE_FORMAT + 1}, but .*use a newer doi-proxy"):
         SqliteStore(path, clock=clock, max_bytes=1_000)
     assert contents(path.parent) == before
 
@@ -233,7 +235,7 @@ async def test_a_newer_store_that_was_found_damaged_is_refused_too(path: Path, c
     await fill(path, clock)
     make_newer(path)
     path.with_name("store.sqlite3.damaged").touch()
-    with pytest.raises(StoreError, match="schema version"):
+    with pytest.raises(StoreError, match="use a newer doi-proxy"):
         SqliteStore(path, clock=clock, max_bytes=1_000)
     assert set_aside(path) == []
 

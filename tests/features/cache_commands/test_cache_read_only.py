@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.sqlite.file import SCHEMA_VERSION
 from app.cache.sqlite.read_only import ReadOnlySqliteStore
+from app.cache.upgrade import STORE_FORMAT
 from app.cli.main import main
 from tests.cache.entries import entry
 from tests.cache.sqlite_stores import fill, opened
@@ -75,7 +75,7 @@ def test_every_command_refuses_a_newer_store_and_leaves_it(
     command: list[str], folder: Path, outside: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with closing(sqlite3.connect(folder / "store.sqlite3")) as file:
-        file.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        file.execute(f"PRAGMA user_version = {STORE_FORMAT + 1}")
     for tail in ("-wal", "-shm"):
         (folder / f"store.sqlite3{tail}").unlink(missing_ok=True)
     before = contents(folder)

@@ -1,0 +1,152 @@
+"""The format of a store on servers, and the rewriting of entries of earlier releases."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+from app.cache.upgrade import (
+    OLD_ENTRIES_UP_TO,
+    REWRITE_PAGE,
+    STORE_FORMAT,
+    Rewrite,
+    Survey,
+    is_readable,
+    refuse_newer,
+)
+from app.cache.wire import has_old_layout, pack, unpack
+from app.features.valkey.layout import Layout
+from app.features.valkey.node import Node, Result, Script, Words, Work, command
+from app.features.valkey.scan import StoredEntry, scan_entries
+from app.features.valkey.scripts import OPEN, REPLACE
+from app.features.valkey.servers import Servers
+
+#: The name whose partition has the format of the store.
+_FORMAT: Final = "format"
+#: After the format while entries of an earlier release may remain.
+_MARK: Final = b"rewriting"
+_OPEN: Final = Script(OPEN)
+_REPLACE: Final = Script(REPLACE)
+
+
+class CheckedServers:
+    """The servers of a store, behind a check of its format. Nothing is read or written before it has succeeded."""
+
+    def __init__(self, servers: Servers, layout: Layout, *, read_only: bool) -> None:
+        """With `read_only`, a store of an earlier release keeps its format."""
+        self._servers = servers
+        self._partition = layout.find(_FORMAT)
+        self._read_only = read_only
+        self._is_checked = False
+
+    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
+        """See Servers."""
+        if not self._is_checked:
+            await self.check_format(repeat=repeat)
+        return await self._servers.call(slot, work, repeat=repeat)
+
+    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
+        """See Servers."""
+        if not self._is_checked:
+            await self.check_format()
+        return await self._servers.query_each(commands)
+
+    async def primaries(self) -> tuple[Node, ...]:
+        """See Servers."""
+        if not self._is_checked:
+            await self.check_format()
+        return await self._servers.primaries()
+
+    async def call_node(self, node: Node, work: Work[Result]) -> Result:
+        """See Servers."""
+        return await self._servers.call_node(node, work)
+
+    @property
+    def label(self) -> str:
+        """See Servers."""
+        return self._servers.label
+
+    async def close(self) -> None:
+        """See Servers."""
+        await self._servers.close()
+
+    async def check_format(self, *, repeat: bool = True) -> int:
+        """The format of the store. From now on it is that of this release. Raises StoreError for a newer one."""
+        work = _OPEN.work([self._partition.format], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK])
+        if self._read_only:
+            work = command("GET", self._partition.format)
+        found = _read_number(await self._servers.call(self._partition.slot, work, repeat=repeat))
+        refuse_newer(f"on the {self.label}", found)
+        self._is_checked = True
+        return found
+
+
+class EntryRewriter:
+    """Rewrites the entries of earlier releases. A process that is killed begins again, and skips what is done."""
+
+    def __init__(self, servers: Servers, layout: Layout, clock: Callable[[], float]) -> None:
+        self._servers = servers
+        self._layout = layout
+        self._clock = clock
+        self._format = layout.find(_FORMAT)
+        self._pages: AsyncIterator[list[StoredEntry]] | None = None
+        self._visited = self._rewritten = self._unreadable = self._total = 0
+
+    async def step(self) -> Rewrite | None:
+        """Rewrite the next entries; see Rewritable."""
+        pages = self._pages or await self._begin()
+        if pages is None:
+            return None
+        self._pages = None  # if a server fails, the next step begins again
+        page = await anext(pages, None)
+        for key, data in page or ():
+            await self._rewrite(key, data)
+        if page is None:
+            work = command("SET", self._format.format, STORE_FORMAT)
+            await self._servers.call(self._format.slot, work, repeat=True)
+        else:
+            self._pages = pages
+        return Rewrite(self._visited, self._total, self._rewritten, self._unreadable, is_done=page is None)
+
+    async def _begin(self) -> AsyncIterator[list[StoredEntry]] | None:
+        """The entries, if the store can have some of an earlier release."""
+        work = command("GET", self._format.format)
+        if not (await self._servers.call(self._format.slot, work, repeat=True) or b"").endswith(_MARK):
+            return None
+        self._visited = self._rewritten = self._unreadable = 0
+        self._total = await count_keys(self._servers)
+        return scan_entries(self._servers, self._layout, page=REWRITE_PAGE)
+
+    async def _rewrite(self, key: str, data: bytes) -> None:
+        self._visited += 1
+        if not has_old_layout(data):
+            return
+        entry = unpack(key, data) if is_readable(key, data) else None
+        if entry is None:
+            self._unreadable += 1
+            return
+        left = int((entry.stale_until - self._clock()) * 1000)
+        if left > 0:
+            partition = self._layout.find(key)
+            work = _REPLACE.work([partition.entry(key)], [data, pack(entry), left])
+            self._rewritten += int(await self._servers.call(partition.slot, work, repeat=True))
+
+
+async def survey(servers: CheckedServers, layout: Layout, limit: int) -> Survey:
+    """See Surveyable."""
+    result = Survey(await servers.check_format(), total=await count_keys(servers))
+    async for page in scan_entries(servers, layout):
+        result = result.add(page)
+        if result.visited >= limit:
+            break
+    return result
+
+
+async def count_keys(servers: Servers) -> int:
+    """The number of keys on all servers."""
+    return sum([int(await servers.call_node(node, command("DBSIZE"))) for node in await servers.primaries()])
+
+
+def _read_number(reply: Any) -> int:
+    digits = (reply or b"").partition(b" ")[0]
+    return int(digits) if digits.isdigit() else 0
