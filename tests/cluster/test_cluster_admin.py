@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.admin.client import UNIX, _UnixConnection
+from app.features.proxy_client.exchange import Exchange
+from app.features.proxy_client.server import UNIX, parse_server
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, until
 from tests.features.valkey.valkey_server import free_port
@@ -37,18 +37,11 @@ def short_folder() -> Iterator[Path]:
 
 def ask_apart(address: str, method: str, path: str, body: Any = None, *, token: str = TOKEN) -> tuple[int, Any]:
     """Send a request to the listener of the admin API. Returns the status and the JSON."""
-    connection: http.client.HTTPConnection
-    if address.startswith(UNIX):
-        connection = _UnixConnection(address.removeprefix(UNIX), PATIENCE)
-    else:
-        connection = http.client.HTTPConnection(address, timeout=PATIENCE)
-    headers = {**BEARER, "Authorization": f"Bearer {token}"}
-    try:
-        connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
-    finally:
-        connection.close()
+    server = parse_server(address if address.startswith(UNIX) else f"http://{address}", "address")
+    with Exchange(server, PATIENCE) as exchange:
+        headers = {**BEARER, "Authorization": f"Bearer {token}"}
+        status = exchange.send(method, path, headers, None if body is None else json.dumps(body).encode())
+        return status, json.loads(exchange.read(1_000_000))
 
 
 async def in_a_row(look: Callable[[], Awaitable[bool]], what: str) -> None:

@@ -12,23 +12,24 @@ from typing import Any
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, DoiProxyError
-from app.features.admin.client import UNIX, AdminClient
+from app.features.admin.client import AdminClient
 from app.features.admin.show import describe_entry
+from app.features.proxy_client.server import UNIX, parse_server, server_on_this_machine
 from app.resolver.demand import Demand
 from app.upstream.source import Priority
 
 
 def open_client(settings: Settings, server: str | None) -> AdminClient:
     """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
-    if server is None and settings.admin_listen is not None and settings.status_access == "admin":
+    if server is not None:
+        place = parse_server(server, "--server")
+    elif settings.admin_listen is not None and settings.status_access == "admin":
         # `/status` is then where the admin API is.
         address = settings.admin_listen
-        server = address if address.startswith(UNIX) else f"http://{address}"
-    if server is None:
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - read, not bound
-        scheme = "https" if settings.tls_cert else "http"
-        server = f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}"
-    return AdminClient(server, settings.admin_token)
+        place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
+    else:
+        place = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+    return AdminClient(place, settings.admin_token)
 
 
 # --- On a running proxy -------------------------------------------------------------------------------------------

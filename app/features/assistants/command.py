@@ -8,14 +8,15 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from app import __version__
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
-from app.features.redaction import redact
+from app.features.proxy_client.server import ProxyServer, parse_server
 
 if TYPE_CHECKING:
     from app.features.assistants.names import Names
@@ -63,10 +64,8 @@ def _require_extra() -> None:
         ) from error
 
 
-def _read_server(server: str | None) -> str | None:
-    if server is not None and (urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname):
-        raise ConfigurationError(f"--server {redact(server)}: not a URL such as http://127.0.0.1:8000")
-    return server
+def _read_server(server: str | None) -> ProxyServer | None:
+    return None if server is None else parse_server(server, "--server")
 
 
 def _read_address(address: str, settings: Settings) -> tuple[str, int]:
@@ -84,7 +83,7 @@ def _read_address(address: str, settings: Settings) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _serve_standard_streams(settings: Settings, server: str | None) -> int:
+async def _serve_standard_streams(settings: Settings, server: ProxyServer | None) -> int:
     from app.features.assistants.server import create_server, serve_standard_streams
 
     async with _open_names(settings, server) as names:
@@ -117,7 +116,7 @@ async def _run_until_signal(work: Awaitable[None]) -> None:
             loop.remove_signal_handler(number)
 
 
-def _serve_http(settings: Settings, server: str | None, host: str, port: int) -> int:
+def _serve_http(settings: Settings, server: ProxyServer | None, host: str, port: int) -> int:
     from app.assembly.program_log import begin_logging
     from app.server.listening import listen
     from app.server.signals import ignore_hangup
@@ -133,7 +132,7 @@ def _serve_http(settings: Settings, server: str | None, host: str, port: int) ->
         listening.close()
 
 
-async def _serve_socket(settings: Settings, server: str | None, host: str, listening: socket.socket) -> int:
+async def _serve_socket(settings: Settings, server: ProxyServer | None, host: str, listening: socket.socket) -> int:
     from app.features.assistants.http_application import HttpApplication, list_hosts
     from app.features.assistants.server import PATH, create_application, create_server
     from app.features.limits.opening import read_connection_limits
@@ -167,13 +166,15 @@ def _do_not_reload() -> None:
     log.warning("SIGHUP: `doi-proxy mcp` does not reload its settings; restart it")
 
 
-def _open_names(settings: Settings, server: str | None) -> AbstractAsyncContextManager[Names]:
+def _open_names(settings: Settings, server: ProxyServer | None) -> AbstractAsyncContextManager[Names]:
     if server is None:
         return _open_own_names(settings)
-    from app.features.assistants.server_names import open_server_names
+    from app.features.assistants.server_names import ServerNames
 
-    # The patience of a call ends it, whatever the proxy does.
-    return open_server_names(server, settings.mcp_timeout)
+    # Each call that is under way holds a thread.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(settings.mcp_max_calls))
+    # The timeout of a call ends it, whatever the proxy does.
+    return nullcontext(ServerNames(server, settings.mcp_timeout))
 
 
 @asynccontextmanager
@@ -194,10 +195,10 @@ async def _open_own_names(settings: Settings) -> AsyncIterator[Names]:
         await parts.cache.close()
 
 
-def _build_tools(settings: Settings, server: str | None, names: Names) -> Tools:
+def _build_tools(settings: Settings, server: ProxyServer | None, names: Names) -> Tools:
     from app.features.assistants.tools import ToolBounds, Tools
 
-    base_url = (server or settings.public_url or "").rstrip("/") or None
+    base_url = (settings.public_url or "").rstrip("/") or None if server is None else server.url
     host = urlsplit(base_url or "").hostname
     bounds = ToolBounds(
         lines=settings.mcp_max_lines,

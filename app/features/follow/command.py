@@ -23,7 +23,7 @@ from app.features.follow.parent_client import ParentClient
 from app.features.follow.parents import ParentState
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport
 from app.features.follow.sqlite_change_pages import find_cursor, read_changes
-from app.features.redaction import redact
+from app.features.proxy_client.server import parse_server
 from app.features.registry.record import parse_date
 
 #: --since for everything, with a cursor at its end.
@@ -94,8 +94,9 @@ async def pull(
     settings: Settings, url: str, token_file: str, *, restart: bool, limits: PullLimits | None = None
 ) -> int:
     """Pull the changes of a parent. Exit status 1 if the pull is not complete, or a line was refused."""
-    client = ParentClient(url, _read_token(token_file), time.time, timeout=settings.replication_page_timeout)
-    began, parent = time.monotonic(), redact(url)
+    server = parse_server(url, "URL")
+    client = ParentClient(server, _read_token(token_file), timeout=settings.replication_page_timeout)
+    began, parent = time.monotonic(), server.label
     async with open_store(settings) as cache:
         with open_registry(settings) as registry:
             before = ParentState(parent, "") if restart else await _find_state(cache, parent)

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.errors import RequestTooLarge, UnsupportedBody
 from app.features.lists.batch import BatchInput
-from app.features.lists.compression import Gunzip
+from app.features.lists.file_format import open_gunzip
 from app.features.lists.item import Item, ListReader, UnreadableItem
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import LinesReader
@@ -108,7 +108,7 @@ class BodyBuffer:
 async def read_inputs(body: AsyncIterator[bytes], form: ListFormat, limits: ListLimits) -> AsyncIterator[BatchInput]:
     """The inputs of a body, with a row in place of an unreadable one. Raises UnreadableList and RequestTooLarge."""
     reader = _READERS[form.media_type](limits.line_bytes, form.column)
-    gunzip = Gunzip(limits.ratio) if form.is_gzip else None
+    gunzip = open_gunzip(limits.ratio) if form.is_gzip else None
     names = 0
     async for received in body:
         for large in (received,) if gunzip is None else gunzip.feed(received):

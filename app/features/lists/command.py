@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from app.assembly.settings import Settings
+    from app.features.proxy_client.server import ProxyServer
 
 #: The formats of a list and of the rows.
 INPUT_FORMATS: Final = ("text", "csv", "bibtex", "ris", "jsonl", "json")
@@ -40,7 +41,7 @@ class ResolveChoice:
     fields: str | None = None
     output_file: Path | None = None
     state: Path | None = None
-    server: str | None = None
+    server: ProxyServer | None = None
     only_cached: bool = False
     suggests: bool = False
     literal: bool = False
@@ -113,7 +114,9 @@ def resolve(namespace: argparse.Namespace, settings: Settings) -> int:
 
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
-    """The arguments of the command."""
+    """The arguments of the command. Raises ConfigurationError for a bad URL."""
+    from app.features.proxy_client.server import parse_server
+
     return ResolveChoice(
         lists=tuple(namespace.lists) or ("-",),
         server_limits=ServerLimits(namespace.server_names, namespace.server_tries, namespace.server_timeout),
@@ -123,7 +126,7 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         fields=namespace.fields,
         output_file=namespace.output_file,
         state=namespace.resume,
-        server=namespace.server,
+        server=None if namespace.server is None else parse_server(namespace.server, "--server"),
         only_cached=namespace.only_cached,
         suggests=namespace.suggest,
         literal=namespace.encoding == "literal",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from app.errors import UnreadableList
+from app.features.gunzip import Gunzip, GzipLimits
 from app.features.lists.bibtex import BibtexReader
 from app.features.lists.item import ListReader
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
@@ -47,6 +49,11 @@ def format_of(name: str, column: str | None = None) -> ListFormat:
     """The format by the end of a file name. Any other name is text, or CSV if a column is named."""
     _, dot, suffix = name.lower().removesuffix(_GZIP_SUFFIX).rpartition(".")
     return _SUFFIXES.get(dot + suffix, ListFormat.TEXT if column is None else ListFormat.CSV)
+
+
+def open_gunzip(max_ratio: float) -> Gunzip:
+    """The decompressor of a list. It raises UnreadableList."""
+    return Gunzip(GzipLimits(ratio=max_ratio), lambda reason: UnreadableList(f"The {reason}."))
 
 
 def open_reader(form: ListFormat, max_line_bytes: int, column: str | None = None) -> ListReader:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError, UnreadableList
-from app.features.lists.compression import Gunzip
-from app.features.lists.file_format import ListFormat, format_of, is_gzip, open_reader
+from app.features.lists.file_format import ListFormat, format_of, is_gzip, open_gunzip, open_reader
 from app.features.lists.item import Item
 
 #: Standard input in place of a file.
@@ -54,7 +53,7 @@ class ListParser:
         self._path = source.path
         self._reader = open_reader(form, source.max_line_bytes, source.column)
         # The list is the operator's own file, so the ratio is not limited.
-        self._gunzip = Gunzip(inf) if is_gzip(source.path) else None
+        self._gunzip = open_gunzip(inf) if is_gzip(source.path) else None
 
     def feed(self, data: bytes) -> Iterator[list[Item]]:
         """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""

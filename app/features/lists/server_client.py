@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -13,16 +13,16 @@ from urllib.parse import urlencode
 from app.errors import DoiProxyError
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ServerLimits
-from app.features.lists.server_exchange import Endpoint, Exchange, TransientFailure
+from app.features.lists.server_rows import fetch_rows
 from app.features.lists.verdict import Row
+from app.features.proxy_client.exchange import ProxyFailure
+from app.features.proxy_client.server import ProxyServer
 
 #: Limit of the names of one request, in bytes.
 MAX_BYTES: Final = 256 * 1024
 #: The pause after a failure without Retry-After, in seconds. It doubles from the first number to the second.
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-#: Limit of a pause that a server requests, in seconds.
-_MAX_RETRY_AFTER: Final = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,19 @@ class RemoteOptions:
 
 
 class BatchClient:
-    """A proxy at a base URL."""
+    """A proxy that resolves lists."""
 
     def __init__(
         self,
-        server: str,
+        server: ProxyServer,
         options: RemoteOptions,
         limits: ServerLimits,
         stop: asyncio.Event,
         report: Callable[[str], None],
     ) -> None:
-        """`report` gets a message before each pause. `stop` ends the work. Raises ConfigurationError for a bad URL."""
-        self._endpoint = Endpoint(server, options.query, limits.timeout)
+        """`report` gets a message before each pause. `stop` ends the work."""
+        self._server = server
+        self._query = options.query
         self._limits = limits
         self._stop = stop
         self._report = report
@@ -75,50 +76,29 @@ class BatchClient:
         waiting = iter(inputs)
         texts = [one for one in inputs if not isinstance(one, Row)]
         while texts and not self._stop.is_set():
+            rows_of_texts = fetch_rows(self._server, self._query, list(texts), self._limits.timeout, self._stop)
             try:
-                async for rows in self._send(texts):
-                    self._failures = 0
-                    del texts[: len(rows)]
-                    yield _merge(waiting, rows)
-                if texts:
-                    raise TransientFailure("the answer ended early")
-            except TransientFailure as error:
+                async with aclosing(rows_of_texts):
+                    async for rows in rows_of_texts:
+                        self._failures = 0
+                        del texts[: len(rows)]
+                        yield _merge(waiting, rows)
+            except ProxyFailure as error:
+                if not error.is_transient:
+                    raise
                 if not self._stop.is_set():
                     await self._pause(error)
         if not texts and (rest := _merge(waiting, [])):
             yield rest
 
-    async def _send(self, texts: Sequence[str]) -> AsyncGenerator[list[Row], None]:
-        """The rows of one request. Raises the errors of Exchange."""
-        expected = iter(list(texts))
-        body = b"".join([json.dumps(text).encode() + b"\n" for text in texts])
-        exchange = Exchange(self._endpoint)
-        watch = asyncio.create_task(self._interrupt_on_stop(exchange))
-        try:
-            await asyncio.to_thread(exchange.send, body)
-            while rows := await asyncio.to_thread(exchange.read_rows):
-                if any(row.input != next(expected, None) for row in rows):
-                    raise DoiProxyError(f"{self._endpoint.label}: the rows do not match the names that were sent")
-                yield rows
-        finally:
-            watch.cancel()
-            exchange.close()
-
-    async def _interrupt_on_stop(self, exchange: Exchange) -> None:
-        await self._stop.wait()
-        exchange.interrupt()
-
-    async def _pause(self, error: TransientFailure) -> None:
+    async def _pause(self, error: ProxyFailure) -> None:
         self._failures += 1
         if self._failures >= self._limits.tries:
-            raise DoiProxyError(
-                f"{self._endpoint.label}: {error.message}; stopped after {self._failures} requests; check the URL and "
-                "that the proxy runs"
-            ) from error
+            raise DoiProxyError(f"{error.message}; stopped after {self._failures} requests") from error
         seconds = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (self._failures - 1))
         if error.retry_after is not None:
-            seconds = min(_MAX_RETRY_AFTER, max(error.retry_after, _FIRST_PAUSE))
-        self._report(f"{self._endpoint.label}: {error.message}; the next request follows in {seconds:g} seconds")
+            seconds = max(error.retry_after, _FIRST_PAUSE)
+        self._report(f"{error.message}; the next request follows in {seconds:g} seconds")
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()

@@ -7,16 +7,14 @@ from typing import Final, cast
 
 from isal import isal_zlib
 
+from app.features.gunzip import GZIP, Gunzip, GzipLimits
+
 #: Bytes that are read at a time.
 PIECE_BYTES: Final = 1024 * 1024
 #: Bytes by which a file is recognised.
 HEAD_BYTES: Final = 65_536
-#: Limit of decompressed bytes for each compressed byte. JSON of one agency has up to 30.
-MAX_RATIO: Final = 400
-#: Decompressed bytes below which the ratio does not matter.
-_FREE_BYTES: Final = 64 * 1024 * 1024
-#: The window size that selects the gzip format.
-_GZIP: Final = 16 + isal_zlib.MAX_WBITS
+#: JSON of one agency has up to 30 bytes for each compressed byte.
+_LIMITS: Final = GzipLimits(ratio=400, free_bytes=64 * 1024 * 1024, piece_bytes=PIECE_BYTES)
 #: The type stub of isal calls it an instance.
 _DamagedData: Final = cast("type[Exception]", isal_zlib.error)
 
@@ -72,7 +70,7 @@ def read_head(read: Read) -> bytes:
 def decompress_head(head: bytes) -> bytes:
     """The beginning of what gzip data contains, from its own beginning. Empty if it is damaged."""
     try:
-        return isal_zlib.decompressobj(_GZIP).decompress(head, HEAD_BYTES)
+        return isal_zlib.decompressobj(GZIP).decompress(head, HEAD_BYTES)
     except _DamagedData:
         return b""
 
@@ -83,29 +81,8 @@ def decompress(read: Read) -> Read:
 
 
 def gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress gzip data (RFC 1952), also of several members, in pieces of PIECE_BYTES. Raises UnreadablePart."""
-    inflate = isal_zlib.decompressobj(_GZIP)
-    compressed = decompressed = 0
-    is_started = False
+    """Decompress gzip data, also of several members, in pieces of PIECE_BYTES. Raises UnreadablePart."""
+    gzip = Gunzip(_LIMITS, lambda reason: UnreadablePart(f"the {reason}"), isal_zlib)
     for data in pieces:
-        compressed += len(data)
-        rest = data
-        while rest:
-            if inflate.eof:
-                # Some programs pad a file with zeros.
-                if not rest.strip(b"\0"):
-                    break
-                inflate = isal_zlib.decompressobj(_GZIP)
-            is_started = True
-            try:
-                piece = inflate.decompress(rest, PIECE_BYTES)
-            except _DamagedData as error:
-                raise UnreadablePart(f"the gzip data is damaged: {error}") from error
-            rest = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
-            decompressed += len(piece)
-            if decompressed > max(_FREE_BYTES, MAX_RATIO * compressed):
-                raise UnreadablePart(f"it decompresses to more than {MAX_RATIO} times its size")
-            if piece:
-                yield piece
-    if is_started and not inflate.eof:
-        raise UnreadablePart("the gzip data ends too early; copy the whole file")
+        yield from gzip.feed(data)
+    gzip.end()

@@ -49,7 +49,10 @@ class Examination:
 
 
 def examine(prober: Prober, front: str | None) -> Examination:
-    """Send all probes. `front` is the kind of front proxy, None to read it from the Server header. Raises OSError."""
+    """Send all probes. `front` is the kind of front proxy, None to read it from the Server header.
+
+    Raises ProxyFailure.
+    """
     first = prober.send("first")
     kind = front or front_kind(first.server)
     if not first.echo:
@@ -60,7 +63,7 @@ def examine(prober: Prober, front: str | None) -> Examination:
 
 
 def examine_without_key(prober: Prober, front: str | None) -> Examination:
-    """Send the probes that need no key. Raises OSError."""
+    """Send the probes that need no key. Raises ProxyFailure."""
     first = prober.send_plain("/healthz")
     kind = front or front_kind(first.server)
     if (finding := judge_health(first)) is not None:
@@ -147,8 +150,10 @@ class _Examiner:
             fault: Fault = "trust" if echo["forwarded_proto"] == self._prober.scheme else "scheme"
             problem = f"the scheme arrived as {echo['scheme']}; the client used {self._prober.scheme}"
             yield self._fault("scheme", fault, problem, str(echo["client"]))
-        if str(echo["host"]).lower() != self._prober.netloc.lower():
-            yield self._fault("host", "host", f"Host arrived as {echo['host']!r}, not as {self._prober.netloc!r}")
+        if str(echo["host"]).lower() != self._prober.server.netloc.lower():
+            yield self._fault(
+                "host", "host", f"Host arrived as {echo['host']!r}, not as {self._prober.server.netloc!r}"
+            )
 
     def _client(self) -> Iterator[Finding]:
         echo = self._prober.send("client").echo

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -30,10 +29,11 @@ def add_doctor_arguments(command: argparse.ArgumentParser) -> None:
 def doctor(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print what is wrong with the front proxy, or with the upstreams.
 
-    Exit status 2 with an error, 1 if the front proxy does not answer, else 0.
+    Exit status 2 with an error, else 0. Raises ProxyFailure if the front proxy does not answer.
     """
     if namespace.upstream:
         return _examine_upstreams(settings, as_json=namespace.as_json)
+    from app.features.proxy_client.server import parse_server
     from app.features.setup.check_command import show_findings
     from app.features.setup.doctor import examine, examine_without_key
     from app.features.setup.finding import exit_status
@@ -46,11 +46,12 @@ def doctor(namespace: argparse.Namespace, settings: Settings) -> int:
     key = settings.probe_key
     token = "" if key is None else sign_token(key, int(time.time()) + TOKEN_SECONDS // 2)
     run = examine_without_key if key is None else examine
-    try:
-        examination = run(Prober(url, token, verify=not namespace.insecure), namespace.front)
-    except OSError as error:
-        print(f"doi-proxy: {url} does not answer: {error}; check the address and the front proxy", file=sys.stderr)
-        return 1
+    server = parse_server(url, "--url", verifies=not namespace.insecure)
+    if server.socket_path is not None:
+        raise ConfigurationError(
+            f"--url {url}: a front proxy has no socket; give its URL, such as https://doi.example.org"
+        )
+    examination = run(Prober(server, token), namespace.front)
     if not namespace.as_json:
         print(f"{url}: {examination.front or 'front proxy of an unknown kind'}")
     show_findings(examination.findings, as_json=namespace.as_json)

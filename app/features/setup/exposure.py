@@ -18,7 +18,7 @@ _CHALLENGE: Final = "doi-proxy admin"
 
 
 def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
-    """Paths of operators that this client reaches. `kind` is that of the front proxy. Raises OSError.
+    """Paths of operators that this client reaches. `kind` is that of the front proxy. Raises ProxyFailure.
 
     A client on this machine is not a stranger: the generated configurations let it pass.
     """

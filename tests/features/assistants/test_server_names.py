@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 import pytest
+import uvicorn
 
 from app.errors import DoiProxyError
 from app.features.assistants.server_names import ServerNames
 from app.features.assistants.tools import ToolBounds, Tools
 from app.features.lists.verdict import Row, Verdict, not_a_doi
+from app.features.proxy_client.server import parse_server
 from tests.fake_upstream import EVERY_NAME
 from tests.web.proxy import Proxy, running
 
@@ -28,8 +31,16 @@ BOUNDS = ToolBounds(lines=500, line_characters=4096, result_bytes=256 * 1024, ca
 async def served(**settings: Any) -> AsyncIterator[tuple[Proxy, ServerNames]]:
     async with running(**settings) as proxy:
         proxy.upstream.put("10.1000/182", url=URL)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(proxy.app)) as client:
-            yield proxy, ServerNames(client, SERVER)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = uvicorn.Server(uvicorn.Config(proxy.app, log_config=None, lifespan="off"))
+            task = asyncio.create_task(server.serve([listening]))
+            yield proxy, names_at(f"http://127.0.0.1:{listening.getsockname()[1]}")
+            server.should_exit = True
+            await task
+
+
+def names_at(url: str) -> ServerNames:
+    return ServerNames(parse_server(url, "--server"), 30.0)
 
 
 async def ignore(done: int, total: int) -> None: ...
@@ -84,8 +95,18 @@ async def rows_of(names: ServerNames, *inputs: str) -> list[Row]:
         return [row async for row in rows]
 
 
-def names_of(answer: Callable[[httpx.Request], httpx.Response]) -> ServerNames:
-    return ServerNames(httpx.AsyncClient(transport=httpx.MockTransport(answer)), SERVER)
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[ServerNames]:
+    """The names of a server that sends this answer to the first request, and ends the connection."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\n\r\n")
+        await reader.readuntil(b"\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield names_at(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
 
 
 ROW = {"input": "x", "doi": "10.1/x", "verdict": "resolved", "url": URL, "ra": None, "age": 0, "stale": False}
@@ -94,29 +115,30 @@ ROW = {"input": "x", "doi": "10.1/x", "verdict": "resolved", "url": URL, "ra": N
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [
-        (404, b"<html>", "this is not a doi-proxy"),
+        (404, b"<html>", "it has no /api/resolve"),
+        (418, b"<html>", "this is not a doi-proxy"),
         (200, b"", "too few rows"),
-        (200, b"garbage\n", "not the row of a name: garbage"),
+        (200, b"garbage\n", "not the row of a name: 'garbage'"),
         (200, b"[]\n", "not the row"),
         (200, b"1\n", "not the row"),
-        (200, json.dumps(ROW | {"verdict": "other", "message": None}).encode(), "not the row"),
-        (200, json.dumps(ROW).encode(), "not the row"),
+        (200, json.dumps(ROW | {"verdict": "other", "message": None}).encode() + b"\n", "not the row"),
+        (200, json.dumps(ROW).encode() + b"\n", "not the row"),
         (200, b'{"error": {"status": 413, "detail": "too long"}}\n', "too long"),
         (200, b'{"error": 1}\n', "not the row"),
-        (200, b"x" * 300_000, "a row has more than"),
-        (302, b"", "this is not a doi-proxy"),
+        (200, b"x" * 5_000_000, "a line of the answer has more than"),
+        (302, b"", "redirects to 'http://x.example'"),
     ],
 )
 async def test_an_answer_that_cannot_be_used_is_named(status: int, body: bytes, message: str) -> None:
-    names = names_of(lambda request: httpx.Response(status, content=body, headers={"Location": "http://x.example"}))
-    with pytest.raises(DoiProxyError, match=message) as caught:
-        await rows_of(names, "10.1/x")
-    assert caught.value.message.startswith(SERVER)
+    head = f"HTTP/1.1 {status} X\r\nLocation: http://x.example\r\n\r\n".encode()
+    async with answering(head + body) as names:
+        with pytest.raises(DoiProxyError, match=message) as caught:
+            await rows_of(names, "10.1/x")
+    assert caught.value.message.startswith("http://127.0.0.1:")
 
 
 async def test_a_proxy_that_cannot_be_reached_is_named() -> None:
-    def refuse(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused")
-
-    with pytest.raises(DoiProxyError, match="no answer: refused; check the URL"):
-        await rows_of(names_of(refuse), "10.1/x")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(DoiProxyError, match="no answer: "):
+        await rows_of(names_at(f"http://127.0.0.1:{port}"), "10.1/x")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import gzip
 import json
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.errors import UnreadableList
-from app.features.lists.compression import PIECE_BYTES, Gunzip
+from app.features.lists.file_format import open_gunzip
 from app.features.lists.item import Item, ListItem, ListReader, UnreadableItem
 from app.features.lists.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain
 from app.features.lists.lines import LineCutter, LinesReader
@@ -175,32 +174,9 @@ def test_a_value_that_is_not_json_does_not_end_the_array() -> None:
     assert [type(item) for item in items] == [ListItem, UnreadableItem, UnreadableItem, ListItem, UnreadableItem]
 
 
-@given(st.binary(max_size=2_000), st.integers(1, 50), st.booleans())
-def test_gzip_is_read_in_any_pieces(data: bytes, step: int, in_two_members: bool) -> None:
-    packed = gzip.compress(data) if not in_two_members else gzip.compress(data[:5]) + gzip.compress(data[5:])
-    gunzip = Gunzip(100.0)
-    found = [piece for start in range(0, len(packed), step) for piece in gunzip.feed(packed[start : start + step])]
-    gunzip.end()
-    assert b"".join(found) == data
-
-
-def test_a_gzip_bomb_is_refused_after_its_first_pieces() -> None:
-    bomb = gzip.compress(b"10.5555/a\n" * 5_000_000)
-    given, gunzip = 0, Gunzip(100.0)
-    with pytest.raises(UnreadableList, match="more than 100 times its size"):
-        for piece in gunzip.feed(bomb):
-            assert len(piece) <= PIECE_BYTES
-            given += len(piece)
-    assert given <= 100 * len(bomb)
-
-
-def test_gzip_that_is_damaged_or_cut_short_is_an_error() -> None:
-    with pytest.raises(UnreadableList, match="not valid gzip"):
-        list(Gunzip(100.0).feed(b"10.5555/a\n"))
-    gunzip = Gunzip(100.0)
-    list(gunzip.feed(gzip.compress(b"10.5555/a\n")[:-4]))
-    with pytest.raises(UnreadableList, match="ends too early"):
-        gunzip.end()
+def test_a_compressed_list_that_cannot_be_read_is_an_error_of_the_list() -> None:
+    with pytest.raises(UnreadableList, match="The gzip data is damaged"):
+        list(open_gunzip(100.0).feed(b"10.5555/a\n"))
 
 
 def test_the_garbage_collector_does_not_count_lines_and_items() -> None:

@@ -68,9 +68,9 @@ class Bench:
         """Run a command. Its errors are part of what it writes to standard error, as `main` prints them."""
         parser = argparse.ArgumentParser()
         add_resolve_arguments(parser)
-        choice = read_choice(parser.parse_args(list(map(str, arguments))))
         self.capture.readouterr()
         try:
+            choice = read_choice(parser.parse_args(list(map(str, arguments))))
             async with asyncio.timeout(PATIENCE):
                 status = await resolve_lists(Settings(**(self.settings | settings)), choice)
         except DoiProxyError as error:

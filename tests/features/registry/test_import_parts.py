@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigurationError
+from app.features.gunzip import GzipLimits
 from app.features.registry import import_parts, import_streams, import_worker
 from app.features.registry.import_parts import LeftOut, Part, find_parts, list_files
 from app.features.registry.import_runs import PartReport
@@ -142,7 +143,7 @@ def test_a_member_past_the_end_of_its_archive_is_a_failure(tmp_path: Path) -> No
 def test_compressed_data_that_was_cut_or_damaged_is_a_failure_and_what_came_before_counts(tmp_path: Path) -> None:
     whole = gzip.compress(json_lines(crossref_work(f"10.5555/{n}", f"https://example.org/{n * n}") for n in range(3)))
     _, (report,) = read_all(write(tmp_path / "a.jsonl.gz", whole[:-20]), RegistryFormat.CROSSREF)
-    assert report.failure == "the gzip data ends too early; copy the whole file"
+    assert report.failure == "the gzip data ends too early; the whole file is needed"
     _, (report,) = read_all(
         write(tmp_path / "b.jsonl.gz", whole[:40] + b"\0" * 40 + whole[80:]), RegistryFormat.CROSSREF
     )
@@ -150,7 +151,7 @@ def test_compressed_data_that_was_cut_or_damaged_is_a_failure_and_what_came_befo
 
 
 def test_a_decompression_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_streams, "_FREE_BYTES", 1_000_000)
+    monkeypatch.setattr(import_streams, "_LIMITS", GzipLimits(ratio=400, free_bytes=1_000_000))
     bomb = gzip.compress(b"0" * 5_000_000)
     with pytest.raises(UnreadablePart, match="more than 400 times its size"):
         list(gunzip(iter([bomb])))

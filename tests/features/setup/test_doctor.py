@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from app.features.proxy_client.server import parse_server
 from app.features.setup.doctor import Examination, examine
 from app.features.setup.probe import sign_token
 from app.features.setup.probes import Prober
@@ -53,7 +54,7 @@ async def examined(
     front = GeneratedFront(folder, kind, ports, cached=cached, change=change)
     try:
         await front.ready()
-        prober = Prober(front.url, sign_token(key, int(time.time()) + 60), verify=False)
+        prober = Prober(parse_server(front.url, "--url", verifies=False), sign_token(key, int(time.time()) + 60))
         return await asyncio.to_thread(examine, prober, None)
     finally:
         front.process.kill()

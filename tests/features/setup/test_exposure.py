@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from app.features.proxy_client.server import parse_server
 from app.features.setup.doctor import examine_without_key
 from app.features.setup.exposure import judge_admin, judge_health, judge_status
 from app.features.setup.probes import Answer, Prober
@@ -35,7 +36,7 @@ async def proxies(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tup
 
 
 def answers_of(proxy: Proxy) -> tuple[Answer, Answer]:
-    prober = Prober(proxy.url, "", verify=False)
+    prober = Prober(parse_server(proxy.url, "--url"), "")
     return prober.send_plain("/admin/settings"), prober.send_plain("/status?format=json")
 
 
@@ -56,7 +57,7 @@ async def test_a_closed_proxy_has_no_finding(proxies: tuple[Proxy, Proxy]) -> No
 
 
 async def test_without_a_key_the_rest_is_examined(proxies: tuple[Proxy, Proxy]) -> None:
-    found = await asyncio.to_thread(examine_without_key, Prober(proxies[0].url, "", verify=False), None)
+    found = await asyncio.to_thread(examine_without_key, Prober(parse_server(proxies[0].url, "--url"), ""), None)
     assert [(one.severity, one.source) for one in found.findings] == [("note", "probe /admin/"), ("note", "probe_key")]
 
 

@@ -146,8 +146,8 @@ def hostile(answer: Callable[[str], bytes]) -> Iterator[str]:
 
     def script(connection: socket.socket, target: str) -> None:
         body = gzip.compress(answer(target))
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nContent-Length: {len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body)
+        fields = "Content-Type: application/x-ndjson\r\nContent-Encoding: gzip"
+        connection.sendall(f"HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 
     with raw_server(script) as url:
         yield url

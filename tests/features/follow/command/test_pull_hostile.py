@@ -100,15 +100,15 @@ PROBLEM = b'{"detail":"Come back another time."}'
         (head("200 OK", "Content-Type: text/html") + b"<html>", ["answers with 'text/html', not with changes"]),
         (head("401 Unauthorized") + PROBLEM, ["the token is wrong", "admin_replica_token"]),
         (head("403 Forbidden") + PROBLEM, ["Come back another time."]),
-        (head("404 Not Found") + b"<html>", ["status 404; this is not a doi-proxy, or it has no admin API"]),
+        (head("404 Not Found") + b"<html>", ["status 404; this is not a doi-proxy, or an older one"]),
         (head("429 Too Many Requests", "Retry-After: 700") + PROBLEM, ["Come back another time.", "again later"]),
-        (head("503 Service Unavailable", "Retry-After: 700") + b"<html>", ["is busy", "again later"]),
+        (head("503 Service Unavailable", "Retry-After: 700") + b"<html>", ["status 503", "again later"]),
         (head("503 Service Unavailable") + PROBLEM, ["2 pages were fetched again", "Come back another time."]),
         (head("500 Internal Server Error") + b"[" * 100_000, ["status 500"]),
         (b"SSH-2.0-OpenSSH\r\n", ["no answer", "check the URL"]),
         (b"", ["no answer", "check the URL"]),
-        (head("200 OK", NDJSON, "Content-Length: 500") + b"{", ["The page is cut"]),
-        (head("200 OK", NDJSON, "Content-Encoding: gzip") + b"\x1f\x8b\x08xxxxxxxxxxx", ["cannot be decompressed"]),
+        (head("200 OK", NDJSON, "Content-Length: 500") + b"{", ["the answer ended early"]),
+        (head("200 OK", NDJSON, "Content-Encoding: gzip") + b"\x1f\x8b\x08xxxxxxxxxxx", ["its gzip data is damaged"]),
         (head("200 OK", NDJSON, *["X: y"] * 200), ["no answer", "more than 100 headers"]),
     ],
 )
@@ -146,7 +146,7 @@ async def test_a_parent_that_drips_is_left_at_the_end_of_the_time_for_a_page(
 
     with raw_server(drip) as url:
         assert await place.pull(url, "--replication-page-timeout", "0.3") == 1
-    assert "the page took longer than 0.3 s; see replication_page_timeout" in capsys.readouterr().err
+    assert "the answer took longer than 0.3 s; see replication_page_timeout" in capsys.readouterr().err
 
 
 async def test_a_body_without_an_end_is_left_at_the_limit_of_a_page(
