@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from ipaddress import ip_network
 from math import ceil
 from typing import Final
@@ -39,7 +40,7 @@ from app.features.metrics.http import add_metrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
 from app.features.openapi.http import add_openapi
-from app.features.parse.http import ParseLimits, add_parse
+from app.features.parse.http import add_parse
 from app.features.setup.probe import Probe, add_probe
 from app.features.status.health_http import add_health
 from app.features.status.models import STATUS_PATH
@@ -59,9 +60,20 @@ _SECONDS_A_DAY: Final = 86_400
 _TOKENS: Final = ("admin_token", "admin_replica_token")
 
 
-def read_parse_limits(settings: Settings) -> ParseLimits:
+def read_parse_limits(settings: Settings) -> ListLimits:
     """The bounds of `POST /api/parse`."""
-    return ParseLimits(names=settings.web_parse_max_names, body_bytes=settings.web_parse_max_bytes)
+    limits = read_list_limits(settings)
+    return replace(limits, names=settings.web_parse_max_names, total_bytes=settings.web_parse_max_bytes)
+
+
+def read_list_limits(settings: Settings) -> ListLimits:
+    """The bounds of the list of `POST /api/resolve`."""
+    return ListLimits(
+        names=settings.batch_max_names,
+        line_bytes=settings.batch_max_line_bytes,
+        ratio=settings.batch_max_ratio,
+        read_ahead_bytes=settings.batch_read_ahead_bytes,
+    )
 
 
 def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
@@ -185,12 +197,7 @@ def add_batches(
     service = BatchService(
         build_batches(parts, clock, prefixes=prefixes, count=count),
         OpenBatches(settings.batch_max_open, settings.batch_max_open_of_client, count_refusal),
-        ListLimits(
-            names=settings.batch_max_names,
-            line_bytes=settings.batch_max_line_bytes,
-            ratio=settings.batch_max_ratio,
-            read_ahead_bytes=settings.batch_read_ahead_bytes,
-        ),
+        read_list_limits(settings),
         settings.batch_max_array,
     )
     add_resolve(operations, service, networks.client_of)

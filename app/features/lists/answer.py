@@ -15,8 +15,8 @@ from typing import Final
 from starlette.responses import Response
 
 from app.errors import DoiProxyError, RequestTooLarge
-from app.features.lists.batch import Batches, BatchOptions
-from app.features.lists.body import BodyBuffer, ListFormat, ListLimits, read_inputs
+from app.features.lists.batch import Batches, BatchOptions, read_input
+from app.features.lists.body import BodyBuffer, ListFormat, ListLimits, read_items
 from app.features.lists.open_lists import OpenBatches
 from app.features.lists.verdict import Row
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
@@ -80,7 +80,8 @@ class RowsAnswer(Response):
     async def _answer(self, body: BodyBuffer, send: Send, is_gone: Callable[[], bool]) -> None:
         try:
             with self._service.open.enter(self._request.client):
-                inputs = read_inputs(body.pieces(), self._request.form, self._service.limits)
+                items = read_items(body.pieces(), self._request.form, self._service.limits)
+                inputs = (read_input(item) async for item in items)
                 groups = self._service.batches.groups(inputs, self._request.options)
                 async with aclosing(groups):
                     write = self._write_array if self._request.output == JSON else self._write_stream

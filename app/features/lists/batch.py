@@ -16,6 +16,7 @@ from app.doi.presentation import read
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
 from app.features.lists.agency_lookup import AgencyLookup
 from app.features.lists.findings import Findings
+from app.features.lists.item import Item, ListItem
 from app.features.lists.outage import Outage
 from app.features.lists.time_slice import Turn
 from app.features.lists.verdict import (
@@ -45,6 +46,11 @@ _USUAL_PAUSE: Final = 1.0
 
 #: An input as it was sent; or its row, if it is known already.
 BatchInput = str | Row
+
+
+def read_input(item: Item) -> BatchInput:
+    """The input of an item of a list. One that cannot be read has its row."""
+    return item.text if isinstance(item, ListItem) else not_a_doi(item.text, item.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The body of `POST /api/resolve` as a stream of inputs: read ahead, decompressed, and cut into items."""
+"""A list in the body of a request, of `/api/resolve` or `/api/parse`: read ahead, decompressed, and cut into items."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from math import inf
+from typing import Any, Final
 
 from app.errors import RequestTooLarge, UnsupportedBody
-from app.features.lists.batch import BatchInput
 from app.features.lists.file_format import open_gunzip
-from app.features.lists.item import Item, ListReader, UnreadableItem
+from app.features.lists.item import Item, ListReader
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import LinesReader
 from app.features.lists.table import TableReader
-from app.features.lists.verdict import not_a_doi
 from app.web.media_types import CSV, JSON, NDJSON, TEXT, read_content_type
 from app.web.responses import Receive
 
@@ -33,6 +32,8 @@ class ListLimits:
     ratio: float
     #: Bytes that are received before they are needed.
     read_ahead_bytes: int
+    #: Decompressed bytes.
+    total_bytes: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,20 @@ _READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
     JSON: JsonArrayReader,
 }
 _SHOWN: Final = 80
+
+#: The body of a request with a list, in the OpenAPI document.
+LIST_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "content": {
+        TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
+        CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
+        NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
+        JSON: {
+            "schema": {"type": "array", "items": {"type": "string"}},
+            "example": ["10.1000/182", "10.1000/none"],
+        },
+    },
+}
 
 
 def read_format(content_type: str | None, content_encoding: str | None, column: str | None) -> ListFormat:
@@ -105,35 +120,46 @@ class BodyBuffer:
             yield piece
 
 
-async def read_inputs(body: AsyncIterator[bytes], form: ListFormat, limits: ListLimits) -> AsyncIterator[BatchInput]:
-    """The inputs of a body, with a row in place of an unreadable one. Raises UnreadableList and RequestTooLarge."""
+async def read_items(body: AsyncIterator[bytes], form: ListFormat, limits: ListLimits) -> AsyncIterator[Item]:
+    """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
     reader = _READERS[form.media_type](limits.line_bytes, form.column)
     gunzip = open_gunzip(limits.ratio) if form.is_gzip else None
-    names = 0
+    counter = _Counter(limits)
     async for received in body:
         for large in (received,) if gunzip is None else gunzip.feed(received):
+            counter.count_bytes(large)
             for piece in _cut(large):
                 for item in reader.feed(piece):
-                    names = _count(names, limits.names)
-                    yield _input(item)
+                    counter.count_item()
+                    yield item
                 # Other requests come first: a piece can have many lines without a name.
                 await asyncio.sleep(0)
     if gunzip is not None:
         gunzip.end()
     for item in reader.end():
-        names = _count(names, limits.names)
-        yield _input(item)
+        counter.count_item()
+        yield item
+
+
+class _Counter:
+    """Counts what the limits of a list bound. Raises RequestTooLarge."""
+
+    def __init__(self, limits: ListLimits) -> None:
+        self._limits = limits
+        self._bytes = self._names = 0
+
+    def count_bytes(self, data: bytes) -> None:
+        self._bytes += len(data)
+        if self._bytes > self._limits.total_bytes:
+            raise RequestTooLarge(f"The list is larger than {self._limits.total_bytes} bytes; send several requests.")
+
+    def count_item(self) -> None:
+        self._names += 1
+        if self._names > self._limits.names:
+            raise RequestTooLarge(
+                f"The list has more than {self._limits.names} names; send the rest in another request."
+            )
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
     return (data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
-
-
-def _count(names: int, most: int) -> int:
-    if names >= most:
-        raise RequestTooLarge(f"The list has more than {most} names; send the rest in another request.")
-    return names + 1
-
-
-def _input(item: Item) -> BatchInput:
-    return not_a_doi(item.text, item.message) if isinstance(item, UnreadableItem) else item.text

@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 from app.errors import InvalidParameter
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
 from app.features.lists.batch import BatchOptions
-from app.features.lists.body import read_format
+from app.features.lists.body import LIST_BODY, read_format
 from app.features.lists.verdict import FIELDS
 from app.features.lists.writing import JsonLinesWriter
-from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT
+from app.web.media_types import CSV, JSON, NDJSON, PROBLEM
 from app.web.problem_model import SuggestionModel
 
 RESOLVE_PATH: Final = "/api/resolve"
@@ -122,19 +122,5 @@ def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
             415: {"description": "The list is not of one of these media types.", **problem},
             429: {"description": "The client is over its limit of requests, or of lists at a time.", **problem},
         },
-        openapi_extra={"requestBody": _BODY},
+        openapi_extra={"requestBody": LIST_BODY},
     )
-
-
-_BODY: Final[dict[str, Any]] = {
-    "required": True,
-    "content": {
-        TEXT: {"schema": {"type": "string"}, "example": "10.1000/182\n10.1000/none\n"},
-        CSV: {"schema": {"type": "string"}, "example": "title,doi\nDOI Handbook,10.1000/182\n"},
-        NDJSON: {"schema": {"type": "string"}, "example": '"10.1000/182"\n{"doi": "10.1000/none"}\n'},
-        JSON: {
-            "schema": {"type": "array", "items": {"type": "string"}},
-            "example": ["10.1000/182", "10.1000/none"],
-        },
-    },
-}

@@ -13,18 +13,17 @@ from typing import Final, Literal
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.cache_commands.visit_report import INTERRUPTED
-from app.features.lists.batch import BatchInput, BatchOptions
+from app.features.lists.batch import BatchInput, BatchOptions, read_input
 from app.features.lists.checkpoint import CheckpointFile, Job, identify
 from app.features.lists.command import ResolveChoice
 from app.features.lists.file_format import ListFormat
-from app.features.lists.item import Item, ListItem
 from app.features.lists.list_stream import ListSource, require_files, stream_items
 from app.features.lists.progress import Progress, count_lists, show_verdicts
 from app.features.lists.row_output import RowOutput
 from app.features.lists.row_recorder import RowRecorder
 from app.features.lists.server_client import BatchClient, RemoteOptions
 from app.features.lists.text_writing import AlignedWriter, UrlWriter
-from app.features.lists.verdict import FIELDS, Row, Verdict, not_a_doi
+from app.features.lists.verdict import FIELDS, Row, Verdict
 from app.features.lists.writing import JsonLinesWriter, RowWriter, TableWriter
 
 #: The member of a row that --suggest adds.
@@ -108,11 +107,7 @@ async def _read_inputs(
                 fresh = items[skip:]
                 skip -= min(skip, len(items))
                 if fresh:
-                    yield [_read_input(item) for item in fresh]
-
-
-def _read_input(item: Item) -> BatchInput:
-    return item.text if isinstance(item, ListItem) else not_a_doi(item.text, item.message)
+                    yield [read_input(item) for item in fresh]
 
 
 async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput, None]:

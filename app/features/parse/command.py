@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from app.doi.code_point import CodePoint
 
 if TYPE_CHECKING:
     from app.assembly.settings import Settings
+    from app.features.lists.item import Item
     from app.features.parse.parsing import ParsedText
 
-#: A longer line is cut here. No name is as long.
-MAX_LINE_BYTES: Final = 65_536
 #: Characters of a text in the output for people.
 _MAX_SHOWN_CHARACTERS: Final = 200
 #: The kinds that make the exit status 0.
@@ -34,17 +32,20 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print what each text is. Exit status 0 if all are DOI names or shortDOIs, else 1."""
-    from app.features.parse.parsing import parse, write_line
+    from app.features.lists.item import ListItem
+    from app.features.parse.parsing import parse, unreadable, write_line
 
     base_url = settings.public_url.rstrip("/") if settings.public_url else None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
-    texts: Iterable[str] = namespace.texts or read_lines(sys.stdin.buffer)
     is_clean = True
-    for text in texts:
-        parsed = parse(text, own_hosts=own_hosts)
+    for item in _read_texts(namespace.texts, settings.batch_max_line_bytes):
+        if isinstance(item, ListItem):
+            parsed = parse(item.text, own_hosts=own_hosts)
+        else:
+            parsed = unreadable(item.text, item.message)
         if namespace.as_json:
-            # A byte that is not UTF-8 is a lone surrogate here, which JSON cannot show.
-            shown = replace(parsed, text=text.encode("utf-8", "replace").decode("utf-8"))
+            # A byte of an argument that is not UTF-8 is a lone surrogate here, which JSON cannot show.
+            shown = replace(parsed, text=parsed.text.encode("utf-8", "replace").decode("utf-8"))
             print(write_line(shown, base_url).decode("utf-8"))
         else:
             print("\n".join(_describe(parsed)))
@@ -52,13 +53,14 @@ def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
     return 0 if is_clean else 1
 
 
-def read_lines(stream: BinaryIO) -> Iterator[str]:
-    """The lines of a stream without their ends. Bytes that are not UTF-8 become lone surrogates."""
-    while line := stream.readline(MAX_LINE_BYTES):
-        rest = line
-        while len(rest) == MAX_LINE_BYTES and not rest.endswith(b"\n"):
-            rest = stream.readline(MAX_LINE_BYTES)
-        yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
+def _read_texts(arguments: Sequence[str], max_line_bytes: int) -> Iterator[Item]:
+    """The texts of the arguments, or the lines of standard input."""
+    from app.features.lists.item import ListItem
+    from app.features.lists.list_stream import STANDARD_INPUT, ListSource, read_items
+
+    if arguments:
+        return (ListItem(text, number) for number, text in enumerate(arguments, 1))
+    return read_items(ListSource(STANDARD_INPUT, max_line_bytes))
 
 
 def _describe(parsed: ParsedText) -> Iterator[str]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from app.doi.percent import decode
-from app.errors import InvalidParameter, RequestTooLarge, UnsupportedBody
-from app.features.lists.json_lists import explain
+from app.features.lists.body import LIST_BODY, ListLimits, read_format, read_items
+from app.features.lists.item import Item, ListItem
 from app.features.parse.models import ParsedTextModel
-from app.features.parse.parsing import parse, write_line
+from app.features.parse.parsing import parse, unreadable, write_line
 from app.web.freshness import NO_STORE, OWN_PAGE
-from app.web.media_types import JSON, NDJSON, PROBLEM, TEXT, read_content_type
+from app.web.media_types import JSON, NDJSON, PROBLEM
 from app.web.request import Request as OwnRequest
 
 PARSE_PATH: Final = "/api/parse"
@@ -27,15 +25,7 @@ PARSE_PATH: Final = "/api/parse"
 _PIECE_BYTES: Final = 16_384
 
 
-@dataclass(frozen=True, slots=True)
-class ParseLimits:
-    """The bounds of one request."""
-
-    names: int
-    body_bytes: int
-
-
-def add_parse(app: FastAPI, public_url: str | None, limits: ParseLimits) -> None:
+def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
     """Add the endpoint. `public_url` is this resolver's own URL, None for that of each request."""
     # One text at a time, whatever the number of requests: other requests wait for at most one.
     turn = asyncio.Lock()
@@ -51,21 +41,25 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ParseLimits) -> None
         row = _write_row(_read_parameter(request, doi), _base_url(request, public_url))
         return Response(row, media_type=JSON, headers=_text_header(OWN_PAGE))
 
-    async def parse_many(request: Request) -> Response:
+    async def parse_many(
+        request: Request,
+        column: Annotated[
+            str | None, Query(max_length=200, description="The column or member with the texts, instead of `doi`.")
+        ] = None,
+    ) -> Response:
         """What each of many texts is, in their order.
 
-        The body is a JSON array of strings, one JSON string a line, or one text a line. The answer is a JSON array for
-        an array, and one JSON object a line for lines.
+        The body is read as that of `/api/resolve`. The answer is a JSON array for an array, and one JSON object a line
+        for other lists.
         """
-        media_type = _read_media_type(request)
+        headers = request.headers
+        form = read_format(headers.get("content-type"), headers.get("content-encoding"), column)
         try:
-            texts = _READERS[media_type](await _read_body(request, limits.body_bytes))
+            items = [item async for item in read_items(request.stream(), form, limits)]
         except ClientDisconnect:
             return Response(status_code=400)
-        if len(texts) > limits.names:
-            raise RequestTooLarge(f"The body has {len(texts)} texts; send at most {limits.names} in one request.")
-        rows = _write_rows(texts, _base_url(request, public_url), turn)
-        body, output = (_join_array(rows), JSON) if media_type == JSON else (_join_lines(rows), NDJSON)
+        rows = _write_rows(items, _base_url(request, public_url), turn)
+        body, output = (_join_array(rows), JSON) if form.media_type == JSON else (_join_lines(rows), NDJSON)
         return StreamingResponse(body, media_type=output, headers=_text_header(NO_STORE))
 
     _add_routes(app, parse_one, parse_many)
@@ -109,18 +103,8 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
             415: {"description": "The body is not of one of these media types.", **problem},
             **limited,
         },
-        openapi_extra={"requestBody": _BODY},
+        openapi_extra={"requestBody": LIST_BODY},
     )
-
-
-_BODY: Final[dict[str, Any]] = {
-    "required": True,
-    "content": {
-        JSON: {"schema": {"type": "array", "items": {"type": "string"}}, "example": ["doi:10.1000/182", "10.1000"]},
-        NDJSON: {"schema": {"type": "string"}, "example": '"doi:10.1000/182"\n"10.1000"\n'},
-        TEXT: {"schema": {"type": "string"}, "example": "doi:10.1000/182\n10.1000\n"},
-    },
-}
 
 
 def _read_parameter(request: Request, doi: str) -> str:
@@ -136,69 +120,21 @@ def _base_url(request: Request, public_url: str | None) -> str:
     return OwnRequest(request.scope, request.receive, public_url=public_url, sub_path=b"").base_url
 
 
-def _read_media_type(request: Request) -> str:
-    media_type = read_content_type(request.headers.get("content-type"), _READERS)
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedBody("The body must not be compressed: send it without Content-Encoding.")
-    return media_type
-
-
-async def _read_body(request: Request, most: int) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > most:
-            raise RequestTooLarge(f"The request's body is larger than {most} bytes; send several requests.")
-    return bytes(body)
-
-
-def _read_array(body: bytes) -> list[str]:
-    try:
-        return msgspec.json.decode(body, type=list[str])
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidParameter(f"The body is not a JSON array of strings: {explain(body, error)}.") from error
-
-
-def _read_ndjson(body: bytes) -> list[str]:
-    return [_read_string(line, number) for number, line in enumerate(body.split(b"\n"), 1) if line.strip()]
-
-
-def _read_string(line: bytes, number: int) -> str:
-    try:
-        return msgspec.json.decode(line, type=str)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidParameter(f"Line {number} is not a JSON string: {explain(line, error)}.") from error
-
-
-def _read_lines(body: bytes) -> list[str]:
-    """One text a line. A line that is empty is a text too, so the answer has as many lines."""
-    lines = body.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n") if body else []
-    return [_read_line(line.removesuffix(b"\r"), number) for number, line in enumerate(lines, 1)]
-
-
-def _read_line(line: bytes, number: int) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidParameter(f"Line {number} is not UTF-8, from byte {error.start + 1}.") from error
-
-
-_READERS: Final[dict[str, Callable[[bytes], list[str]]]] = {
-    JSON: _read_array,
-    NDJSON: _read_ndjson,
-    TEXT: _read_lines,
-}
-
-
 def _write_row(text: str, base_url: str) -> bytes:
     own_hosts = frozenset({urlsplit(base_url).hostname or ""})
     return write_line(parse(text, own_hosts=own_hosts), base_url)
 
 
-async def _write_rows(texts: list[str], base_url: str, turn: asyncio.Lock) -> AsyncIterator[bytes]:
-    for text in texts:
+def _write_item(item: Item, base_url: str) -> bytes:
+    if isinstance(item, ListItem):
+        return _write_row(item.text, base_url)
+    return write_line(unreadable(item.text, item.message), base_url)
+
+
+async def _write_rows(items: list[Item], base_url: str, turn: asyncio.Lock) -> AsyncIterator[bytes]:
+    for item in items:
         async with turn:
-            row = _write_row(text, base_url)
+            row = _write_item(item, base_url)
             await asyncio.sleep(0)
         yield row
 

@@ -98,6 +98,11 @@ def _is_marked_handle(text: str) -> bool:
     return _HANDLE_LABEL.match(text.lstrip(BLANKS)) is not None
 
 
+def unreadable(text: str, message: str) -> ParsedText:
+    """An item of a list that cannot be read: its beginning, and the reason."""
+    return ParsedText(text, "not_a_doi", None, (), (), (), message)
+
+
 def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
     """The JSON object about a text. `base_url` is this resolver's own, None if it is not known."""
     name, doi = parsed.name, parsed.doi

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
-from app.features.parse.command import MAX_LINE_BYTES, read_lines
 
 
 def run(*arguments: str, lines: bytes = b"") -> tuple[int, str]:
@@ -54,11 +52,16 @@ def test_json_is_the_object_of_the_api_one_a_line(capsys: pytest.CaptureFixture[
 
 
 def test_lines_of_standard_input_are_read_without_arguments() -> None:
-    status, text = run("--json", lines=b"10.1000/182\r\n\xff\n\n10.1000/183")
+    lines = b"\xef\xbb\xbf10.1000/182\r\n\xff\n\n# a comment\n" + b"a" * 70_000 + b"\n10.1000/183"
+    status, text = run("--json", lines=lines)
     rows = [json.loads(line) for line in text.splitlines()]
     assert status == 1
     assert [row["kind"] for row in rows] == ["doi", "not_a_doi", "not_a_doi", "doi"]
-    assert [row["input"] for row in rows] == ["10.1000/182", "?", "", "10.1000/183"]
+    assert [row["input"] for row in rows] == ["10.1000/182", "\ufffd", "a" * 200, "10.1000/183"]
+    assert [row["message"] for row in rows[1:3]] == [
+        "Line 2 is not UTF-8, from byte 1; save the list as UTF-8.",
+        "Line 5 is longer than 65536 bytes; shorten it.",
+    ]
 
 
 def test_no_line_is_a_success() -> None:
@@ -75,11 +78,6 @@ def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixt
     _, text = printed(capsys, "10.1000/\x1b[31m", "\u202e10.1000/x")
     assert "\x1b" not in text and "\u202e" not in text
     assert "10.1000/<U+001B>[31m" in text
-
-
-def test_a_line_is_cut_and_its_rest_dropped() -> None:
-    stream = io.BytesIO(b"a" * (3 * MAX_LINE_BYTES) + b"\nb\n" + b"c" * MAX_LINE_BYTES)
-    assert [len(line) for line in read_lines(stream)] == [MAX_LINE_BYTES, 1, MAX_LINE_BYTES]
 
 
 def test_the_web_framework_is_not_imported() -> None:
