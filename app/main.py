@@ -63,7 +63,7 @@ from app.features.tracing.stage import TracedRequests
 from app.resolver.prefix_chain import PrefixChain
 from app.server.connections import Connections
 from app.server.proxies import trusted_addresses
-from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
+from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
 from app.upstream.loop import read_loop_id
 from app.upstream.source import Source
 from app.web.application import Application, Operations, Site

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from app.assembly.resolving import open_cache, read_patience, read_ttl_policy
 from app.assembly.settings import Settings
-from app.assembly.upstreams import read_queue_patience
+from app.assembly.upstreams import read_queue_timeouts
 from app.cache.tiered import TieredStore
 from app.resolver.demand import Patience
 from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.client import HandleClient
 
 DEFAULTS: Final = Settings()
-QUEUE_PATIENCE: Final = read_queue_patience(DEFAULTS)
+QUEUE_PATIENCE: Final = read_queue_timeouts(DEFAULTS)
 
 
 def usual_cache(url: str, *, clock: Callable[[], float]) -> TieredStore:

@@ -26,8 +26,9 @@ from app.resolver.demand import Patience
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolver import Resolver
 from app.resolver.ttl_policy import TtlPolicy
-from app.upstream.buckets import AllottedBucket, TokenBucket
-from app.upstream.guarded import UpstreamObserver
+from app.upstream.allotment import AllottedBucket
+from app.upstream.budget import TokenBucket
+from app.upstream.guard import UpstreamObserver
 from app.upstream.source import Source, Verification
 
 #: Seconds between two reads of the store while another process queries the upstream for the same name.

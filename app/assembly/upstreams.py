@@ -20,16 +20,15 @@ from app.features.native.opening import is_native, open_native
 from app.features.native.service_records import RecordStore
 from app.features.native.source import NativeSource
 from app.upstream.breaker import Breaker
-from app.upstream.buckets import TokenBucket
-from app.upstream.budget import Budget
+from app.upstream.budget import Budget, TokenBucket
 from app.upstream.client import HandleClient
-from app.upstream.guarded import Guard, GuardedAgencies, GuardedSource, UpstreamObserver
+from app.upstream.guard import Guard, GuardedAgencies, UpstreamObserver
 from app.upstream.local import SealedSource
 from app.upstream.loop import read_loop_id
 from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
 from app.upstream.source import AgencySource, Priority, Source
-from app.upstream.upstream_log import BudgetLog, UpstreamLog
+from app.upstream.upstream_log import UpstreamLog
 
 #: Upstreams of one process, those of earlier local records included.
 MAX_UPSTREAMS: Final = 100
@@ -82,32 +81,29 @@ def open_upstream(
     )
     if settings.mode == "sealed":
         return Upstream(SealedSource(), SealedSource(), {}, budget)
-    budget_log = BudgetLog(time.monotonic)
-    opened: dict[str, GuardedSource] = {}
     agencies: dict[str, AgencySource] = {}
     guards: dict[str, Guard] = {}
 
     def open_source(url: str) -> Source:
-        if url not in opened:
-            if len(opened) >= MAX_UPSTREAMS:
+        if url not in guards:
+            if len(guards) >= MAX_UPSTREAMS:
                 raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
-            number = len(opened) + 1
+            number = len(guards) + 1
             exchange_observer = exchanges(number) if exchanges and is_native(url) else None
             api = _open_api(settings, url, budget, exchange_observer, records)
             guard = _open_guard(
                 settings,
                 api,
                 budget,
-                budget_log,
                 log=_upstream_log(settings, number, url),
                 shared=StorePause(cache, url) if cache else None,
                 observer=observer(number) if observer else None,
             )
-            opened[url], guards[url] = GuardedSource(api, guard), guard
+            guards[url] = guard
             # Handle servers have no Which RA service.
             if isinstance(api, HandleClient):
                 agencies[url] = GuardedAgencies(api, guard)
-        return opened[url]
+        return guards[url]
 
     default = [open_source(url) for url in settings.upstream_urls]
     routes = {prefix: open_source(url) for prefix, url in settings.upstream_route_urls.items()}
@@ -156,22 +152,20 @@ def _open_guard(
     settings: Settings,
     api: HandleClient | NativeSource,
     budget: Budget,
-    budget_log: BudgetLog,
     *,
     log: UpstreamLog,
     shared: SharedPause | None,
     observer: UpstreamObserver | None,
 ) -> Guard:
     return Guard(
+        api,
         budget=budget,
         breaker=Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
         pause=Pause(settings.upstream_pause_first, settings.upstream_pause_max, shared),
         log=log,
-        budget_log=budget_log,
-        control=api.probe,
         clock=time.monotonic,
         observer=observer,
-        patience=read_queue_patience(settings),
+        timeouts=read_queue_timeouts(settings),
     )
 
 
@@ -181,7 +175,7 @@ def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
     return UpstreamLog(label, time.monotonic, shows_names=settings.privacy_level <= _NAMES_IN_LOG)
 
 
-def read_queue_patience(settings: Settings) -> Mapping[Priority, float]:
+def read_queue_timeouts(settings: Settings) -> Mapping[Priority, float]:
     """How long a query waits for the budget, in seconds, by who waits for the answer."""
     return {
         Priority.PERSON: settings.upstream_queue_timeout,

@@ -58,7 +58,7 @@ class SingleFlight(Generic[Result]):
                 return flight.task, False
         elif flight is not None:
             flight.task.cancel()
-        waiters = Waiters(client)
+        waiters = Waiters({client: None})
         task = asyncio.ensure_future(_run(work, waiters))
         self._flights[key] = flight = _Flight(task, urgent, waiters)
         task.add_done_callback(lambda done: self._land(key, flight))

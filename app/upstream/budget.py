@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from math import ceil
-from typing import Final
+from typing import Final, Protocol
 
 from app.errors import BudgetSpent, Quota, ShareSpent
-from app.upstream.buckets import LocalBucket, TokenBucket
+from app.token_bucket import Bucket, back_off, count_tokens, take_token
 from app.upstream.fair_lines import FairLines
-from app.upstream.queue import Queue, Ticket
-from app.upstream.source import ClientNetwork, Priority, Waiters
+from app.upstream.source import ClientNetwork, Priority, Refusal, Waiters
+from app.upstream.upstream_log import BudgetLog
 
 #: Queries that wait in one queue, of all clients together.
 MAX_WAITING: Final = 10_000
@@ -28,6 +29,75 @@ SHARE: Final = "share"
 _PLACES_PER_SPARE: Final = 8
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.
 _USUAL_RETRY: Final = 1.0
+
+
+class TokenBucket(Protocol):
+    """The tokens of queries. Processes and hosts that share a store can share them. Must not raise."""
+
+    async def take(self, leaving: float = 0.0) -> float:
+        """Take one token and return 0.0 if `leaving` tokens remain, else the seconds until there may be one."""
+
+    async def back_off(self, seconds: float) -> None:
+        """Give no token for so many seconds. Afterwards the bucket is empty and fills at its rate."""
+
+    @property
+    def tokens(self) -> float:
+        """The tokens in the bucket, as last known."""
+
+
+class LocalBucket:
+    """The bucket of one process, full at first: `rate` tokens a second, at most `burst` (at least 1) at once."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._clock = clock
+        self._bucket = Bucket(burst, clock())
+
+    async def take(self, leaving: float = 0.0) -> float:
+        """See TokenBucket."""
+        self._bucket, wait = take_token(self._bucket, self._clock(), self._rate, self._burst, leaving)
+        return wait
+
+    async def back_off(self, seconds: float) -> None:
+        """See TokenBucket."""
+        self._bucket = back_off(self._bucket, self._clock(), seconds)
+
+    @property
+    def tokens(self) -> float:
+        """See TokenBucket."""
+        return count_tokens(self._bucket, self._clock(), self._rate, self._burst)
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A query that waits, or that is in flight."""
+
+    #: Seconds that it waits after the last client joined, and the end of this wait on the budget's clock.
+    patience: float
+    deadline: float
+    timeout: asyncio.Timeout
+    #: None when the query is admitted, or the reason why it is refused.
+    turn: asyncio.Future[BudgetSpent | None]
+    admitted: bool = False
+    #: The client whose turn admitted it.
+    client: ClientNetwork = None
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """The queries of one class: those that wait, and how many are in flight."""
+
+    lines: FairLines[Ticket]
+    most_in_flight: int
+    #: Tokens that this class leaves in the bucket.
+    leaving: float
+    in_flight: int = 0
+    in_flight_of: dict[str, int] = field(default_factory=dict)
+    #: Set when a place may be free.
+    look: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Admits the queries that wait. Ends when none waits.
+    server: asyncio.Task[None] | None = None
 
 
 class Budget:
@@ -62,6 +132,7 @@ class Budget:
         self._bucket = bucket or LocalBucket(rate, burst, clock)
         self._clock = clock
         self._sleep = sleep
+        self.log = BudgetLog(clock)
 
     @property
     def in_flight(self) -> int:
@@ -71,7 +142,7 @@ class Budget:
     @property
     def waiting(self) -> int:
         """Queries that wait to be admitted."""
-        return len(self._people.lines) + len(self._others.lines)
+        return len(self._people.lines.tickets) + len(self._others.lines.tickets)
 
     @property
     def clients_waiting(self) -> int:
@@ -82,6 +153,12 @@ class Budget:
     def tokens(self) -> float:
         """Queries that could be sent now."""
         return self._bucket.tokens
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """The refusal of a query that would not wait: there is no token. None if there is one."""
+        tokens = self.tokens
+        return None if tokens >= 1.0 else Refusal("budget", BudgetSpent.token, (1.0 - tokens) / self._rate)
 
     @asynccontextmanager
     async def admit(self, priority: Priority, patience: float, waiters: Waiters | None = None) -> AsyncIterator[None]:
@@ -96,7 +173,7 @@ class Budget:
             try:
                 yield
             finally:
-                queue.end(client)
+                count_end(queue, client)
                 self._wake()
             return
         now, loop = self._clock(), asyncio.get_running_loop()
@@ -106,10 +183,10 @@ class Budget:
             yield
         finally:
             if ticket.admitted:
-                queue.end(ticket.client)
+                count_end(queue, ticket.client)
             else:
                 queue.lines.leave(ticket)
-            if queue.server is not None and not len(queue.lines):
+            if queue.server is not None and not queue.lines.tickets:
                 queue.server.cancel()
                 queue.server = None
             self._wake()
@@ -135,16 +212,16 @@ class Budget:
 
     async def _enter_directly(self, queue: Queue, client: ClientNetwork) -> bool:
         """Admit a query without a task or a timer, if none waits before it and there is a place and a token."""
-        if len(queue.lines) or not self._has_place(queue) or not self._has_place_for(queue, client):
+        if queue.lines.tickets or not self._has_place(queue) or not self._has_place_for(queue, client):
             return False
         queue.in_flight += 1
-        queue.enter(client)
+        count_start(queue, client)
         admitted = False
         try:
             admitted = not await self._bucket.take(queue.leaving)
         finally:
             if not admitted:
-                queue.end(client)
+                count_end(queue, client)
                 self._wake()
         return admitted
 
@@ -199,7 +276,7 @@ class Budget:
 
     async def _serve(self, queue: Queue) -> None:
         """Admit queries as places and tokens become free, until none waits."""
-        while len(queue.lines):
+        while queue.lines.tickets:
             if self._next(queue) is None:
                 queue.look.clear()
                 await queue.look.wait()
@@ -207,7 +284,7 @@ class Budget:
             seconds = await self._take(queue)
             if seconds:
                 self._refuse_late(queue, seconds)
-                if len(queue.lines):
+                if queue.lines.tickets:
                     await self._sleep(seconds)
 
     async def _take(self, queue: Queue) -> float:
@@ -231,13 +308,13 @@ class Budget:
 
     def _admit(self, queue: Queue, client: ClientNetwork, ticket: Ticket) -> None:
         queue.lines.serve(client, ticket)
-        queue.enter(client)
+        count_start(queue, client)
         ticket.admitted, ticket.client = True, client
         ticket.turn.set_result(None)
 
     def _refuse_late(self, queue: Queue, seconds: float) -> None:
         """Refuse the queries that are next, as long as the next token comes after their deadline."""
-        while len(queue.lines):
+        while queue.lines.tickets:
             _, ticket = next(queue.lines.turns())
             if self._clock() + seconds <= ticket.deadline:
                 return
@@ -259,7 +336,7 @@ class Budget:
         """Whether there is a free place for this class."""
         if self.in_flight - held >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
             return False
-        return queue is self._people or not len(self._people.lines)
+        return queue is self._people or not self._people.lines.tickets
 
     def _has_place_for(self, queue: Queue, client: ClientNetwork, held: int = 0) -> bool:
         """Whether a free place may go to this client."""
@@ -268,3 +345,18 @@ class Budget:
     def _wake(self) -> None:
         self._people.look.set()
         self._others.look.set()
+
+
+def count_start(queue: Queue, client: ClientNetwork) -> None:
+    """Count a query in flight for its client."""
+    if client is not None:
+        queue.in_flight_of[client] = queue.in_flight_of.get(client, 0) + 1
+
+
+def count_end(queue: Queue, client: ClientNetwork) -> None:
+    """A query in flight has ended."""
+    queue.in_flight -= 1
+    if client is not None:
+        queue.in_flight_of[client] -= 1
+        if not queue.in_flight_of[client]:
+            del queue.in_flight_of[client]

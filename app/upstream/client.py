@@ -7,7 +7,6 @@ SSL_CERT_FILE or SSL_CERT_DIR replace the certificate authorities that are trust
 from __future__ import annotations
 
 import asyncio
-import ssl
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Final
 
 import httpx
 
+from app.doi.percent import encode
 from app.errors import (
     ConfigurationError,
     CouldNotVerify,
@@ -26,10 +26,8 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.handle.answer import Answer, read_answer
-from app.upstream.address import agency_url, handle_query_url
 from app.upstream.agencies import read_agencies
-from app.upstream.body import ACCEPT_ENCODING, BoundedBody
-from app.upstream.engine import open_engine, read_egress_proxy
+from app.upstream.engine import ACCEPT_ENCODING, BoundedBody, load_authorities, open_engine, read_egress_proxy
 from app.upstream.loop import LOOP_HEADER
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import CONTROL_NAME, ClientNetwork, UpstreamQuery
@@ -48,6 +46,11 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 #: The errors of a connection that the other side dropped, also by an HTTP/2 GOAWAY (then a local protocol error too).
 _DROPPED: Final = (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.CloseError)
 _MAX_DETAIL: Final = 200
+#: sub-delims, ":" and "@".
+_LITERAL: Final = b"!$&'()*+,;=:@"
+#: In a list of names a comma separates (DOI Handbook, "Which RA?"), so one inside a name is encoded.
+_LITERAL_IN_LIST: Final = _LITERAL.replace(b",", b"")
+_ENCODED_SLASH: Final = "%2F"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class HandleClient:
             http2=http2,
             connect_timeout=connect_timeout,
             read_timeout=read_timeout,
-            trusted=_load_authorities(ca_file) if base.scheme == "https" else None,
+            trusted=load_authorities(ca_file) if base.scheme == "https" else None,
             proxy=read_egress_proxy(base.scheme, base.host),
         )
 
@@ -269,16 +272,6 @@ def identify(user_agent: str, contact: str | None) -> dict[str, str]:
     return {"User-Agent": identified}
 
 
-def _load_authorities(ca_file: str | None) -> ssl.SSLContext:
-    context = httpx.create_ssl_context()
-    if ca_file is not None:
-        try:
-            context.load_verify_locations(cafile=ca_file)
-        except OSError as error:
-            raise ConfigurationError(f"The certificates in {ca_file!r} cannot be read: {error}.") from error
-    return context
-
-
 def _authorize(base: httpx.URL) -> dict[str, str]:
     """The user and the password of a base URL, as a header field (RFC 7617, section 2)."""
     if not (base.username or base.password):
@@ -299,3 +292,38 @@ def _read_base(base_url: str) -> httpx.URL:
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port or _DEFAULT_PORTS.get(url.scheme)
+
+
+def handle_query_url(
+    base: str, name: str, *, authoritative: bool = False, certified: bool = False, literal_slashes: bool = False
+) -> str:
+    """The request target of a query about one handle: `{base}/api/handles/{name}`, with its flags.
+
+    The path is the form of the "doi" URI scheme: bytes of the UTF-8 name in unreserved, sub-delims, ":" and "@"
+    (RFC 3986, section 3.3) are literal. All others are percent-encoded, so a slash inside the suffix is "%2F".
+    """
+    flags = "&".join(f"{flag}=true" for flag, on in (("auth", authoritative), ("cert", certified)) if on)
+    url = f"{base.rstrip('/')}/api/handles/{encode_name(name, literal_slashes=literal_slashes)}"
+    return f"{url}?{flags}" if flags else url
+
+
+def agency_url(base: str, names: Sequence[str], *, literal_slashes: bool = False) -> str:
+    """The URL of a query about the registration agencies of names or prefixes: `{base}/ra/{name},{name}…`."""
+    listed = (encode_name(name, literal_slashes=literal_slashes, literal=_LITERAL_IN_LIST) for name in names)
+    return f"{base.rstrip('/')}/ra/{','.join(listed)}"
+
+
+def encode_name(name: str, *, literal_slashes: bool = False, literal: bytes = _LITERAL) -> str:
+    """Encode a name as a URL path. `literal_slashes` is for servers and front proxies that refuse "%2F"."""
+    parts = name.split("/")
+    # A leading slash belongs to the name. A literal one would be merged with the slash before it.
+    slashes = ["/" if literal_slashes or (at == 0 and parts[0]) else _ENCODED_SLASH for at in range(len(parts) - 1)]
+    dots = [at for at, part in enumerate(parts) if part in (".", "..")]
+    for at in dots:
+        # Clients and proxies remove dot segments (RFC 3986, section 5.2.4). Joined to its neighbour, it is not one.
+        if slashes:
+            slashes[max(at - 1, 0)] = _ENCODED_SLASH
+    if dots and not slashes:
+        return name.replace(".", "%2E")
+    encoded = [encode(part, literal) for part in parts]
+    return encoded[0] + "".join(slash + part for slash, part in zip(slashes, encoded[1:], strict=True))

@@ -7,6 +7,7 @@ its extension "target". So httpx need not parse the URL of every request, which 
 from __future__ import annotations
 
 import ssl
+import zlib
 from collections.abc import AsyncIterator
 from typing import Final
 from urllib.request import getproxies, proxy_bypass
@@ -15,11 +16,16 @@ import aiohttp
 import httpx
 from yarl import URL
 
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, InvalidAnswer
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
 _KEEP_IDLE_SECONDS: Final = 30.0
 _PROXY_SCHEMES: Final = ("http", "https")
+#: The content coding that is offered to the upstream. An answer in another one is not valid.
+ACCEPT_ENCODING: Final = "gzip"
+_GZIP_CODINGS: Final = ("gzip", "x-gzip")
+#: Tells zlib to expect a gzip header and trailer (zlib manual, inflateInit2).
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
 def open_engine(
@@ -39,6 +45,17 @@ def open_engine(
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_IDLE_SECONDS),
         proxy=proxy,
     )
+
+
+def load_authorities(ca_file: str | None) -> ssl.SSLContext:
+    """The certificate authorities that are trusted, with those of a file (PEM). Raises ConfigurationError."""
+    context = httpx.create_ssl_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:
+            raise ConfigurationError(f"The certificates in {ca_file!r} cannot be read: {error}.") from error
+    return context
 
 
 def read_egress_proxy(scheme: str, host: str) -> str | None:
@@ -159,3 +176,39 @@ def _to_httpx(error: Exception) -> httpx.TransportError:
     if isinstance(error, aiohttp.ClientResponseError):
         return httpx.RemoteProtocolError(text)
     return httpx.ReadError(text)
+
+
+class BoundedBody:
+    """Collects a body. Raises InvalidAnswer if it exceeds `most` bytes or cannot be decompressed."""
+
+    def __init__(self, content_encoding: str, most: int) -> None:
+        coding = content_encoding.strip().lower()
+        if coding not in ("", "identity", *_GZIP_CODINGS):
+            raise InvalidAnswer(f"The upstream's answer has the content coding {coding[:40]!r}, which was not offered.")
+        self._inflater = zlib.decompressobj(_GZIP_WINDOW) if coding in _GZIP_CODINGS else None
+        self._most = most
+        self._received = 0
+        self._body = bytearray()
+
+    def feed(self, chunk: bytes) -> None:
+        """Add the next piece, as it was received."""
+        self._received += len(chunk)
+        if self._inflater is not None:
+            chunk = self._inflate(self._inflater, chunk)
+        self._body += chunk
+        if len(self._body) > self._most or self._received > self._most:
+            raise InvalidAnswer(f"The upstream's answer is longer than {self._most} bytes.")
+
+    def finish(self) -> bytes:
+        """The whole body."""
+        if self._inflater is not None and self._received and not self._inflater.eof:
+            raise InvalidAnswer("The upstream's answer is incomplete: its compressed data have no end.")
+        return bytes(self._body)
+
+    def _inflate(self, inflater: zlib._Decompress, chunk: bytes) -> bytes:
+        # One byte more than the limit shows that the body is too long. A decompression bomb expands no further.
+        room = self._most - len(self._body) + 1
+        try:
+            return inflater.decompress(chunk, room)
+        except zlib.error as error:
+            raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error

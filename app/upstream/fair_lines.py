@@ -26,14 +26,11 @@ class FairLines(Generic[Ticket]):
         self.most_of_client = most_of_client
         #: In the order of turns. OrderedDict finds its first key in constant time; a dict used as a queue does not.
         self._lines: OrderedDict[ClientNetwork, OrderedDict[Ticket, None]] = OrderedDict()
-        self._clients_of: dict[Ticket, dict[ClientNetwork, None]] = {}
+        #: The tickets that wait, with the clients in whose lines each stands.
+        self.tickets: dict[Ticket, dict[ClientNetwork, None]] = {}
         self._by_length: dict[int, dict[ClientNetwork, None]] = {}
         self._longest = 0
         self._places = 0
-
-    def __len__(self) -> int:
-        """The tickets that wait."""
-        return len(self._clients_of)
 
     @property
     def clients(self) -> int:
@@ -61,7 +58,7 @@ class FairLines(Generic[Ticket]):
         The longest line loses its newest ticket when all places are taken. Returns that ticket if it now stands in
         no line.
         """
-        clients = self._clients_of.setdefault(ticket, {})
+        clients = self.tickets.setdefault(ticket, {})
         if client in clients:
             return None
         clients[client] = None
@@ -72,7 +69,7 @@ class FairLines(Generic[Ticket]):
 
     def leave(self, ticket: Ticket) -> None:
         """Take a ticket out of every line."""
-        for client in self._clients_of.pop(ticket, ()):
+        for client in self.tickets.pop(ticket, ()):
             self._remove(client, ticket)
 
     def turns(self) -> Iterator[tuple[ClientNetwork, Ticket]]:
@@ -90,10 +87,10 @@ class FairLines(Generic[Ticket]):
         client = next(iter(self._by_length[self._longest]))
         ticket = next(reversed(self._lines[client]))
         self._remove(client, ticket)
-        del self._clients_of[ticket][client]
-        if self._clients_of[ticket]:
+        del self.tickets[ticket][client]
+        if self.tickets[ticket]:
             return None
-        del self._clients_of[ticket]
+        del self.tickets[ticket]
         return ticket
 
     def _remove(self, client: ClientNetwork, ticket: Ticket) -> None:

@@ -31,12 +31,17 @@ class Pause:
         self._most = most
         self._shared = shared
         self._limit = min(first, most)
-        self._until = 0.0
+        #: Whether other processes obey it.
+        self.is_shared = shared is not None
+        #: Whether the next pause may last longer than the first.
+        self.is_raised = False
+        #: When the last pause ends.
+        self.until = 0.0
         self._next_look = -inf
 
     def left(self, now: float) -> float:
         """Seconds that are left of a pause that this process knows of. 0.0 without one."""
-        return max(0.0, self._until - now)
+        return max(0.0, self.until - now)
 
     async def look(self, now: float) -> float:
         """Seconds that are left of a pause, also of one that another process began LOOK_INTERVAL ago or earlier."""
@@ -61,8 +66,8 @@ class Pause:
 
     def reset(self) -> None:
         """The upstream answers again: its next pause lasts at most `first` seconds."""
-        self._limit = min(self._first, self._most)
+        self._limit, self.is_raised = min(self._first, self._most), False
 
     def _set(self, now: float, seconds: float) -> None:
-        self._until = now + seconds
-        self._limit = min(2 * self._limit, self._most)
+        self.until = now + seconds
+        self._limit, self.is_raised = min(2 * self._limit, self._most), True

@@ -26,20 +26,30 @@ class Priority(enum.IntEnum):
     BACKGROUND = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a query about a name is not sent now, and until when. Everything that refuses a query uses this value."""
+
+    #: Who refuses.
+    by: Literal["pause", "breaker", "budget", "failure", "sealed", "local record"]
+    #: The token of the error that the query gets.
+    reason: str
+    #: Seconds until a query may be sent. Infinity if time does not change it.
+    seconds: float
+
+
+@dataclass(slots=True, eq=False)
 class Waiters:
     """The clients that wait for the answer to one query. The query has a place in the line of each.
 
     With a place in one line only, a client would wait in the long line of the client that sent the query first.
     """
 
-    __slots__ = ("_on_join", "clients", "refused")
-
-    def __init__(self, client: ClientNetwork = None) -> None:
-        #: In the order in which they came; a dict because it may hold thousands.
-        self.clients: dict[ClientNetwork, None] = {client: None}
-        #: Whether the query was refused. A client that comes afterwards sends its own.
-        self.refused = False
-        self._on_join: Callable[[ClientNetwork], None] | None = None
+    #: In the order in which they came; a dict because it may hold thousands.
+    clients: dict[ClientNetwork, None] = field(default_factory=lambda: {None: None})
+    #: Whether the query was refused. A client that comes afterwards sends its own.
+    refused: bool = False
+    _on_join: Callable[[ClientNetwork], None] | None = None
 
     def join(self, client: ClientNetwork) -> None:
         """Another client waits as well."""

@@ -31,9 +31,11 @@ class UpstreamLog:
         self._label = label
         self._clock = clock
         self._shows_names = shows_names
-        self._first_failure: float | None = None
+        #: When the first failure since the last answer happened.
+        self.first_failure: float | None = None
         self._is_down = False
-        self._pause_since: float | None = None
+        #: When a pause began that is logged, and whose end is not.
+        self.pause_since: float | None = None
         self._unreadable = 0
         self._unreadable_since: float | None = None
 
@@ -45,14 +47,14 @@ class UpstreamLog:
     @property
     def down_seconds(self) -> float:
         """How long the outage has lasted. 0.0 without one."""
-        return self._clock() - self._first_failure if self._is_down and self._first_failure is not None else 0.0
+        return self._clock() - self.first_failure if self._is_down and self.first_failure is not None else 0.0
 
     def failure(self, error: CouldNotVerify, *, is_open: bool) -> None:
         """The upstream itself failed. `is_open` is whether the breaker is open afterwards."""
         now = self._clock()
-        if self._first_failure is None:
-            self._first_failure = now
-        seconds = now - self._first_failure
+        if self.first_failure is None:
+            self.first_failure = now
+        seconds = now - self.first_failure
         if not self._is_down and (is_open or seconds >= OUTAGE_SECONDS):
             self._is_down = True
             log.warning("%s is down: no answer for %.0f s, last %s", self._label, seconds, _describe(error))
@@ -63,21 +65,19 @@ class UpstreamLog:
         """The upstream answered."""
         if self._is_down:
             log.warning("%s is up again after %.0f s", self._label, self.down_seconds)
-        self._first_failure, self._is_down = None, False
+        self.first_failure, self._is_down = None, False
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
         """The upstream gets no queries for so many seconds."""
-        if self._pause_since is None:
-            self._pause_since = self._clock()
+        if self.pause_since is None:
+            self.pause_since = self._clock()
             log.warning("%s gets no queries for %.0f s: %s", self._label, seconds, _describe(error))
 
-    def pause_end(self) -> bool:
-        """There is no pause now. Returns whether one has just ended."""
-        if self._pause_since is None:
-            return False
-        log.warning("%s gets queries again after %.0f s", self._label, self._clock() - self._pause_since)
-        self._pause_since = None
-        return True
+    def pause_end(self) -> None:
+        """The pause is over."""
+        if self.pause_since is not None:
+            log.warning("%s gets queries again after %.0f s", self._label, self._clock() - self.pause_since)
+            self.pause_since = None
 
     def unreadable(self, name: str, error: CouldNotVerify) -> None:
         """The upstream refused one name, or its answer about that name could not be read."""
@@ -95,21 +95,22 @@ class BudgetLog:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: float | None = None
+        #: When the first refusal was logged. None while the budget suffices.
+        self.since: float | None = None
         self._last_refusal = 0.0
 
     def refusal(self) -> None:
         """A person's query was refused for lack of budget."""
         self._last_refusal = self._clock()
-        if self._since is None:
-            self._since = self._last_refusal
+        if self.since is None:
+            self.since = self._last_refusal
             log.warning("the budget of upstream queries is spent: queries for people are answered 503")
 
     def admission(self) -> None:
         """A person's query was admitted."""
-        if self._since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
-            log.warning("the budget of upstream queries suffices again after %.0f s", self._clock() - self._since)
-            self._since = None
+        if self.since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
+            log.warning("the budget of upstream queries suffices again after %.0f s", self._clock() - self.since)
+            self.since = None
 
 
 def _describe(error: CouldNotVerify) -> str:

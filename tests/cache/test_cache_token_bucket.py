@@ -19,7 +19,7 @@ from app.cache.store import SharedStore
 from app.features.valkey.layout import KEY_PREFIX
 from app.features.valkey.store import ValkeyStore
 from app.token_bucket import MAX_BACK_OFF, Bucket, back_off, take_token
-from app.upstream.buckets import LocalBucket
+from app.upstream.budget import LocalBucket
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

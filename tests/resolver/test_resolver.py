@@ -24,7 +24,6 @@ from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.budget import Budget
-from app.upstream.guarded import GuardedSource
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
@@ -718,7 +717,7 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
             rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, most_of_client=100, clock=clock
         )
         api = usual_api(upstream.url, http2=False)
-        source = GuardedSource(api, open_guard(api, budget, clock))
+        source = open_guard(api, budget, clock)
         cache = usual_cache("memory:", clock=clock)
         resolver = Resolver(
             cache=cache,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget
 from app.upstream.client import HandleClient
-from app.upstream.guarded import Guard, UpstreamObserver
+from app.upstream.guard import Guard, UpstreamObserver
 from app.upstream.pause import Pause
-from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
-from app.upstream.upstream_log import BudgetLog, UpstreamLog
+from app.upstream.source import Priority
+from app.upstream.upstream_log import UpstreamLog
 from tests.parts import QUEUE_PATIENCE
 
 
@@ -21,17 +21,16 @@ def open_guard(
     *,
     breaker: Breaker | None = None,
     observer: UpstreamObserver | None = None,
-    patience: Mapping[Priority, float] = QUEUE_PATIENCE,
+    timeouts: Mapping[Priority, float] = QUEUE_PATIENCE,
 ) -> Guard:
     """The guard of one upstream; its pauses are 60 to 3,600 seconds at most."""
     return Guard(
+        api,
         budget=budget,
         breaker=breaker or Breaker(failures=10, cooldown=15),
         pause=Pause(first=60, most=3600),
         log=UpstreamLog("upstream 1", clock, shows_names=True),
-        budget_log=BudgetLog(clock),
-        control=lambda: api.fetch(UpstreamQuery(CONTROL_NAME)),
         clock=clock,
         observer=observer,
-        patience=patience,
+        timeouts=timeouts,
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.doi.percent import decode
-from app.upstream.address import agency_url, encode_name, handle_query_url
+from app.upstream.client import agency_url, encode_name, handle_query_url
 
 BASE = "https://doi.example"
 

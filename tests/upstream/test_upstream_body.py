@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from app.errors import InvalidAnswer
-from app.upstream.body import BoundedBody
+from app.upstream.engine import BoundedBody
 
 TEXT = b'{"responseCode":100}' * 50
 

@@ -11,7 +11,7 @@ from app.errors import RequestTooLarge, UpstreamRefused, UpstreamUnreachable
 from app.handle.answer import ResponseCode
 from app.upstream.budget import MAX_WAITING
 from app.upstream.client import translate_error
-from app.upstream.guarded import OUTCOMES
+from app.upstream.guard import OUTCOMES
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
 from tests.fake_upstream import FakeUpstream

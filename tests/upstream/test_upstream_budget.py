@@ -329,7 +329,7 @@ class TestClients:
     async def spend(
         self, budget: Budget, client: str | None, admitted: list[str], name: str, patience: float = ENOUGH
     ) -> None:
-        async with budget.admit(PERSON, patience, Waiters(client)):
+        async with budget.admit(PERSON, patience, Waiters({client: None})):
             admitted.append(name)
 
     async def test_new_names_of_one_client_are_answered_while_another_has_forty_waiting(self) -> None:
@@ -341,7 +341,7 @@ class TestClients:
             await settle()
             for _ in range(5):
                 began = clock()
-                async with budget.admit(PERSON, ENOUGH, Waiters(self.B)):
+                async with budget.admit(PERSON, ENOUGH, Waiters({self.B: None})):
                     times.append(clock() - began)
             assert not all(task.done() for task in flood)
         assert max(times) <= 0.3
@@ -376,7 +376,7 @@ class TestClients:
         hold, admitted = asyncio.Event(), list[str]()
 
         async def slow() -> None:
-            async with budget.admit(PERSON, ENOUGH, Waiters(self.A)):
+            async with budget.admit(PERSON, ENOUGH, Waiters({self.A: None})):
                 await hold.wait()
 
         flood = [asyncio.create_task(slow()) for _ in range(40)]
@@ -391,7 +391,7 @@ class TestClients:
     async def test_a_client_that_joins_a_waiting_question_waits_in_its_own_line(self) -> None:
         clock, admitted = Clock(0.0), list[str]()
         budget = budget_of(clock, rate=10, burst=1, places=16)
-        shared = Waiters(self.A)
+        shared = Waiters({self.A: None})
 
         async def last() -> None:
             async with budget.admit(PERSON, ENOUGH, shared):
@@ -407,7 +407,7 @@ class TestClients:
         assert not shared.refused
 
     async def test_a_client_that_joins_late_has_its_own_patience(self) -> None:
-        clock, shared, admitted = Clock(0.0), Waiters(self.A), list[float]()
+        clock, shared, admitted = Clock(0.0), Waiters({self.A: None}), list[float]()
         budget = budget_of(clock, rate=1 / 7, burst=1, places=1)
         guests = Guests(budget)
         await guests.come("first")
@@ -427,7 +427,7 @@ class TestClients:
 
     async def test_a_question_that_was_refused_takes_no_further_client(self) -> None:
         budget = budget_of(Clock(0.0), rate=0.01, burst=1)
-        waiters = Waiters(self.A)
+        waiters = Waiters({self.A: None})
         await self.spend(budget, self.B, [], "")
         with pytest.raises(BudgetSpent):
             async with budget.admit(PERSON, ENOUGH, waiters):
@@ -472,6 +472,6 @@ class TestClients:
         await self.spend(budget, self.A, admitted, "a")
         async with AsyncExitStack() as others:
             for _ in range(3):
-                await others.enter_async_context(budget.admit(PERSON, ENOUGH, Waiters(self.B)))
+                await others.enter_async_context(budget.admit(PERSON, ENOUGH, Waiters({self.B: None})))
             await self.spend(budget, self.A, admitted, "a again", patience=0.01)
         assert admitted == ["a", "a again"]

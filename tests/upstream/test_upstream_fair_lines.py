@@ -27,7 +27,7 @@ def fill(waiting: FairLines[str], *tickets: str) -> None:
 def served(waiting: FairLines[str]) -> list[str]:
     """The tickets in the order in which they are served."""
     order = []
-    while len(waiting):
+    while len(waiting.tickets):
         client, ticket = next(waiting.turns())
         waiting.serve(client, ticket)
         order.append(ticket)
@@ -65,7 +65,7 @@ def test_a_ticket_of_two_clients_is_served_at_the_first_turn_of_either() -> None
     waiting = lines()
     fill(waiting, "a1", "a2", "a3", "a4")
     waiting.join(B, "a4")
-    assert (len(waiting), waiting.clients, waiting.length(A), waiting.length(B)) == (4, 2, 4, 1)
+    assert (len(waiting.tickets), waiting.clients, waiting.length(A), waiting.length(B)) == (4, 2, 4, 1)
     assert served(waiting) == ["a1", "a4", "a2", "a3"]
 
 
@@ -74,7 +74,7 @@ def test_a_ticket_that_leaves_leaves_every_line() -> None:
     fill(waiting, "a1")
     waiting.join(B, "a1")
     waiting.leave("a1")
-    assert (len(waiting), waiting.clients) == (0, 0)
+    assert (len(waiting.tickets), waiting.clients) == (0, 0)
     waiting.leave("a1")
 
 
@@ -121,11 +121,11 @@ def test_a_flood_of_clients_never_takes_more_than_all_places(seed: int) -> None:
         if waiting.has_room(client):
             stands |= {ticket}
             stands -= {waiting.join(client, ticket)}
-        if dice.random() < 0.3 and len(waiting):
+        if dice.random() < 0.3 and len(waiting.tickets):
             turn = next(waiting.turns())
             waiting.serve(*turn)
             stands.discard(turn[1])
-        assert len(waiting) == len(stands) <= 200
+        assert len(waiting.tickets) == len(stands) <= 200
         assert waiting.clients <= 200
 
 
@@ -138,7 +138,7 @@ def test_a_flood_of_ten_thousand_networks_is_bounded_and_one_more_client_has_its
         if waiting.has_room(client):
             waiting.join(client, ticket)
     # The flood took the places of the longest line, down to one. No network of the flood has two.
-    assert len(waiting) == waiting.clients == 1_000
+    assert len(waiting.tickets) == waiting.clients == 1_000
     assert next(waiting.turns()) == ("first", 0)
 
 
@@ -146,7 +146,7 @@ def test_a_flood_of_ten_thousand_networks_is_bounded_and_one_more_client_has_its
 def test_between_two_turns_of_a_client_no_other_client_has_two(steps: list[tuple[str, bool]]) -> None:
     waiting, ticket, turns = FairLines[int](50, 10), 0, list[str]()
     for client, serves in steps:
-        if serves and len(waiting):
+        if serves and len(waiting.tickets):
             turn = next(waiting.turns())
             waiting.serve(*turn)
             turns.append(str(turn[0]))

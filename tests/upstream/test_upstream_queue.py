@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.upstream.budget import Queue, count_end, count_start
 from app.upstream.fair_lines import FairLines
-from app.upstream.queue import Queue
 
 CLIENTS = ["192.0.2.0/24", "2001:db8::/64", None]
 
@@ -19,17 +19,17 @@ def test_a_query_in_flight_counts_for_its_client_until_it_ends() -> None:
     queue = new_queue()
     for _ in range(2):
         queue.in_flight += 1
-        queue.enter("192.0.2.0/24")
-    queue.end("192.0.2.0/24")
+        count_start(queue, "192.0.2.0/24")
+    count_end(queue, "192.0.2.0/24")
     assert (queue.in_flight, queue.in_flight_of) == (1, {"192.0.2.0/24": 1})
 
 
 def test_the_services_own_query_counts_for_no_client() -> None:
     queue = new_queue()
     queue.in_flight += 1
-    queue.enter(None)
+    count_start(queue, None)
     assert (queue.in_flight, queue.in_flight_of) == (1, {})
-    queue.end(None)
+    count_end(queue, None)
     assert queue.in_flight == 0
 
 
@@ -38,8 +38,8 @@ def test_a_client_without_a_query_in_flight_takes_no_memory(clients: list[str | 
     queue = new_queue()
     for client in clients:
         queue.in_flight += 1
-        queue.enter(client)
+        count_start(queue, client)
     assert sum(queue.in_flight_of.values()) == len([client for client in clients if client is not None])
     for client in clients:
-        queue.end(client)
+        count_end(queue, client)
     assert (queue.in_flight, queue.in_flight_of) == (0, {})

@@ -11,7 +11,7 @@ from app.features.cache_commands.store import open_for_batches
 from app.features.lists.batch import BatchInput, BatchOptions
 from app.features.lists.opening import build_batches
 from app.features.lists.verdict import Row
-from app.upstream.guarded import UNSENT_OUTCOMES
+from app.upstream.guard import UNSENT_OUTCOMES
 
 
 @asynccontextmanager

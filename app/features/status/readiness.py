@@ -13,7 +13,7 @@ from app.features.library.file import LibraryFile
 from app.features.local_records.files import LocalFiles
 from app.features.status.health import LocalReadiness, ProblemPlace, Readiness, UpstreamReadiness
 from app.upstream.breaker import BreakerState
-from app.upstream.guarded import Guard
+from app.upstream.guard import Guard
 
 #: Problems of local records that are shown.
 _MAX_PLACES: Final = 10

@@ -49,7 +49,7 @@ class Traces(Protocol):
 
 
 class QueryObserver(Protocol):
-    """See app.upstream.guarded.UpstreamObserver."""
+    """See app.upstream.guard.UpstreamObserver."""
 
     def record_query(self, outcome: str, seconds: float) -> None:
         """Record the end of a query."""

@@ -24,7 +24,6 @@ from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
 from app.upstream.budget import Budget
-from app.upstream.guarded import GuardedSource
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
@@ -77,11 +76,11 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
             api,
             Budget(**(limits | budget), most_of_client=100, clock=clock),
             clock,
-            patience=dict.fromkeys(Priority, 0.05),
+            timeouts=dict.fromkeys(Priority, 0.05),
         )
         resolver = Resolver(
             cache=cache,
-            source=GuardedSource(api, guard),
+            source=guard,
             policy=usual_ttl_policy(),
             clock=clock,
             failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),

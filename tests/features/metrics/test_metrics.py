@@ -37,7 +37,7 @@ from app.cache.store import Store
 from app.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
-from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES
+from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
 from app.web.stage import AnsweredRequest
 from tests.web.proxy import Got, Proxy, running
 

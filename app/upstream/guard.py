@@ -10,6 +10,7 @@ handle server hangs looks like an upstream that hangs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Literal, Protocol, TypeVar
 
 from app.errors import (
@@ -29,8 +30,8 @@ from app.handle.answer import Answer, ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
 from app.upstream.pause import Pause
-from app.upstream.source import AgencySource, ClientNetwork, Priority, Source, UpstreamQuery, Waiters
-from app.upstream.upstream_log import BudgetLog, UpstreamLog
+from app.upstream.source import AgencySource, ClientNetwork, Priority, Refusal, Source, UpstreamQuery, Waiters
+from app.upstream.upstream_log import UpstreamLog
 
 T = TypeVar("T")
 
@@ -66,42 +67,40 @@ class UpstreamObserver(Protocol):
         """Record one of OUTCOMES. `seconds` is the time that the upstream took, or the wait for the budget."""
 
 
-class NoObserver:
-    """Counts nothing."""
+class UpstreamApi(Source, Protocol):
+    """One upstream."""
 
-    def record_query(self, outcome: str, seconds: float) -> None:
-        """Nothing."""
+    async def probe(self) -> Answer:
+        """The answer to the control query. Any answer shows that the upstream works. Raises CouldNotVerify."""
 
 
 class Guard:
-    """Admits queries to one upstream. `clock` is monotonic, in seconds.
+    """A source that gets only the queries that its breaker, its pause and the budget admit.
 
-    `control` queries CONTROL_NAME. Guards that share a budget share its `budget_log`. `patience` is how
-    long a query waits for the budget, in seconds, by who waits for the answer.
+    `clock` is monotonic, in seconds. `timeouts` is how long a query waits for the budget, in seconds, by who waits for
+    the answer.
     """
 
     def __init__(
         self,
+        source: UpstreamApi,
         *,
         budget: Budget,
         breaker: Breaker,
         pause: Pause,
         log: UpstreamLog,
-        budget_log: BudgetLog,
-        control: Callable[[], Awaitable[Answer]],
         clock: Callable[[], float],
+        timeouts: Mapping[Priority, float],
         observer: UpstreamObserver | None = None,
-        patience: Mapping[Priority, float],
     ) -> None:
         self.budget = budget
         self.breaker = breaker
         self.pause = pause
         self.log = log
-        self._budget_log = budget_log
-        self._control = control
+        self._source = source
         self._clock = clock
-        self._observer = observer or NoObserver()
-        self._patience = patience
+        self._observer = observer
+        self._timeouts = timeouts
         self._has_queried = False
         self._is_controlling = False
 
@@ -119,82 +118,104 @@ class Guard:
         """Seconds that are left of the pause that the upstream requested."""
         return self.pause.left(self._clock())
 
-    async def run(
-        self,
-        name: str,
-        priority: Priority,
-        fetch: Callable[[], Awaitable[T]],
-        outcome: Callable[[T], str],
-        waiters: Waiters,
-    ) -> T:
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why no query is sent now, as far as this upstream decides. None if one may be sent."""
+        now = self._clock()
+        if now < self.pause.until:
+            return Refusal("pause", UpstreamPaused.token, self.pause.until - now)
+        if self.breaker.state is not BreakerState.CLOSED and (seconds := self.breaker.retry_after(now)) > 0:
+            return Refusal("breaker", BreakerOpen.token, seconds)
+        return None
+
+    def find_refusal(self) -> Refusal | None:
+        """Why a query would not be sent now: because of this upstream, or of the budget. None if it would be."""
+        return self.refusal or self.budget.refusal
+
+    async def fetch(self, query: UpstreamQuery) -> Answer:
+        """The source's answer. Raises CouldNotVerify: see `run`."""
+        return await self.run(query.name.key, query.priority, partial(self._source.fetch, query), query.waiters)
+
+    async def aclose(self) -> None:
+        """Close the source."""
+        await self._source.aclose()
+
+    async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: Waiters) -> T:
         """Query `name` if the breaker, the pause and the budget admit it.
 
         Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `fetch` raises.
         """
         began, admitted = self._clock(), False
         try:
-            await self._refuse_early()
-            async with self.budget.admit(priority, self._patience[priority], waiters):
+            await self._refuse()
+            async with self.budget.admit(priority, self._timeouts[priority], waiters):
                 # The breaker may have opened, or a pause begun, while this query waited for its place.
-                await self.pause.look(self._clock())
-                await self._refuse_early()
-                self.breaker.allow(self._clock())
+                if self.pause.is_shared:
+                    await self.pause.look(self._clock())
+                await self._refuse()
+                if self.breaker.state is not BreakerState.CLOSED:
+                    self.breaker.allow(self._clock())
                 admitted = True
-                self._log_budget(priority, admitted=True)
-                return await self._learn(name, fetch, outcome)
+                if priority is Priority.PERSON and self.budget.log.since is not None:
+                    self.budget.log.admission()
+                return await self._query(name, fetch)
         except (BreakerOpen, UpstreamPaused, BudgetSpent) as error:
             if not admitted:
-                self._observer.record_query(error.token, self._clock() - began)
+                self._count(error.token, began)
             # A full share of one client does not mean that the budget is spent.
-            if isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
-                self._log_budget(priority, admitted=False)
+            if priority is Priority.PERSON and isinstance(error, BudgetSpent) and not isinstance(error, ShareSpent):
+                self.budget.log.refusal()
             raise
 
-    async def _refuse_early(self) -> None:
-        if (seconds := self.pause_seconds) > 0:
-            error = UpstreamPaused(retry_after=seconds)
-            self.log.pause(seconds, error)
-            raise error
-        if self.log.pause_end():
+    async def _refuse(self) -> None:
+        refusal = self.refusal
+        if self.log.pause_since is not None and (refusal is None or refusal.by != "pause"):
+            self.log.pause_end()
             # The bucket starts empty: an upstream that was just overloaded must not get a burst.
             await self.budget.start_empty()
-        seconds = self.breaker.retry_after(self._clock())
-        if seconds > 0:
-            raise BreakerOpen(retry_after=seconds)
+        if refusal is None:
+            return
+        if refusal.by == "pause":
+            error = UpstreamPaused(retry_after=refusal.seconds)
+            self.log.pause(refusal.seconds, error)
+            raise error
+        raise BreakerOpen(retry_after=refusal.seconds)
 
-    def _log_budget(self, priority: Priority, *, admitted: bool) -> None:
-        if priority is Priority.PERSON:
-            (self._budget_log.admission if admitted else self._budget_log.refusal)()
-
-    async def _learn(self, name: str, fetch: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
+    async def _query(self, name: str, fetch: Callable[[], Awaitable[T]]) -> T:
         """Query, and update breaker, pause and log by the answer or the failure."""
         try:
-            answer = await self._count(fetch, outcome)
+            answer = await self._fetch(fetch)
         except CouldNotVerify as error:
-            await self._learn_failure(name, error)
+            await self._record_failure(name, error)
             raise
-        self._learn_answer()
+        self._record_answer()
         return answer
 
-    async def _count(self, fetch: Callable[[], Awaitable[T]], outcome: Callable[[T], str]) -> T:
-        began, word = self._clock(), _CANCELLED
+    async def _fetch(self, fetch: Callable[[], Awaitable[T]]) -> T:
+        began, outcome = self._clock(), _CANCELLED
         try:
             answer = await fetch()
-            word = outcome(answer)
+            outcome = _ANSWERS[answer.code] if isinstance(answer, Answer) else _AGENCIES
             return answer
         except CouldNotVerify as error:
-            word = error.token
+            outcome = error.token
             raise
         finally:
             self._has_queried = True
-            self._observer.record_query(word, self._clock() - began)
+            self._count(outcome, began)
 
-    def _learn_answer(self) -> None:
+    def _count(self, outcome: str, began: float) -> None:
+        if self._observer is not None:
+            self._observer.record_query(outcome, self._clock() - began)
+
+    def _record_answer(self) -> None:
         self.breaker.record_answer()
-        self.pause.reset()
-        self.log.answer()
+        if self.pause.is_raised:
+            self.pause.reset()
+        if self.log.first_failure is not None:
+            self.log.answer()
 
-    async def _learn_failure(self, name: str, error: CouldNotVerify) -> None:
+    async def _record_failure(self, name: str, error: CouldNotVerify) -> None:
         if isinstance(error, (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)):
             return
         if error.concerns_name:
@@ -223,44 +244,17 @@ class Guard:
             return
         self._is_controlling = True
         try:
-            await self._count(self._control, answer_outcome)
+            await self._fetch(self._source.probe)
         except CouldNotVerify as error:
             self.breaker.open(self._clock())
             self._log_failure(error)
         else:
-            self._learn_answer()
+            self._record_answer()
         finally:
             self._is_controlling = False
 
     def _log_failure(self, error: CouldNotVerify) -> None:
         self.log.failure(error, is_open=self.breaker.state is BreakerState.OPEN)
-
-
-def answer_outcome(answer: Answer) -> str:
-    """The outcome of a query about a handle."""
-    return _ANSWERS[answer.code]
-
-
-class GuardedSource:
-    """A source that gets only the queries that its guard admits."""
-
-    def __init__(self, source: Source, guard: Guard) -> None:
-        self._source = source
-        self.guard = guard
-
-    async def fetch(self, query: UpstreamQuery) -> Answer:
-        """The source's answer. Raises CouldNotVerify: see Guard.run."""
-        return await self.guard.run(
-            query.name.key,
-            query.priority,
-            lambda: self._source.fetch(query),
-            answer_outcome,
-            query.waiters,
-        )
-
-    async def aclose(self) -> None:
-        """Close the source."""
-        await self._source.aclose()
 
 
 class GuardedAgencies:
@@ -275,7 +269,6 @@ class GuardedAgencies:
         return await self._guard.run(
             _AGENCIES_OF + ",".join(names),
             Priority.PERSON,
-            lambda: self._source.registration_agencies(names, client),
-            lambda rows: _AGENCIES,
-            Waiters(client),
+            partial(self._source.registration_agencies, names, client),
+            Waiters({client: None}),
         )

@@ -22,7 +22,7 @@ from app.errors import (
 from app.handle.answer import ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
-from app.upstream.guarded import OUTCOMES, UNSENT_OUTCOMES, GuardedAgencies, GuardedSource
+from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES, GuardedAgencies
 from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
 from app.upstream.upstream_log import OUTAGE_SECONDS
 from tests.clock import Clock
@@ -68,9 +68,9 @@ class Parts:
         )
         self.api = usual_api(upstream.url, total_timeout=total_timeout, may_ask_again=self.budget.admit_retry)
         self.guard = open_guard(
-            self.api, self.budget, self.clock, breaker=self.breaker, observer=self.heard, patience=PATIENCE
+            self.api, self.budget, self.clock, breaker=self.breaker, observer=self.heard, timeouts=PATIENCE
         )
-        self.source = GuardedSource(self.api, self.guard)
+        self.source = self.guard
 
     async def ask(self, name: str, priority: Priority = Priority.PERSON) -> ResponseCode:
         return (await self.source.fetch(UpstreamQuery(HandleName(name), priority=priority))).code
@@ -381,7 +381,7 @@ async def test_a_storm_keeps_to_the_places(upstream: FakeUpstream) -> None:
 
 
 async def test_registration_agencies_go_through_the_same_guard(parts: Parts) -> None:
-    agencies = GuardedAgencies(parts.api, parts.source.guard)
+    agencies = GuardedAgencies(parts.api, parts.guard)
     parts.upstream.agency("10.5240", "EIDR")
     assert await agencies.registration_agencies(["10.5240"]) == [{"DOI": "10.5240", "RA": "EIDR"}]
     parts.upstream.fault(EVERY_NAME, "reset")

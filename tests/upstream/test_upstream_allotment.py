@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.cache.memory import MemoryStore
-from app.upstream.buckets import ALLOTMENT_SECONDS, AllottedBucket
+from app.upstream.allotment import ALLOTMENT_SECONDS, AllottedBucket
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -190,7 +190,7 @@ import asyncio, sys, time
 from pathlib import Path
 from app.cache.sqlite.store import SqliteStore
 from app.errors import StoreError
-from app.upstream.buckets import AllottedBucket
+from app.upstream.allotment import AllottedBucket
 
 async def main():
     store = SqliteStore(Path(sys.argv[1]), clock=time.time, max_bytes=1_000_000)

@@ -1,4 +1,4 @@
-"""The tokens of the budget: one token is the right to send one upstream query."""
+"""The tokens that one process takes at a time from the bucket that several processes share."""
 
 from __future__ import annotations
 
@@ -6,50 +6,10 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, Protocol
 
-from app.token_bucket import Bucket, back_off, count_tokens, take_token
-
 #: Seconds for which the tokens of an allotment can be spent.
 ALLOTMENT_SECONDS: Final = 0.1
 #: An allotment is at most this part of the tokens that callers of its class may take.
 _PART: Final = 8
-
-
-class TokenBucket(Protocol):
-    """The tokens of queries. Processes and hosts that share a store can share them. Must not raise."""
-
-    async def take(self, leaving: float = 0.0) -> float:
-        """Take one token and return 0.0 if `leaving` tokens remain, else the seconds until there may be one."""
-
-    async def back_off(self, seconds: float) -> None:
-        """Give no token for so many seconds. Afterwards the bucket is empty and fills at its rate."""
-
-    @property
-    def tokens(self) -> float:
-        """The tokens in the bucket, as last known."""
-
-
-class LocalBucket:
-    """The bucket of one process, full at first: `rate` tokens a second, at most `burst` (at least 1) at once."""
-
-    def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._clock = clock
-        self._bucket = Bucket(burst, clock())
-
-    async def take(self, leaving: float = 0.0) -> float:
-        """See TokenBucket."""
-        self._bucket, wait = take_token(self._bucket, self._clock(), self._rate, self._burst, leaving)
-        return wait
-
-    async def back_off(self, seconds: float) -> None:
-        """See TokenBucket."""
-        self._bucket = back_off(self._bucket, self._clock(), seconds)
-
-    @property
-    def tokens(self) -> float:
-        """See TokenBucket."""
-        return count_tokens(self._bucket, self._clock(), self._rate, self._burst)
 
 
 class SharedTokenBucket(Protocol):
