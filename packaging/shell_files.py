@@ -51,8 +51,8 @@ def write_files(folder: Path, version: str) -> list[str]:
     from app.assembly.settings import Settings
     from app.cli.main import create_parser
 
-    texts = {MAN_PAGE: write_man_page(create_parser(), Settings.model_fields, version)}
-    parser = create_parser()
+    texts = {MAN_PAGE: write_man_page(create_parser(is_complete=True), Settings.model_fields, version)}
+    parser = create_parser(is_complete=True)
     complete_settings(parser, Settings.model_fields)
     texts |= {name: shtab.complete(parser, shell) for shell, name in COMPLETION.items()}
     for name, text in texts.items():

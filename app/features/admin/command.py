@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, DoiProxyError
+from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError
 from app.features.admin.client import AdminClient
 from app.features.admin.show import describe_entry
+from app.features.cache_commands.command import add_server, read_prefix
+from app.features.command import Command, Context, set_usage, whole_number
 from app.features.proxy_client.server import UNIX, parse_server, server_on_this_machine
 from app.resolver.demand import Demand
 from app.upstream.source import Priority
@@ -69,15 +73,15 @@ def show_status(client: AdminClient, *, as_json: bool) -> int:
         return 0
     for name, value in status.items():
         if name != "history":
-            print(f"{name.replace('_', ' ') + ':':18}{_show(value)}")
+            print(f"{name.replace('_', ' ') + ':':18}{_describe(value)}")
     return 0
 
 
-def _show(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_show(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {_describe(one)}" for name, one in value.items()) or "none"
     if isinstance(value, list):
-        return "; ".join(_show(one) for one in value) or "none"
+        return "; ".join(_describe(one) for one in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -154,3 +158,69 @@ def _print_each(names: Sequence[HandleName], find: Any) -> int:
             print(f"doi-proxy: {error.message}", file=sys.stderr)
             status = 1
     return status
+
+
+# --- The command line ---------------------------------------------------------------------------------------------
+
+
+def _add_status(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
+    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+
+
+def _status(context: Context, namespace: argparse.Namespace) -> int:
+    return show_status(open_client(context.settings, namespace.server), as_json=namespace.as_json)
+
+
+def _add_show(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--server URL] NAME [NAME ...]")
+    command.add_argument("names", nargs="+", metavar="NAME", help="names, in any presentation form")
+    add_server(command)
+
+
+def _add_refresh(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--server URL] NAME [NAME ...] | --prefix PREFIX [--limit N]")
+    command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
+    command.add_argument("--prefix", metavar="PREFIX", help="the names of the cache under this prefix, oldest first")
+    command.add_argument("--limit", type=whole_number, metavar="N", help="fetch at most N names of the prefix")
+    add_server(command)
+
+
+def _show(context: Context, namespace: argparse.Namespace) -> int:
+    from app.features.cache_commands.commands import read_argument
+
+    names = [read_argument(text) for text in namespace.names]
+    if namespace.server is not None:
+        return show_remote(open_client(context.settings, namespace.server), names)
+    return asyncio.run(show_stored(context.settings, names))
+
+
+def _refresh(context: Context, namespace: argparse.Namespace) -> int:
+    from app.features.cache_commands.commands import read_argument
+
+    if bool(namespace.names) == bool(namespace.prefix):
+        raise ConfigurationError("refresh needs names, or --prefix")
+    if (prefix := read_prefix(namespace.prefix)) is not None:
+        return _refresh_prefix(context, namespace, prefix)
+    names = [read_argument(text) for text in namespace.names]
+    if namespace.server is not None:
+        return refresh_remote(open_client(context.settings, namespace.server), names)
+    return asyncio.run(refresh_stored(context.settings, names))
+
+
+def _refresh_prefix(context: Context, namespace: argparse.Namespace, prefix: HandleName) -> int:
+    from app.features.admin.models import MAX_REFRESHED, REFRESH_LIMIT
+
+    limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
+    if not 1 <= limit <= MAX_REFRESHED:
+        raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")
+    if namespace.server is not None:
+        return refresh_prefix_remote(open_client(context.settings, namespace.server), prefix, limit)
+    return asyncio.run(refresh_prefix_stored(context.settings, prefix, limit))
+
+
+COMMANDS: Final = (
+    Command("status", _add_status, _status),
+    Command("cache show", _add_show, _show),
+    Command("cache refresh", _add_refresh, _refresh),
+)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from app import __version__
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
+from app.features.command import Command, Context
 from app.features.proxy_client.server import ProxyServer, parse_server
 
 if TYPE_CHECKING:
@@ -208,3 +209,10 @@ def _build_tools(settings: Settings, server: ProxyServer | None, names: Names) -
         patience=settings.mcp_timeout,
     )
     return Tools(names, bounds, base_url, frozenset({host} if host else ()))
+
+
+def _run(context: Context, namespace: argparse.Namespace) -> int:
+    return run_mcp(namespace, context.settings)
+
+
+COMMANDS: Final = (Command("mcp", add_mcp_arguments, _run),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import sys
@@ -18,6 +19,7 @@ from app.features.bundles.export import STANDARD_OUTPUT, Output
 from app.features.bundles.import_bundle import BundleImport, ImportReport
 from app.features.bundles.import_command import open_registry, read_bounds
 from app.features.cache_commands.store import open_store, require_store
+from app.features.command import Command, Context, set_usage
 from app.features.follow.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
 from app.features.follow.parent_client import ParentClient
 from app.features.follow.parents import ParentState
@@ -154,3 +156,19 @@ def _read_token(path: str) -> str:
     if not token or not token.isprintable():
         raise ConfigurationError(f"--token-file {path}: has no token; put admin_replica_token of the parent into it")
     return token
+
+
+def _add_pull(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "--token-file FILE [--restart] URL")
+    command.add_argument("url", metavar="URL", help="the parent: a URL, or unix: and the path of its admin socket")
+    command.add_argument(
+        "--token-file", required=True, metavar="FILE", help="file with the parent's admin_replica_token"
+    )
+    command.add_argument("--restart", action="store_true", help="pull everything again")
+
+
+def _pull(context: Context, namespace: argparse.Namespace) -> int:
+    return asyncio.run(pull(context.settings, namespace.url, namespace.token_file, restart=namespace.restart))
+
+
+COMMANDS: Final = (Command("cache pull", _add_pull, _pull),)

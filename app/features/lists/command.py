@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from app.features.command import Command, Context
+
 if TYPE_CHECKING:
     from app.assembly.settings import Settings
     from app.features.proxy_client.server import ProxyServer
@@ -131,3 +133,10 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
         suggests=namespace.suggest,
         literal=namespace.encoding == "literal",
     )
+
+
+def _run(context: Context, namespace: argparse.Namespace) -> int:
+    return resolve(namespace, context.settings)
+
+
+COMMANDS: Final = (Command("resolve", add_resolve_arguments, _run),)

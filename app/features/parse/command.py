@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from app.doi.code_point import CodePoint
+from app.features.command import Command, Context
 
 if TYPE_CHECKING:
     from app.assembly.settings import Settings
@@ -81,3 +82,10 @@ def _printable(text: str) -> str:
     if cut.isprintable():
         return cut
     return "".join(c if c.isprintable() else f"<{CodePoint(c, 0).notation}>" for c in cut)
+
+
+def _run(context: Context, namespace: argparse.Namespace) -> int:
+    return parse_texts(namespace, context.settings)
+
+
+COMMANDS: Final = (Command("parse", add_parse_arguments, _run),)

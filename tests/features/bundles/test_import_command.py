@@ -101,7 +101,7 @@ def test_what_was_left_out_and_refused_is_reported_with_its_place(
     assert output.out == "3 records: new 1, changed 0, same 0, older 0, repeated 0, before 0, drafts 1, refused 1\n"
     assert output.err.splitlines() == [
         f"{tmp_path}/files/README: is not a file of records",
-        f"{tmp_path}/files/b.jsonl.gz: the gzip data ends too early; copy the whole file",
+        f"{tmp_path}/files/b.jsonl.gz: the gzip data ends too early; the whole file is needed",
         f"refused: {tmp_path}/files/a.jsonl: record 2: '10.5555/none' has no URL",
     ]
 

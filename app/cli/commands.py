@@ -1,0 +1,56 @@
+"""The commands of `doi-proxy`, in the order of its help. Only the module of the command that runs is imported."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The help of each command, and the module whose COMMANDS have it.
+COMMANDS: Final = {
+    "serve": ("answer requests over HTTP", "app.cli.own_commands"),
+    "resolve": ("resolve the names of lists: one row with a verdict for each name", "app.features.lists.command"),
+    "config": ("print the settings in force, with secrets masked", "app.cli.own_commands"),
+    "healthcheck": (
+        "check whether the running proxy is ready; exit status 0 if it is",
+        "app.features.setup.command",
+    ),
+    "check": ("examine settings, files, store and upstream before a start", "app.features.setup.command"),
+    "gen-config": (
+        "print the configuration of a front proxy, a systemd unit, a compose file or Kubernetes manifests",
+        "app.features.setup.command",
+    ),
+    "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),
+    "status": ("print what a running proxy is doing", "app.features.admin.command"),
+    "parse": (
+        "say what texts are: DOI names, handles, prefixes or none of them",
+        "app.features.parse.command",
+    ),
+    "mcp": ("offer assistants tools that check DOI names and references", "app.features.assistants.command"),
+    "cache export": (
+        "write records to a bundle: all, the names of a list, or the names under a prefix",
+        "app.features.cache_commands.command",
+    ),
+    "cache import": (
+        "read a bundle or files of Crossref or DataCite into the store; no older record replaces a newer one",
+        "app.features.bundles.command",
+    ),
+    "cache pull": (
+        "follow a parent: apply the changes and purges of its store since the last pull",
+        "app.features.follow.command",
+    ),
+    "cache warm": (
+        "fetch the names of lists that are not fresh in the store, as a bulk job",
+        "app.features.cache_commands.command",
+    ),
+    "cache stats": (
+        "print the number and size of the entries, and whether the store works",
+        "app.features.cache_commands.command",
+    ),
+    "cache show": ("print the cached answers about names, as JSON", "app.features.admin.command"),
+    "cache refresh": ("fetch names from the upstream now, fresh or not", "app.features.admin.command"),
+    "cache purge": (
+        "delete entries, also in every running proxy on the same store",
+        "app.features.cache_commands.command",
+    ),
+}
+#: The help of commands that have commands of their own.
+GROUPS: Final = {"cache": "export, import, warm, count, show, refresh or purge the records of the store"}

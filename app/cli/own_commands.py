@@ -1,0 +1,34 @@
+"""`doi-proxy serve` and `doi-proxy config`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from app.features.command import Command, Context, add_nothing
+
+
+def _serve(context: Context, _: argparse.Namespace) -> int:
+    from app.cli.worker import collect_nothing
+
+    with collect_nothing():
+        from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none
+
+    return serve(context.load)
+
+
+def _add_config(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--sources", action="store_true", help="print where each setting was set, as a comment")
+    command.add_argument(
+        "--format", dest="form", choices=("env", "toml"), default="env", help="environment variables, or a TOML file"
+    )
+
+
+def _config(context: Context, namespace: argparse.Namespace) -> int:
+    from app.assembly.settings import build
+    from app.cli.show import show_settings
+
+    return show_settings(build(context.values), context.values, namespace.form, sources=namespace.sources)
+
+
+COMMANDS: Final = (Command("serve", add_nothing, _serve), Command("config", _add_config, _config))

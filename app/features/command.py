@@ -1,0 +1,48 @@
+"""A command of `doi-proxy`: a value in the command module of its feature."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Context(Protocol):
+    """What a command gets. The command line, the environment and the file are read at the first use."""
+
+    @property
+    def settings(self) -> Any:
+        """The settings in force. Raises ConfigurationError."""
+
+    @property
+    def values(self) -> Any:
+        """The text of each setting that has been set, with its source. Raises ConfigurationError."""
+
+    def load(self) -> Any:
+        """The settings, read again. Raises ConfigurationError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its words, what adds its arguments, and what runs it and returns the exit status."""
+
+    name: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[Context, argparse.Namespace], int]
+
+
+def add_nothing(command: argparse.ArgumentParser) -> None:
+    """Add no arguments."""
+
+
+def set_usage(command: argparse.ArgumentParser, flags: str) -> None:
+    """Let the help show these flags of a command, and not the many flags of the settings."""
+    command.usage = f"{command.prog} {flags} [--config FILE] [settings]"
+
+
+def whole_number(text: str) -> int:
+    """The value of a flag that is a whole number."""
+    if not text.isdecimal() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,35 @@
+"""`doi-proxy check`, `gen-config`, `doctor` and `healthcheck`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from app.features.command import Command, Context, add_nothing
+from app.features.setup.doctor_command import add_doctor_arguments, doctor
+from app.features.setup.front_command import add_gen_config_arguments, gen_config
+
+
+def _add_check(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--offline", action="store_true", help="do not connect to the store and to the upstream")
+    command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
+
+
+def _check(context: Context, namespace: argparse.Namespace) -> int:
+    from app.features.setup.check_command import check
+
+    return check(context.values, offline=namespace.offline, as_json=namespace.as_json)
+
+
+def _healthcheck(context: Context, _: argparse.Namespace) -> int:
+    from app.features.setup.healthcheck_command import healthcheck
+
+    return healthcheck(context.settings)
+
+
+COMMANDS: Final = (
+    Command("check", _add_check, _check),
+    Command("gen-config", add_gen_config_arguments, lambda context, namespace: gen_config(namespace, context.settings)),
+    Command("doctor", add_doctor_arguments, lambda context, namespace: doctor(namespace, context.settings)),
+    Command("healthcheck", add_nothing, _healthcheck),
+)
