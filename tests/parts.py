@@ -12,7 +12,7 @@ from app.assembly.settings import Settings
 from app.assembly.upstreams import read_queue_timeouts
 from app.cache.tiered import TieredStore
 from app.resolver.demand import Patience
-from app.resolver.ttl_policy import TtlPolicy
+from app.resolver.resolution import TtlPolicy
 from app.upstream.client import HandleClient
 
 DEFAULTS: Final = Settings()

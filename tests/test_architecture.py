@@ -67,8 +67,8 @@ PURE: Final = tuple(
     for name in (
         "doi", "handle", "token_bucket",
         *(f"resolver.{name}" for name in (
-            "alias", "demand", "failure_memory", "location_choice", "metadata_format", "options", "proof",
-            "registration_agency", "resolution", "target", "target_url", "ttl_policy",
+            "demand", "failure_memory", "location_choice", "metadata_format", "options", "proof",
+            "registration_agency", "resolution", "target", "target_url",
         )),
         *(f"features.{name}" for name in (
             "library.copy", "library.rules", "library.service_kinds", "lists.bibtex", "lists.findings",

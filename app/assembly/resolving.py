@@ -24,8 +24,8 @@ from app.features.native.opening import is_native
 from app.resolver import observer as resolving
 from app.resolver.demand import Patience
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.resolution import TtlPolicy
 from app.resolver.resolver import Resolver
-from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.allotment import AllottedBucket
 from app.upstream.budget import TokenBucket
 from app.upstream.guard import UpstreamObserver

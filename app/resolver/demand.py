@@ -31,7 +31,9 @@ class Patience:
 class Demand:
     """Conditions of one resolution."""
 
+    #: Whether cached answers must not be used.
     authoritative: bool = False
+    #: Whether a signature must prove the answer. Of the cached answers, only one with a proof is used.
     certified: bool = False
     priority: Priority = Priority.PERSON
     #: The client that upstream queries are charged to.
@@ -48,16 +50,6 @@ class Demand:
     max_stale: float | None = None
     #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
     stale_if_error: float = inf
-
-    @property
-    def takes_any_fresh(self) -> bool:
-        """Whether every fresh record of the cache will do."""
-        return not self.bypasses_cache and self.max_age is None
-
-    @property
-    def bypasses_cache(self) -> bool:
-        """Whether ordinary cached answers must not be used. For `certified`, one that a signature proves can be."""
-        return self.authoritative or self.certified
 
 
 ORDINARY: Final = Demand()

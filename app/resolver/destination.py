@@ -1,6 +1,6 @@
 """Where a name leads: its aliases are followed, its values selected, its locations found, and one of them chosen.
 
-The decisions are the pure functions `decide_before_locations` and `decide`. `Destinations` fetches what they need: now,
+The decisions are the pure functions `select_record` and `decide`. `Destinations` fetches what they need: now,
 from memory, or later, from the upstream as well.
 """
 
@@ -17,7 +17,6 @@ from app.doi.name import HandleName
 from app.errors import NotADOI
 from app.handle.location import Location
 from app.handle.record import Record, read_values
-from app.resolver.alias import Chain, next_alias_target
 from app.resolver.demand import Demand
 from app.resolver.lookup import Lookup
 from app.resolver.options import (
@@ -31,7 +30,7 @@ from app.resolver.options import (
     ResolveOptions,
 )
 from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import Chain, Origin, Resolution, next_alias_target
 from app.resolver.resolver import Resolver
 from app.resolver.target import (
     NO_NAME_LOCATIONS,
@@ -119,7 +118,7 @@ class Destinations:
             return None
         if len(first.entry.answer.values) > _MAX_BYTES_NOW:
             return None
-        destination = self._decide_now(Chain((first,)), query)
+        destination = self._decide_now(Chain(first), query)
         if destination is None or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
             return None
         for resolution in destination.chain.resolutions:
@@ -132,10 +131,13 @@ class Destinations:
             if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:
                 return None
             chain = chain.then(resolution)
-        destination = decide_before_locations(chain, query, self._resolves_here)
-        if destination is not None:
-            return destination
-        record = chain.last.record.select(query.options.types, query.options.indexes)
+        return self._decide_alone(chain, query)
+
+    def _decide_alone(self, chain: Chain, query: DestinationQuery) -> Destination | None:
+        """Decide from the records of the chain. None if other handles count, or a location is malformed."""
+        record = select_record(chain, query, self._resolves_here)
+        if isinstance(record, Destination):
+            return record
         locations = read_own_locations(record)
         if locations.malformed or locations.of_name.includes or locations.of_name.namespaces:
             return None
@@ -161,21 +163,16 @@ class Destinations:
 
     async def complete(self, first: Resolution, query: DestinationQuery, demand: Demand) -> Destination:
         """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
-        chain = Chain((first,))
+        chain = Chain(first)
         while (alias := _next_alias(chain, query.options)) is not None:
             chain = chain.then(await self._resolver.resolve(alias, demand))
-        destination = decide_before_locations(chain, query, self._resolves_here)
-        if destination is not None:
-            return destination
+        return self._decide_alone(chain, query) or await self._decide_with_others(chain, query, demand)
+
+    async def _decide_with_others(self, chain: Chain, query: DestinationQuery, demand: Demand) -> Destination:
         record = chain.last.record.select(query.options.types, query.options.indexes)
         lookup = Lookup(self._resolver, demand.client, demand.priority, only_cached=demand.only_cached)
         locations = await self.prefixes.find_locations(
-            chain.last.name,
-            record,
-            query.options,
-            query.negotiation,
-            lookup,
-            has_prefix=_has_prefix(chain),
+            chain.last.name, record, query.options, query.negotiation, lookup, has_prefix=_has_prefix(chain)
         )
         return decide(chain, record, locations, query)
 
@@ -184,7 +181,8 @@ class Destinations:
         return name.is_doi or name.is_short_doi or (self._resolves == "any" and bool(name.suffix))
 
     async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
-        fresh = self._resolver.peek(name) if demand.takes_any_fresh else None
+        takes_any_fresh = demand.max_age is None and not (demand.authoritative or demand.certified)
+        fresh = self._resolver.peek(name) if takes_any_fresh else None
         return fresh or await self._resolver.resolve(name, demand)
 
     def _resolves_here(self, name: HandleName) -> bool:
@@ -201,10 +199,10 @@ def _has_prefix(chain: Chain) -> bool:
     return chain.last.origin is not Origin.LOCAL
 
 
-def decide_before_locations(
+def select_record(
     chain: Chain, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
-) -> Destination | None:
-    """Decide where a name leads, or return None if its locations are needed."""
+) -> Destination | Record:
+    """Decide where a name leads, or return its selected values if its locations are needed."""
     options = query.options
     if options.action is Action.API:
         return Destination(Kind.RECORD, chain)
@@ -212,9 +210,8 @@ def decide_before_locations(
         return Destination(Kind.NOT_FOUND, chain)
     if query.shows_alias and chain.is_alias and options.action is Action.REDIRECT and resolves_here(chain.last.name):
         return Destination(Kind.ALIAS, chain)
-    if not chain.last.record.select(options.types, options.indexes).values:
-        return Destination(Kind.NO_VALUES, chain)
-    return None
+    record = chain.last.record.select(options.types, options.indexes)
+    return record if record.values else Destination(Kind.NO_VALUES, chain)
 
 
 def decide(chain: Chain, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:

@@ -15,8 +15,7 @@ from app.resolver.demand import Demand, Patience
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.observer import ResolutionObserver
 from app.resolver.proof import loses_proof, needs_proof, proves
-from app.resolver.resolution import must_confirm
-from app.resolver.ttl_policy import TtlPolicy
+from app.resolver.resolution import TtlPolicy, must_confirm
 from app.upstream.source import Source, UpstreamQuery, Verification, Waiters
 
 #: Renewals in the time of one lease: two of three may fail.

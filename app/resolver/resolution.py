@@ -1,7 +1,11 @@
-"""An answer about one name, and the decisions about it that need no I/O."""
+"""An answer about one name, the decisions about it that need no I/O, and the chain of its aliases.
+
+An alias is a name that stands for another one (RFC 3651, section 3.2: HS_ALIAS).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -9,10 +13,14 @@ import msgspec
 
 from app.cache.entry import Entry, RegistryEntry
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify
-from app.handle.answer import ResponseCode
+from app.errors import AliasChainTooLong, CouldNotVerify, InvalidName
+from app.handle.answer import Answer, ResponseCode
 from app.handle.record import Record
 from app.handle.record_cache import parse_record
+from app.resolver.options import ResolveOptions
+
+#: Limit of aliases that are followed for one name.
+MAX_ALIASES: Final = 20
 
 
 class Origin(Enum):
@@ -83,6 +91,30 @@ def renewal_origin(entry: Entry) -> Origin:
     return Origin.ASKED if isinstance(entry, RegistryEntry) else Origin.RENEWED
 
 
+@dataclass(frozen=True, slots=True)
+class TtlPolicy:
+    """Limits, in seconds. If `ceiling` is below `floor`, `ceiling` counts."""
+
+    floor: float
+    ceiling: float
+    negative: float
+    grace: float
+
+    def entry(self, key: str, answer: Answer, fetched_at: float) -> Entry:
+        """The cache entry of an answer that arrived at `fetched_at`, in seconds since the epoch.
+
+        A record is fresh until the first TTL of its values ends, and may be served stale during the grace after that.
+        "Not found" and "no values" are fresh for the negative TTL and never served stale: only a recent answer may
+        say that a DOI name does not exist.
+        """
+        if answer.code is not ResponseCode.SUCCESS:
+            ends = fetched_at + self.negative
+            return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends)
+        lifetime = parse_record(answer.values).ends_at(fetched_at) - fetched_at
+        ends = fetched_at + min(max(lifetime, self.floor, 0.0), self.ceiling)
+        return Entry(key=key, answer=answer, fetched_at=fetched_at, fresh_until=ends, stale_until=ends + self.grace)
+
+
 class Step(Enum):
     """The next step for a name."""
 
@@ -127,3 +159,51 @@ def must_confirm(known: Entry | None, fresh: Entry, now: float) -> bool:
         and known.answer.code is not ResponseCode.HANDLE_NOT_FOUND
         and fresh.answer.code is ResponseCode.HANDLE_NOT_FOUND
     )
+
+
+class Chain(msgspec.Struct, frozen=True, gc=False):
+    """The resolutions from the requested name to one that is not an alias or not found."""
+
+    #: The resolution at the end of the chain.
+    last: Resolution
+    #: Those of the aliases that led to it, in order.
+    aliases: tuple[Resolution, ...] = ()
+
+    @property
+    def resolutions(self) -> tuple[Resolution, ...]:
+        """All of them, in order."""
+        return (*self.aliases, self.last)
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether any alias was followed."""
+        return bool(self.aliases)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether signatures prove the whole chain."""
+        return all(resolution.is_verified for resolution in self.resolutions)
+
+    def then(self, resolution: Resolution) -> Chain:
+        """A copy of the chain with one more resolution."""
+        return Chain(resolution, self.resolutions)
+
+
+def next_alias_target(chain: Chain, options: ResolveOptions) -> HandleName | None:
+    """The name that the end of the chain stands for. None if it is not an alias, or may not be followed.
+
+    Only the selected values count: `type=URL` hides an alias. Raises AliasChainTooLong for a loop, and for more than
+    MAX_ALIASES aliases.
+    """
+    if options.ignore_aliases or not chain.last.is_registered:
+        return None
+    values = chain.last.record.select(options.types, options.indexes).of_type("HS_ALIAS.")
+    if not values:
+        return None
+    try:
+        name = HandleName((values[0].text or "").strip())
+    except InvalidName:
+        return None
+    if len(chain.aliases) >= MAX_ALIASES or any(name == alias.name for alias in chain.resolutions):
+        raise AliasChainTooLong(reached=chain.last.name.text)
+    return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from app.cache.entry import Entry
@@ -21,6 +22,7 @@ from app.resolver.resolution import (
     Origin,
     Resolution,
     Step,
+    TtlPolicy,
     in_refresh_window,
     next_step,
     refresh_from,
@@ -28,7 +30,6 @@ from app.resolver.resolution import (
     stale_origin,
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
-from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.source import Priority, Source, Verification
 
 #: Names whose hits are counted.
@@ -117,7 +118,7 @@ class Resolver:
                 local = self.local_records.resolve(name, self._clock())
                 if local is not None:
                     return self.count_answer(local)
-            if demand.bypasses_cache:
+            if demand.authoritative or demand.certified:
                 past = await self._resolve_past_cache(name, demand)
                 _refuse_too_stale(past, demand, self._clock())
                 return self.count_answer(past)
@@ -166,7 +167,7 @@ class Resolver:
         urgent = demand.priority is Priority.PERSON
         task, is_new = self._flights.join(
             name.key,
-            lambda waiters: self._fetcher.fetch(name, demand, entry, waiters),
+            partial(self._fetcher.fetch, name, demand, entry),
             urgent=urgent,
             client=demand.client,
         )
@@ -204,9 +205,7 @@ class Resolver:
             raise NotCached
         demand.admit_bypass()
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
-        task, _ = self._flights.join(
-            kind, lambda waiters: self._fetcher.refetch(name, demand, waiters), client=demand.client
-        )
+        task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, demand), client=demand.client)
         try:
             return Resolution(name, await await_shielded(task), Origin.BYPASSED)
         except CouldNotVerify as failure:
@@ -224,9 +223,7 @@ class Resolver:
 
     def _refresh_ahead(self, name: HandleName, entry: Entry) -> None:
         background = Demand(priority=Priority.BACKGROUND)
-        _, is_new = self._flights.join(
-            name.key, lambda waiters: self._fetcher.fetch(name, background, entry, waiters), urgent=False
-        )
+        _, is_new = self._flights.join(name.key, partial(self._fetcher.fetch, name, background, entry), urgent=False)
         if is_new:
             self._hits.pop(name.key, None)
             self._observer.record_refresh()

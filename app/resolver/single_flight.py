@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from app.upstream.source import ClientNetwork, Waiters
 
@@ -38,7 +38,7 @@ class SingleFlight(Generic[Result]):
     def join(
         self,
         key: str,
-        work: Callable[[Waiters], Awaitable[Result]],
+        work: Callable[[Waiters], Coroutine[Any, Any, Result]],
         *,
         urgent: bool = True,
         client: ClientNetwork = None,
@@ -59,7 +59,7 @@ class SingleFlight(Generic[Result]):
         elif flight is not None:
             flight.task.cancel()
         waiters = Waiters({client: None})
-        task = asyncio.ensure_future(_run(work, waiters))
+        task = asyncio.create_task(work(waiters))
         self._flights[key] = flight = _Flight(task, urgent, waiters)
         task.add_done_callback(lambda done: self._land(key, flight))
         return task, True
@@ -84,10 +84,6 @@ class SingleFlight(Generic[Result]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _run(work: Callable[[Waiters], Awaitable[Result]], waiters: Waiters) -> Result:
-    return await work(waiters)
 
 
 async def await_shielded(task: asyncio.Task[Result], seconds: float | None = None) -> Result:

@@ -27,7 +27,7 @@ from app.errors import (
 )
 from app.handle.answer import Answer, read_answer
 from app.upstream.agencies import read_agencies
-from app.upstream.engine import ACCEPT_ENCODING, BoundedBody, load_authorities, open_engine, read_egress_proxy
+from app.upstream.engine import ACCEPT_ENCODING, load_authorities, open_engine, read_body, read_egress_proxy
 from app.upstream.loop import LOOP_HEADER
 from app.upstream.retry_after import read_retry_after
 from app.upstream.source import CONTROL_NAME, ClientNetwork, UpstreamQuery
@@ -237,10 +237,8 @@ class HandleClient:
         retry_after = None if field is None else read_retry_after(field, self._clock())
         reply = _Reply(response.status_code, retry_after=retry_after)
         try:
-            body = BoundedBody(headers.get("Content-Encoding", ""), self._max_answer_bytes)
-            async for chunk in response.aiter_raw():
-                body.feed(chunk)
-            return _Reply(reply.status, body.finish(), retry_after=retry_after)
+            body = await read_body(response, self._max_answer_bytes)
+            return _Reply(reply.status, body, retry_after=retry_after)
         except InvalidAnswer:
             if reply.is_refusal:
                 return reply

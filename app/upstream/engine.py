@@ -212,3 +212,11 @@ class BoundedBody:
             return inflater.decompress(chunk, room)
         except zlib.error as error:
             raise InvalidAnswer("The upstream's answer cannot be decompressed.", detail=str(error)) from error
+
+
+async def read_body(response: httpx.Response, most: int) -> bytes:
+    """The whole body, decompressed. Raises InvalidAnswer if it exceeds `most` bytes or cannot be decompressed."""
+    body = BoundedBody(response.headers.get("Content-Encoding", ""), most)
+    async for chunk in response.aiter_raw():
+        body.feed(chunk)
+    return body.finish()

@@ -12,9 +12,8 @@ from math import floor
 from typing import Final
 
 from app.errors import CouldNotVerify
-from app.resolver.alias import Chain
 from app.resolver.options import NO_FACTS, ClientFact
-from app.resolver.resolution import UNCONFIRMED, Origin, Resolution
+from app.resolver.resolution import UNCONFIRMED, Chain, Origin, Resolution
 from app.web.header import Header, http_date
 
 #: The name of this resolver in Cache-Status (RFC 9211) and Proxy-Status (RFC 9209).
@@ -90,7 +89,7 @@ class Freshness:
     def of_redirect_hit(self, hit: Resolution, now: int) -> tuple[Header, ...]:
         """The same of a redirect that depends on one fresh record and not on the client."""
         if hit.origin is Origin.LOCAL:
-            return self.of_redirect(Chain((hit,)), now)
+            return self.of_redirect(Chain(hit), now)
         return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age, hit.entry.answer.is_verified)
 
     def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
@@ -116,7 +115,7 @@ class Freshness:
 
     def _lifetime(self, chain: Chain, now: int) -> tuple[float, float]:
         until, max_age = _lifetime(chain.last, now, self._max_age)
-        for one in chain.resolutions[:-1]:
+        for one in chain.aliases:
             until, max_age = min((until, max_age), _lifetime(one, now, self._max_age))
         return until, max_age
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from app.resolver.alias import Chain
 from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS, Action, ResolveOptions
 from app.resolver.prefix_chain import ReportContact
-from app.resolver.resolution import UNCONFIRMED, Resolution
+from app.resolver.resolution import UNCONFIRMED, Chain, Resolution
 from app.resolver.target import list_candidates
 from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
 from app.web.link_header import cite_as
@@ -45,7 +44,7 @@ class NamePages:
     def not_found(self, request: Request, resolution: Resolution, contact: ReportContact) -> Reply:
         """A name that is not registered, or is gone."""
         name, language = resolution.name, request.language(self._pages.languages)
-        freshness = self._freshness.of_page(Chain((resolution,)), self._now())
+        freshness = self._freshness.of_page(Chain(resolution), self._now())
         if wants_problem(request.header(b"accept")):
             members = read_sections(self._sections, "problem", name)
             return not_found_problem(resolution, self._link.base, freshness, members)
@@ -84,9 +83,7 @@ class NamePages:
         language = request.language(self._pages.languages)
         note = self._stale_note(language, resolution)
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
-        return page(
-            200, body, cite_as(resolution), freshness=self._freshness.of_page(Chain((resolution,)), self._now())
-        )
+        return page(200, body, cite_as(resolution), freshness=self._freshness.of_page(Chain(resolution), self._now()))
 
     def values(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """The values of a name."""
@@ -101,7 +98,7 @@ class NamePages:
             stale=self._stale_note(language, resolution),
             note=note,
         )
-        freshness = self._freshness.of_page(Chain((resolution,)), self._now(), found.facts)
+        freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts)
         return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True))
 
     def _now(self) -> int:

@@ -10,11 +10,10 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.doi.name import HandleName
-from app.resolver.alias import Chain
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from app.resolver.options import DEFAULT_OPTIONS, Client, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
-from app.resolver.resolution import Resolution
+from app.resolver.resolution import Chain, Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.target import USUAL_STATUS, Target
 from app.web.api import RestApi
@@ -137,7 +136,7 @@ class Redirects:
     def _redirect_hit(self, request: Request, resolution: Resolution, target: Target) -> Reply:
         """The redirect that every client gets, from one fresh record, unless it can have a detour."""
         if self._stages.detours and self._stages.makes_detours():
-            found = Destination(Kind.TARGET, Chain((resolution,)), target=target, is_hit=True)
+            found = Destination(Kind.TARGET, Chain(resolution), target=target, is_hit=True)
             return self._reply(request, DEFAULT_OPTIONS, NO_PARAMETERS, found)
         location, stub = _location_and_stub(target)
         freshness = self._freshness.of_redirect_hit(resolution, self._now())

@@ -10,9 +10,8 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import AliasChainTooLong
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.alias import MAX_ALIASES, Chain, next_alias_target
 from app.resolver.options import DEFAULT_OPTIONS, Action, ResolveOptions
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import MAX_ALIASES, Chain, Origin, Resolution, next_alias_target
 
 
 def values(*given: tuple[str, object]) -> bytes:
@@ -34,7 +33,8 @@ def resolution(name: str, *given: tuple[str, object], code: ResponseCode = Respo
 def chain(*targets: str) -> Chain:
     """Aliases from 10.5555/0 by these names; the last of them has not been resolved yet."""
     names = ["10.5555/0", *targets[:-1]]
-    return Chain(tuple(resolution(name, ("HS_ALIAS", target)) for name, target in zip(names, targets, strict=True)))
+    *aliases, last = (resolution(name, ("HS_ALIAS", target)) for name, target in zip(names, targets, strict=True))
+    return Chain(last, tuple(aliases))
 
 
 def following(count: int) -> Chain:
@@ -74,13 +74,13 @@ def following(count: int) -> Chain:
 def test_the_next_name_is_in_the_first_alias_value_asked_for(
     given: list[tuple[str, object]], options: ResolveOptions, expected: str | None
 ) -> None:
-    found = next_alias_target(Chain((resolution("10.5555/0", *given),)), options)
+    found = next_alias_target(Chain(resolution("10.5555/0", *given)), options)
     assert (None if found is None else found.text) == expected
 
 
 def test_a_missing_name_is_no_alias() -> None:
     missing = resolution("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
-    assert next_alias_target(Chain((missing,)), DEFAULT_OPTIONS) is None
+    assert next_alias_target(Chain(missing), DEFAULT_OPTIONS) is None
 
 
 def test_twenty_aliases_are_followed() -> None:
@@ -111,6 +111,6 @@ def test_a_loop_ends_where_it_closes(loop: Chain, reached: str) -> None:
 
 def test_a_chain_knows_its_end() -> None:
     start, end = resolution("10.5555/0", ("HS_ALIAS", "10.5555/1")), resolution("10.5555/1", ("URL", "http://a/"))
-    alone = Chain((start,))
+    alone = Chain(start)
     assert not alone.is_alias and alone.last is start
     assert alone.then(end).is_alias and alone.then(end).last is end

@@ -11,10 +11,9 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import InvalidParameter
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.alias import Chain
-from app.resolver.destination import Destination, DestinationQuery, Kind, decide, decide_before_locations
+from app.resolver.destination import Destination, DestinationQuery, Kind, decide, select_record
 from app.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import Chain, Origin, Resolution
 from app.resolver.target import read_own_locations
 
 NAME: Final = HandleName("10.1000/182")
@@ -39,11 +38,10 @@ def resolution(
 
 def lead(*resolutions: Resolution, query: DestinationQuery, everywhere: bool = True) -> Destination:
     """Where the first name leads, with its own locations alone."""
-    chain = Chain(resolutions)
-    found = decide_before_locations(chain, query, lambda name: everywhere)
-    if found is not None:
-        return found
-    record = chain.last.record.select(query.options.types, query.options.indexes)
+    chain = Chain(resolutions[-1], resolutions[:-1])
+    record = select_record(chain, query, lambda name: everywhere)
+    if isinstance(record, Destination):
+        return record
     return decide(chain, record, read_own_locations(record), query)
 
 

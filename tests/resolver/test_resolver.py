@@ -20,9 +20,8 @@ from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
 from app.resolver.demand import Demand, Patience
 from app.resolver.failure_memory import FailureMemory
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import Origin, Resolution, TtlPolicy
 from app.resolver.resolver import Resolver
-from app.resolver.ttl_policy import TtlPolicy
 from app.upstream.budget import Budget
 from app.upstream.source import Priority
 from tests.clock import Clock

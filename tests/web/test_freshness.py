@@ -13,9 +13,8 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import UpstreamTimeout
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.alias import Chain
 from app.resolver.options import NO_FACTS, ClientFact
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import Chain, Origin, Resolution
 from app.web.freshness import VARY_ACCEPT, VARY_LANGUAGE, Freshness, cache_status, entity_tag, vary
 from app.web.header import Header, http_date
 
@@ -32,7 +31,8 @@ def resolution(left: float, origin: Origin = Origin.HIT, age: float = 1_000.0) -
 
 
 def chain(*lefts: float, origin: Origin = Origin.HIT) -> Chain:
-    return Chain(tuple(resolution(left, origin) for left in lefts))
+    *aliases, last = (resolution(left, origin) for left in lefts)
+    return Chain(last, tuple(aliases))
 
 
 def fields(headers: tuple[Header, ...]) -> dict[str, str]:
@@ -156,8 +156,8 @@ def test_a_verified_record_from_the_cache_says_so() -> None:
     freshness, one = Freshness(MAX_AGE), verified(60)
     for headers in (
         freshness.of_redirect_hit(one, NOW),
-        freshness.of_redirect(Chain((one,)), NOW),
-        freshness.of_page(Chain((one,)), NOW),
+        freshness.of_redirect(Chain(one), NOW),
+        freshness.of_page(Chain(one), NOW),
         freshness.of_json(one, NOW),
     ):
         assert fields(headers)["cache-status"] == VERIFIED
@@ -165,20 +165,20 @@ def test_a_verified_record_from_the_cache_says_so() -> None:
 
 @pytest.mark.parametrize("others", [(resolution(60),), (resolution(60), verified(60))])
 def test_an_alias_that_is_not_verified_makes_the_answer_unverified(others: tuple[Resolution, ...]) -> None:
-    headers = fields(Freshness(MAX_AGE).of_redirect(Chain((*others, verified(60))), NOW))
+    headers = fields(Freshness(MAX_AGE).of_redirect(Chain(verified(60), tuple(others)), NOW))
     assert headers["cache-status"] == "doi-proxy; hit; ttl=60"
 
 
 def test_a_stale_record_is_not_verified() -> None:
     one = verified(-1, Origin.STALE)
-    for headers in (Freshness(MAX_AGE).of_redirect(Chain((one,)), NOW), Freshness(MAX_AGE).of_json(one, NOW)):
+    for headers in (Freshness(MAX_AGE).of_redirect(Chain(one), NOW), Freshness(MAX_AGE).of_json(one, NOW)):
         assert fields(headers)["cache-status"] == "doi-proxy; hit; ttl=-1; detail=upstream-timeout"
-    chain_of_both = Chain((one, verified(60)))
+    chain_of_both = Chain(verified(60), (one,))
     assert fields(Freshness(MAX_AGE).of_redirect(chain_of_both, NOW))["cache-status"] == "doi-proxy; hit; ttl=60"
 
 
 def test_a_target_that_is_not_in_the_record_is_not_verified() -> None:
-    headers = fields(Freshness(MAX_AGE).of_redirect(Chain((verified(60),)), NOW, NO_FACTS, None, "library-copy"))
+    headers = fields(Freshness(MAX_AGE).of_redirect(Chain(verified(60)), NOW, NO_FACTS, None, "library-copy"))
     assert headers["cache-status"] == "doi-proxy; hit; ttl=60; detail=library-copy"
 
 

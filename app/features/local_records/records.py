@@ -17,8 +17,7 @@ from app.doi.uri import component, url_path
 from app.errors import PrefixDenied
 from app.features.toml_files.text import Problem
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.alias import MAX_ALIASES
-from app.resolver.resolution import Origin, Resolution, Tombstone
+from app.resolver.resolution import MAX_ALIASES, Origin, Resolution, Tombstone
 
 #: Placeholders in the target of a prefix: the whole name, and its part after the first slash, both percent-encoded.
 DOI_PLACEHOLDER: Final = "{doi}"

@@ -11,7 +11,7 @@ from app.doi.name import HandleName
 from app.errors import InvalidName
 from app.features.native.service_records import StoredRecord
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.ttl_policy import TtlPolicy
+from app.resolver.resolution import TtlPolicy
 
 _PREFIX_RECORDS: Final = "0.NA/"
 

@@ -88,7 +88,7 @@ def test_a_request_that_bypasses_the_cache_is_counted_apart() -> None:
     with pytest.raises(TooManyBypasses) as error:
         certified.admit_bypass()
     assert (error.value.quota.name, error.value.retry_after) == (BYPASS, 10.0)
-    assert not bench.conditions.demand(request(CLIENT), ResolveOptions()).bypasses_cache
+    assert not bench.conditions.demand(request(CLIENT), ResolveOptions()).authoritative
     bench.limits.admit(CLIENT)
 
 

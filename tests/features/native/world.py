@@ -18,7 +18,7 @@ from app.features.native.wire.message import Header, OpCode, ResponseStatus
 from app.features.native.wire.response import Explanation, Response, Values
 from app.features.native.wire.site_value import Interface, Server, Site, encode_site
 from app.features.native.wire.value import Value
-from app.resolver.ttl_policy import TtlPolicy
+from app.resolver.resolution import TtlPolicy
 from tests.clock import Clock
 from tests.features.native.clients import LIMITS as USUAL_LIMITS
 from tests.features.native.clients import Reports, Tokens
