@@ -19,6 +19,7 @@ from typing import Any, Final
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.assembly.stores import read_tables
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.wire import pack, unpack
@@ -120,7 +121,7 @@ def _memory_put() -> Operation:
 def _sqlite_get() -> Operation:
     # The folder is deleted here, but the store has the file open.
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder) / "units.sqlite3", clock=lambda: _NOW, max_bytes=2**30)
+        store = SqliteStore(Path(folder) / "units.sqlite3", clock=lambda: _NOW, max_bytes=2**30, tables=read_tables())
         asyncio.run(_fill(store))
     keys = cycle([f"10.1000/{number}" for number in range(1000)])
     return _repeat_async(lambda: store.get(next(keys)))

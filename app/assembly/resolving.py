@@ -12,9 +12,11 @@ from urllib.parse import urlsplit
 
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import SharedBucket
+from app.assembly.stores import OPENERS, read_tables
 from app.assembly.upstreams import Upstream, count_processes, open_upstream
-from app.cache.address import open_store
-from app.cache.tiered import TieredStore, TierObserver
+from app.cache.address import StoreOptions, open_store
+from app.cache.tier_state import TierObserver
+from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.features.local_records.files import FileBounds, LocalFiles
 from app.features.local_records.records import LocalRecords
@@ -170,13 +172,11 @@ def open_cache(
     try:
         return open_store(
             settings.store_url,
-            clock=clock,
+            StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables),
+            openers=OPENERS,
             memory_bytes=settings.cache_memory_bytes,
-            store_bytes=settings.store_max_bytes,
-            timeout=settings.store_timeout,
             ceiling=settings.cache_ttl_ceiling,
             observer=observer,
-            read_only=read_only,
             only_verified=settings.upstream_verify == "always",
         )
     except StoreError as error:

@@ -2,65 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore
-from app.cache.tiered import TieredStore, TierObserver
+from app.cache.tier_state import TierObserver
+from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 
-#: What the scheme of a server's URL begins with.
-_SERVER: Final = ("redis", "valkey")
+if TYPE_CHECKING:
+    from app.cache.sqlite.tables import Table
+
 _SQLITE_FILE: Final = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store is opened.
+
+    `max_bytes` limits the size of a file, and `timeout` the wait for a server. With `read_only`, the file and the
+    format of a server are not changed. `tables` returns those that features have in a SQLite file.
+    """
+
+    clock: Callable[[], float]
+    max_bytes: int
+    timeout: float
+    read_only: bool = False
+    tables: Callable[[], Sequence[Table]] = tuple
+
+
+#: Opens the store of a URL. None is a cache with memory alone. Raises ConfigurationError, and StoreError for a file.
+Opener = Callable[[str, StoreOptions], SharedStore | None]
 
 
 def open_store(
     url: str,
+    options: StoreOptions,
     *,
-    clock: Callable[[], float],
+    openers: Mapping[str, Opener],
     memory_bytes: int,
-    store_bytes: int,
-    timeout: float,
     ceiling: float,
     observer: TierObserver | None = None,
-    read_only: bool = False,
     only_verified: bool = False,
 ) -> TieredStore:
-    """Open the memory tier and the store at `url`.
+    """Open the memory tier and the store at `url`, by the opener of its scheme.
 
-    `memory:` has no store. `sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an
-    absolute path. The module `url` of the feature valkey reads the URLs of servers. `store_bytes` limits the size of a
-    file, `timeout` the wait for a server, and `ceiling` how long a record is fresh, in seconds. With `read_only`, the
-    file and the format of a server are not changed. For `only_verified` see TieredStore. Raises ConfigurationError for
-    any other URL, and StoreError for a file that cannot be used.
+    `ceiling` limits how long a record is fresh, in seconds. For `only_verified` see TieredStore. Raises
+    ConfigurationError for a URL that cannot be used, and StoreError for a file that cannot be used.
     """
-    store = _second_tier(url, clock, store_bytes, timeout, read_only=read_only)
-    memory = MemoryStore(memory_bytes, clock=clock)
+    scheme = url.partition(":")[0]
+    if scheme not in openers:
+        raise _refuse(scheme)
+    store = openers[scheme](url, options)
+    memory, clock = MemoryStore(memory_bytes, clock=options.clock), options.clock
     return TieredStore(memory, store, clock=clock, ceiling=ceiling, observer=observer, only_verified=only_verified)
 
 
-def _second_tier(
-    url: str, clock: Callable[[], float], store_bytes: int, timeout: float, *, read_only: bool
-) -> SharedStore | None:
-    scheme, colon, rest = url.partition(":")
-    if scheme + colon == "memory:" and rest in ("", "//"):
-        return None
-    if scheme == "sqlite":
-        # Imported only if needed: each of the libraries takes tens of milliseconds.
-        from app.cache.sqlite.read_only import ReadOnlySqliteStore  # noqa: PLC0415
-        from app.cache.sqlite.store import SqliteStore  # noqa: PLC0415
+def _open_memory(url: str, _: StoreOptions) -> None:
+    if url not in ("memory:", "memory://"):
+        raise _refuse("memory")
 
-        if read_only:
-            return ReadOnlySqliteStore(_file_path(rest), clock=clock)
-        return SqliteStore(_file_path(rest), clock=clock, max_bytes=store_bytes)
-    if scheme.startswith(_SERVER):
-        from app.features.valkey.url import SCHEMES  # noqa: PLC0415
 
-        if scheme in SCHEMES:
-            return _server(url, clock, timeout, read_only=read_only)
-    raise ConfigurationError(
+def _open_sqlite(url: str, options: StoreOptions) -> SharedStore:
+    """`sqlite:///var/x` is a file relative to the working directory, `sqlite:////var/x` an absolute path."""
+    # Imported only if needed: the library takes tens of milliseconds.
+    from app.cache.sqlite.read_only import ReadOnlySqliteStore  # noqa: PLC0415
+    from app.cache.sqlite.store import SqliteStore  # noqa: PLC0415
+
+    path, tables = _file_path(url.partition(":")[2]), options.tables()
+    if options.read_only:
+        return ReadOnlySqliteStore(path, clock=options.clock, tables=tables)
+    return SqliteStore(path, clock=options.clock, max_bytes=options.max_bytes, tables=tables)
+
+
+#: The openers of the core, by scheme.
+OPENERS: Final[dict[str, Opener]] = {"memory": _open_memory, "sqlite": _open_sqlite}
+
+
+def _refuse(scheme: str) -> ConfigurationError:
+    return ConfigurationError(
         f"The scheme {scheme[:40]!r} of the store URL is not supported; use memory:, sqlite:///path, or a server"
         " as in docs/valkey.md: valkey://host/0, valkey+unix:///path,"
         " valkey+cluster://host1,host2 or valkey+sentinel://host1,host2/name."
@@ -76,16 +99,6 @@ def _file_path(rest: str) -> Path:
     if path == ":memory:":
         raise ConfigurationError('The SQLite store URL has the path ":memory:"; use memory: for a cache in memory.')
     return Path(path)
-
-
-def _server(url: str, clock: Callable[[], float], timeout: float, *, read_only: bool) -> SharedStore:
-    from app.features.valkey.store import ValkeyStore  # noqa: PLC0415
-
-    # The URL may contain a password, so it is not part of a message.
-    try:
-        return ValkeyStore(url, clock=clock, timeout=timeout, read_only=read_only)
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"The store URL is invalid: {error}; see docs/valkey.md.") from error
 
 
 def read_store_path(url: str) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from operator import attrgetter
@@ -13,9 +14,8 @@ from app.cache.buckets import Buckets
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry, bound_times
 from app.cache.lease import Leases
-from app.cache.purges import Purges
+from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import StoreStats
-from app.features.follow.parents import MAX_PARENTS, ParentState
 from app.handle.answer import ResponseCode
 
 #: Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.
@@ -53,7 +53,7 @@ class MemoryStore:
         self._announced: deque[str] = deque(maxlen=MAX_ANNOUNCEMENTS)
         self._announcements = 0
         self._purges = Purges()
-        self._parents: dict[str, ParentState] = {}
+        self._notes: dict[str, builtins.bytes] = {}
 
     @property
     def entries(self) -> int:
@@ -90,6 +90,17 @@ class MemoryStore:
     def drop(self, key: str) -> bool:
         """Drop an entry. Returns whether there was one."""
         return self._entries.pop(key, None) is not None
+
+    def drop_scope(self, scope: str) -> None:
+        """Drop the entries of a scope; see purges.py."""
+        if scope == EVERYTHING:
+            self.clear()
+        elif scope.endswith("/"):
+            for key in self.unsorted_keys():
+                if key.startswith(scope):
+                    self.drop(key)
+        else:
+            self.drop(scope)
 
     def clear(self) -> None:
         """Drop all entries."""
@@ -153,21 +164,13 @@ class MemoryStore:
         self._announce(key)
         return self.drop(key)
 
-    async def forget_registry(self, prefix: str) -> int:
-        """See Store. Memory has no registry records."""
-        return 0
-
-    async def count_registry(self, prefix: str) -> int:
-        """See Store. Memory has no registry records."""
-        return 0
-
-    async def parents(self) -> tuple[ParentState, ...]:
+    async def read_note(self, name: str) -> builtins.bytes | None:
         """See Store."""
-        return tuple(self._parents.values())[:MAX_PARENTS]
+        return self._notes.get(name)
 
-    async def save_parent(self, state: ParentState) -> None:
+    async def write_note(self, name: str, data: builtins.bytes) -> None:
         """See Store."""
-        self._parents[state.url] = state
+        self._notes[name] = data
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from app.cache.coordination import Coordination
 from app.cache.entry import Entry
-from app.features.follow.parents import ParentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +52,17 @@ class Store(Protocol):
         deletes the entries. With the entry of a name, its registry record is deleted.
         """
 
-    async def forget_registry(self, prefix: str) -> int:
-        """Delete the registry records whose key begins with `prefix`, and return their number."""
-
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """The entries whose key begins with `prefix`, in key order (in Valkey, unordered). Pages have a limited size.
 
         Entries that are put or deleted meanwhile may be missing. Valkey may return an entry twice.
         """
 
-    async def count_registry(self, prefix: str) -> int:
-        """The number of names whose key begins with `prefix` and that have a registry record and no usable entry."""
+    async def read_note(self, name: str) -> bytes | None:
+        """The value that a feature keeps under a name of its own."""
 
-    async def parents(self) -> tuple[ParentState, ...]:
-        """The state of the parents that the store follows, at most MAX_PARENTS."""
-
-    async def save_parent(self, state: ParentState) -> None:
-        """Save the state of a parent. Earlier changes are durable before it."""
+    async def write_note(self, name: str, data: bytes) -> None:
+        """Keep a value. Earlier changes are durable before it, and it is durable at the end."""
 
     async def stats(self) -> StoreStats:
         """The state of the store. This does not visit every entry."""
@@ -79,6 +72,17 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Flush, and close files, connections and threads."""
+
+
+@runtime_checkable
+class RecordStore(Protocol):
+    """A store with records of the registration agencies' files. Every method may raise StoreError."""
+
+    async def forget_registry(self, prefix: str) -> int:
+        """Delete the registry records whose key begins with `prefix`, and return their number."""
+
+    async def count_registry(self, prefix: str) -> int:
+        """The number of names whose key begins with `prefix` and that have a registry record and no usable entry."""
 
 
 class SharedStore(Store, Coordination, Protocol):

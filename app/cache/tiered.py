@@ -4,67 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeGuard
 
 from msgspec.structs import replace
 
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified
+from app.cache.fallback import FallbackStore
 from app.cache.memory import MemoryStore
-from app.cache.outage import Outage
 from app.cache.purges import EVERYTHING, Purges
-from app.cache.store import SharedStore, StoreStats
+from app.cache.store import RecordStore, SharedStore, StoreStats
+from app.cache.tier_state import TierObserver, TierStats
 from app.doi.name import fold
-from app.errors import BucketSettling, DamagedEntry, StoreError
-from app.features.follow.parents import ParentState
+from app.errors import StoreError
 from app.handle.answer import ResponseCode
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
-
 #: Seconds between two reads of the announcements of other processes. A purge takes effect within twice this.
 WATCH_INTERVAL: Final = 1.0
-#: Seconds without a failure after which a store that failed counts as up again.
-QUIET: Final = 5.0
 #: Entries that are checked in one step after the clock was set back. 1,000 take 2 ms.
 _ENTRIES_A_STEP: Final = 1_000
 
 
-class TierObserver(Protocol):
-    """Counts failures of the store. Its method must be fast and must not raise."""
-
-    def store_failed(self, operation: str) -> None:
-        """Called after a failure of `operation`, a method name of Store."""
-
-
-@dataclass(slots=True)
-class TierCounters:
-    """Counters since start-up. The resolver counts answers."""
-
-    store_errors: int = 0
-    lease_fallbacks: int = 0  # leases of this process only, because the store failed
-    budget_fallbacks: int = 0  # tokens of this process only, because the store failed
-
-
-@dataclass(frozen=True, slots=True)
-class TierStats:
-    """The state of both tiers. `store` is None if there is only memory."""
-
-    memory_entries: int
-    memory_bytes: int
-    memory_evictions: int
-    store: StoreStats | None
-    counters: TierCounters
-
-    @property
-    def healthy(self) -> bool:
-        """Whether the store works. Memory always works."""
-        return self.store is None or self.store.healthy
-
-
-class TieredStore:
+class TieredStore(FallbackStore):
     """Both tiers as one cache. No method raises StoreError: a failure of the store counts as a miss."""
 
     def __init__(
@@ -81,21 +44,15 @@ class TieredStore:
 
         With `only_verified`, an entry that is not verified is stale here, whatever its times in the store are.
         """
-        self._memory = memory
+        super().__init__(memory, store, clock=clock, observer=observer)
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
-        self._store = store
         self._clock = clock
         self._ceiling = ceiling
         self._latest = clock()
-        self._observer = observer
         self._only_verified = only_verified
         self._cursor: str | None = None
         self._purges = Purges()
-        self._outage = Outage(clock, QUIET)
-        #: The buckets whose last token came from the store.
-        self._store_buckets: set[str] = set()
-        self.counters = TierCounters()
 
     @property
     def memory(self) -> MemoryStore:
@@ -193,7 +150,7 @@ class TieredStore:
             await self.flush()
             await self._try("delete", self._store.delete(scope), False)
             await self.flush()
-            self._drop(scope)
+            self._memory.drop_scope(scope)
 
     async def delete(self, key: str) -> bool:
         """Delete an entry in both tiers and in other processes. Returns whether there was one."""
@@ -212,7 +169,7 @@ class TieredStore:
         start = fold(prefix).rstrip("/") + "/"
         gone = set(self._memory.keys(start))
         await self.begin_purge(start)
-        self._drop(start)
+        self._memory.drop_scope(start)
         if self._store is not None:
             try:
                 for key in gone:
@@ -228,7 +185,8 @@ class TieredStore:
 
     async def forget_registry(self, prefix: str = "") -> int:
         """Delete the registry records whose key begins with `prefix`, and return their number."""
-        return 0 if self._store is None else await self._try("forget_registry", self._store.forget_registry(prefix), 0)
+        store = self._store
+        return await self._try("forget_registry", store.forget_registry(prefix), 0) if _has_records(store) else 0
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """All entries whose key begins with `prefix`; see Store. A failure of the store ends the scan."""
@@ -239,65 +197,18 @@ class TieredStore:
             self._record_failure("scan", error)
 
     async def count_registry(self, prefix: str = "") -> int:
-        """The number of names under `prefix` with a registry record and no entry; see Store."""
-        return 0 if self._store is None else await self._try("count_registry", self._store.count_registry(prefix), 0)
+        """The number of names under `prefix` with a registry record and no entry; see RecordStore."""
+        store = self._store
+        return await self._try("count_registry", store.count_registry(prefix), 0) if _has_records(store) else 0
 
-    async def parents(self) -> tuple[ParentState, ...]:
-        """The state of the parents that the store follows; see Store. Empty if the store fails."""
-        return () if self._store is None else await self._try("parents", self._store.parents(), ())
+    async def read_note(self, name: str) -> bytes | None:
+        """The value of a note; see Store. None if the store fails."""
+        return None if self._store is None else await self._try("read_note", self._store.read_note(name), None)
 
-    async def save_parent(self, state: ParentState) -> None:
-        """Save the state of a parent; see Store."""
+    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace the value of a note by what `change` returns for it. If it cannot be read, it stays."""
         if self._store is not None:
-            await self._try("save_parent", self._store.save_parent(state), None)
-
-    async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """Take the lease of a name; see Store. If the store fails, the lease holds in this process only."""
-        if self._store is not None:
-            taken = await self._try("lease", self._store.lease(key, owner, seconds), None)
-            if taken is not None:
-                return taken
-            self.counters.lease_fallbacks += 1
-        return await self._memory.lease(key, owner, seconds)
-
-    async def renew(self, key: str, owner: str, seconds: float) -> None:
-        """Let a lease end after `seconds` from now; see Store."""
-        await self._memory.renew(key, owner, seconds)
-        if self._store is not None:
-            await self._try("renew", self._store.renew(key, owner, seconds), None)
-
-    async def release(self, key: str, owner: str) -> None:
-        """Release a lease."""
-        await self._memory.release(key, owner)
-        if self._store is not None:
-            await self._try("release", self._store.release(key, owner), None)
-
-    async def take(
-        self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1, *, processes: int = 1
-    ) -> float:
-        """Take tokens; see Store. If the store fails, they come from a bucket of this process only.
-
-        That bucket has an equal part of the tokens that `processes` processes share. After a token of the store it is
-        empty, because the tokens of the store may be spent.
-        """
-        if self._store is not None:
-            wait = await self._try("take", self._store.take(bucket, rate, burst, leaving, count), None)
-            if wait is not None:
-                self._store_buckets.add(bucket)
-                return wait
-            self.counters.budget_fallbacks += 1
-            if bucket in self._store_buckets:
-                self._store_buckets.discard(bucket)
-                await self._memory.back_off(bucket, 0.0)
-        # A bucket that cannot hold `count` tokens would never give them.
-        part = max(float(count), burst / processes)
-        return await self._memory.take(bucket, rate / processes, part, leaving / processes, count)
-
-    async def back_off(self, bucket: str, seconds: float) -> None:
-        """Stop all processes from taking a token for `seconds`; if the store fails, only this process."""
-        await self._memory.back_off(bucket, seconds)
-        if self._store is not None:
-            await self._try("back_off", self._store.back_off(bucket, seconds), None)
+            await self._try("write_note", _change_note(self._store, name, change), None)
 
     async def stats(self) -> TierStats:
         """The state of both tiers."""
@@ -349,18 +260,7 @@ class TieredStore:
         # Until they are written, this process reads its own waiting entries, which the store may refuse.
         await self.flush()
         for scope in scopes:
-            self._drop(scope)
-
-    def _drop(self, scope: str) -> None:
-        """Drop the entries of a scope from memory."""
-        if scope == EVERYTHING:
-            self._memory.clear()
-        elif scope.endswith("/"):
-            for key in self._memory.unsorted_keys():
-                if key.startswith(scope):
-                    self._memory.drop(key)
-        else:
-            self._memory.drop(scope)
+            self._memory.drop_scope(scope)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""
@@ -388,21 +288,10 @@ class TieredStore:
         else:
             self._memory.keep(admitted)
 
-    async def _try(self, operation: str, work: Awaitable[Result], instead: Result) -> Result:
-        try:
-            result = await work
-        except BucketSettling:
-            # The store works.
-            return instead
-        except StoreError as error:
-            self._record_failure(operation, error)
-            return instead
-        self._outage.record_success(operation)
-        return result
 
-    def _record_failure(self, operation: str, error: StoreError) -> None:
-        self.counters.store_errors += 1
-        if not isinstance(error, DamagedEntry):
-            self._outage.record_failure(operation, error.message)
-        if self._observer is not None:
-            self._observer.store_failed(operation)
+async def _change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    await store.write_note(name, change(await store.read_note(name)))
+
+
+def _has_records(store: object) -> TypeGuard[RecordStore]:
+    return isinstance(store, RecordStore)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
 
-from app.cache.address import open_store
+from app.assembly.stores import OPENERS
+from app.cache.address import StoreOptions
+from app.cache.address import open_store as open_cache
+from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
@@ -17,24 +19,22 @@ from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
-BOUNDS: Final[dict[str, Any]] = {
-    "memory_bytes": 100_000,
-    "store_bytes": 100_000_000,
-    "timeout": 0.1,
-    "ceiling": 86_400.0,
-}
+
+def open_store(url: str, clock: Clock) -> TieredStore:
+    options = StoreOptions(clock, max_bytes=100_000_000, timeout=0.1)
+    return open_cache(url, options, openers=OPENERS, memory_bytes=100_000, ceiling=86_400.0)
 
 
 @pytest.mark.parametrize("url", ["memory:", "memory://"])
 async def test_memory_has_no_second_tier(url: str, clock: Clock) -> None:
-    cache = open_store(url, clock=clock, **BOUNDS)
+    cache = open_store(url, clock)
     await cache.put(entry())
     assert (await cache.stats()).store is None
     assert await cache.get("10.1000/182") == entry()
 
 
 async def test_four_slashes_are_an_absolute_path(tmp_path: Path, clock: Clock) -> None:
-    cache = open_store(f"sqlite:///{tmp_path}/store.sqlite3", clock=clock, **BOUNDS)
+    cache = open_store(f"sqlite:///{tmp_path}/store.sqlite3", clock)
     await cache.put(entry())
     await cache.close()
     assert (tmp_path / "store.sqlite3").exists()
@@ -42,7 +42,7 @@ async def test_four_slashes_are_an_absolute_path(tmp_path: Path, clock: Clock) -
 
 async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    await open_store("sqlite:///var/store.sqlite3", clock=clock, **BOUNDS).close()
+    await open_store("sqlite:///var/store.sqlite3", clock).close()
     assert (tmp_path / "var" / "store.sqlite3").exists()
 
 
@@ -60,7 +60,7 @@ async def test_three_slashes_are_a_relative_path(tmp_path: Path, clock: Clock, m
     ],
 )
 async def test_a_server_is_connected_to_when_it_is_wanted(url: str, clock: Clock) -> None:
-    cache = open_store(url, clock=clock, **BOUNDS)
+    cache = open_store(url, clock)
     await cache.close()
     assert cache.counters.store_errors == 0
 
@@ -86,7 +86,7 @@ async def test_a_server_may_be_called_valkey(clock: Clock) -> None:
 )  # fmt: skip
 async def test_any_other_url_is_one_clear_line_without_its_password(url: str, clock: Clock) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        open_store(url, clock=clock, **BOUNDS)
+        open_store(url, clock)
     assert "\n" not in caught.value.message
     assert "secret" not in caught.value.message
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 #: "10.1/A" is not registered, fetched at NOW and known for a minute: format version 2, response code 100.
 STORED = bytes.fromhex("eabd4e44026400000040fc54d9410000004ffc54d9410000004ffc54d941") + b"[]"
 LINE = (
-    b'{"handle":"10.1/A","responseCode":100,"values":[],"fetched":"2023-11-14T22:13:20Z",'
+    b'{"bundle":1,"handle":"10.1/A","responseCode":100,"values":[],"fetched":"2023-11-14T22:13:20Z",'
     b'"fresh_until":"2023-11-14T22:14:20Z","stale_until":"2023-11-14T22:14:20Z"}\n'
 )
 
@@ -46,7 +46,7 @@ def test_the_line_and_the_checksum_of_a_bundle_stay_the_same() -> None:
     writer = BundleWriter(file)
     writer.add(missing("10.1/A"))
     writer.finish()
-    digest = b"691a4acc5eb060123f3b40a653a893ba2224df61e392428c2f0b3171ab1010d3"
+    digest = b"1b11c5c5f6bd5133b5ff3435d62c3eb5f7dfff5e937c3dc7448e9365972210e8"
     assert file.getvalue() == LINE + b'{"checksum":"sha256:' + digest + b'","lines":1}\n'
 
 

@@ -16,7 +16,6 @@ from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
-from app.features.follow.parents import ParentState
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
@@ -388,14 +387,10 @@ async def test_an_import_after_a_purge_is_stored(store: SharedStore, clock: Cloc
     assert await store.get("10.1000/182") == entry()
 
 
-async def test_the_state_of_each_parent_is_saved_for_all_processes(open_one: Opener) -> None:
+async def test_a_note_is_kept_for_all_processes(open_one: Opener) -> None:
     here, there = await open_one(), await open_one()
-    assert await here.parents() == ()
-    first, other = ParentState("https://one.example", "c1", 5.0), ParentState("https://two.example", "c2")
-    for state in (ParentState(first.url, "c0"), other, first):
-        await here.save_parent(state)
-    assert sorted(await there.parents(), key=lambda one: one.url) == [first, other]
-
-
-async def test_a_store_without_registry_records_counts_none(store: SharedStore) -> None:
-    assert await store.count_registry("10.1000/") == 0
+    assert await here.read_note("note") is None
+    for data in (b"first", b"\x00\xff"):
+        await here.write_note("note", data)
+    assert await there.read_note("note") == b"\x00\xff"
+    assert await there.read_note("other") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore, StoreStats
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
-from app.features.follow.parents import ParentState
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
 
@@ -227,10 +227,10 @@ class BrokenStore:
     async def count_registry(self, prefix: str) -> int:
         raise StoreError
 
-    async def parents(self) -> tuple[ParentState, ...]:
+    async def read_note(self, name: str) -> bytes | None:
         raise StoreError
 
-    async def save_parent(self, state: ParentState) -> None:
+    async def write_note(self, name: str, data: bytes) -> None:
         raise StoreError
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
@@ -308,8 +308,8 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert await cache.clear_prefix("10.1000") == 1
     assert await cache.delete("10.1000/182") is False
     assert await cache.count_registry() == 0
-    assert await cache.parents() == ()
-    await cache.save_parent(ParentState("https://parent.example", "c1"))
+    assert await cache.read_note("note") is None
+    await cache.change_note("note", lambda _: b"new")
     await cache.forget_announced()
     assert (await cache.stats()).healthy is False
     await cache.close()
@@ -317,7 +317,7 @@ async def test_a_store_that_always_fails_does_not_stop_the_cache(
     assert cache.counters.store_errors == len(observer.operations)
     assert set(observer.operations) == {
         "put", "get", "lease", "release", "take", "back_off", "scan", "delete", "flush", "changes", "stats", "close",
-        "forget_registry", "count_registry", "parents", "save_parent",
+        "forget_registry", "count_registry", "read_note", "write_note",
     }  # fmt: skip
     assert [record.message for record in caplog.records] == [
         "The store is down: put failed; this process continues with its memory. The store could not be read or written."
@@ -426,3 +426,20 @@ async def test_a_part_of_the_tokens_is_never_too_small_for_one_call(clock: Clock
     cache = tier(BrokenStore(), clock)
     assert await cache.take("upstream", 8, 8, count=4, processes=8) == 0.0
     assert await cache.take("upstream", 8, 8, leaving=4, count=1, processes=8) == 1.0
+
+
+async def test_a_note_that_cannot_be_read_is_not_replaced(clock: Clock) -> None:
+    class UnreadableStore(MemoryStore):
+        async def read_note(self, name: str) -> builtins.bytes | None:
+            raise StoreError
+
+    store = UnreadableStore(1_000_000, clock=clock)
+    await store.write_note("note", b"old")
+    await tier(store, clock).change_note("note", lambda _: b"new")
+    assert await MemoryStore.read_note(store, "note") == b"old"
+
+
+async def test_memory_alone_has_no_registry_records_and_no_notes(clock: Clock) -> None:
+    cache = tier(None, clock)
+    await cache.change_note("note", lambda _: b"new")
+    assert (await cache.read_note("note"), await cache.count_registry(), await cache.forget_registry()) == (None, 0, 0)

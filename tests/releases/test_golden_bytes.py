@@ -16,6 +16,7 @@ from typing import Final
 
 import pytest
 
+from app.assembly.stores import read_tables
 from app.cache.compression import decompress
 from app.cache.dictionary import DICTIONARY_1
 from app.cache.entry import Entry
@@ -61,7 +62,7 @@ TABLES: Final = {
     "entries": "key stale_until last_used data",
     "hand": "id key",
     "imports": "import part note",
-    "parents": "url cursor completed_at",
+    "notes": "name data",
     "purges": "scope at",
     "registry_blocks": "first records data",
     "registry_total": "id records",
@@ -119,7 +120,7 @@ def test_registry_records_are_read_and_written_in_the_layout_of_this_format() ->
 @pytest.mark.anyio
 async def test_a_file_has_the_tables_of_this_format(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite3"
-    await SqliteStore(path, clock=Clock(), max_bytes=10**9).close()
+    await SqliteStore(path, clock=Clock(), max_bytes=10**9, tables=read_tables()).close()
     with closing(sqlite3.connect(path)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {

@@ -14,6 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from app.assembly.settings import Settings
+from app.assembly.stores import read_tables
 from app.cache.entry import Entry
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
@@ -22,6 +23,7 @@ from app.cache.wire import has_old_layout
 from app.errors import StoreError
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
+from app.features.follow.parents import ParentState, read_parents
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.setup.configuration import Configuration
 from app.features.setup.network_checks import find_upgrade
@@ -99,7 +101,7 @@ async def test_every_record_of_a_file_is_answered(release: str, tmp_path: Path) 
 async def test_rewriting_a_file_changes_no_entry(release: str, tmp_path: Path) -> None:
     path, clock = unpack_file(release, tmp_path), clock_of(release)
     had_old = any(map(has_old_layout, rows_of(path)))
-    store = SqliteStore(path, clock=clock, max_bytes=10**9)
+    store = SqliteStore(path, clock=clock, max_bytes=10**9, tables=read_tables())
     before, number = await entries_of(store), (await store.stats()).entries
     await rewrite_all(store)
     assert await entries_of(store) == before
@@ -113,7 +115,7 @@ async def test_rewriting_a_file_changes_no_entry(release: str, tmp_path: Path) -
 async def test_a_file_says_its_format_and_earlier_programs_refuse_it(release: str, tmp_path: Path) -> None:
     """Both earlier programs refuse a file of another application before they look at anything else of it."""
     path = unpack_file(release, tmp_path)
-    await SqliteStore(path, clock=clock_of(release), max_bytes=10**9).close()
+    await SqliteStore(path, clock=clock_of(release), max_bytes=10**9, tables=read_tables()).close()
     with closing(sqlite3.connect(path)) as connection:
         pragmas = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")]
     assert pragmas == [STORE_FORMAT, int.from_bytes(b"DOIq", "big")]
@@ -131,12 +133,12 @@ def add_old_rows(path: Path, number: int) -> None:
 async def test_a_process_continues_where_another_one_was_killed(tmp_path: Path) -> None:
     path, clock = unpack_file("0.1.0", tmp_path), clock_of("0.1.0")
     add_old_rows(path, 500)
-    killed = SqliteStore(path, clock=clock, max_bytes=10**9)
+    killed = SqliteStore(path, clock=clock, max_bytes=10**9, tables=read_tables())
     first = await killed.rewrite()
     assert first is not None and not first.is_done
     assert "are rewritten, 200 visited" in (await killed.stats()).detail
     await killed.close()
-    store = SqliteStore(path, clock=clock, max_bytes=10**9)
+    store = SqliteStore(path, clock=clock, max_bytes=10**9, tables=read_tables())
     second, third = await store.rewrite(), await store.rewrite()
     assert second is not None and third is not None
     assert [one.visited for one in (first, second, third)] == [200, 400, 500 + OLD_ENTRIES]
@@ -150,7 +152,7 @@ async def test_of_several_processes_one_rewrites_and_logs_it(tmp_path: Path, cap
     path, clock = unpack_file("0.1.0", tmp_path), clock_of("0.1.0")
     add_old_rows(path, 500)
     caplog.set_level(logging.INFO)
-    stores = [SqliteStore(path, clock=clock, max_bytes=10**9) for _ in range(3)]
+    stores = [SqliteStore(path, clock=clock, max_bytes=10**9, tables=read_tables()) for _ in range(3)]
     await asyncio.gather(*map(rewrite_all, stores))
     assert [record.message.partition(", in ")[0] for record in caplog.records] == [
         "The store has entries of an earlier release. Rewriting them to format 3.",
@@ -165,7 +167,7 @@ async def test_a_damaged_row_stays_and_is_counted(tmp_path: Path) -> None:
     path, clock = unpack_file("0.1.0", tmp_path), clock_of("0.1.0")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE entries SET data = CAST(data || x'00' AS BLOB) WHERE key = '10.5072/ONE'")
-    store = SqliteStore(path, clock=clock, max_bytes=10**9)
+    store = SqliteStore(path, clock=clock, max_bytes=10**9, tables=read_tables())
     progress = await store.rewrite()
     assert progress is not None and progress.is_done
     assert (progress.rewritten, progress.unreadable) == (OLD_ENTRIES - 1, 1)
@@ -221,6 +223,25 @@ async def test_a_server_of_a_newer_release_is_refused_and_not_changed(valkey_url
 # --- What an upgrade keeps -------------------------------------------------------------------------------------------
 
 
+PARENT: Final = ParentState("https://parent.example", "c1.0123456789abcdef.42.l.", 1_767_225_600.0)
+
+
+async def test_a_file_still_knows_the_parents_that_it_follows(tmp_path: Path) -> None:
+    path = unpack_file("0.2.0", tmp_path)
+    for _ in range(2):
+        cache = usual_cache(f"sqlite:///{path}", clock=clock_of("0.2.0"))
+        assert await read_parents(cache) == (PARENT,)
+        await cache.close()
+
+
+@pytest.mark.valkey
+async def test_a_server_still_knows_the_parents_that_it_follows(valkey_url: str) -> None:
+    await load_keys("0.2.0", valkey_url)
+    cache = usual_cache(valkey_url, clock=clock_of("0.2.0"))
+    assert await read_parents(cache) == (PARENT,)
+    await cache.close()
+
+
 def check_upgrade(url: str) -> list[str]:
     settings = Settings(store_url=url)
     return [found.problem.partition("entries examined ")[2] for found in find_upgrade(Configuration(settings, {}))]
@@ -246,7 +267,7 @@ def test_a_check_says_what_an_upgrade_keeps_of_a_server(release: str, old: int, 
 
 async def test_a_check_says_nothing_about_a_store_of_this_release(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite3"
-    await SqliteStore(path, clock=Clock(), max_bytes=10**9).close()
+    await SqliteStore(path, clock=Clock(), max_bytes=10**9, tables=read_tables()).close()
     assert await asyncio.to_thread(check_upgrade, f"sqlite:///{path}") == []
 
 

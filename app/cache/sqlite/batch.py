@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import ceil
 from typing import Final
@@ -13,12 +13,10 @@ from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
 from app.cache.sqlite.eviction import evict
 from app.cache.sqlite.file import total_bytes
+from app.cache.sqlite.tables import Table, Written
 from app.cache.sqlite.writer import Change, is_later
 from app.cache.wire import pack, unpack
 from app.errors import DamagedEntry
-from app.features.follow.sqlite_change_log import Kind, log_changes, log_purges
-from app.features.registry import sqlite_blocks as registry_blocks
-from app.handle.answer import ResponseCode
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.
@@ -26,9 +24,18 @@ _ROWS: Final = 64
 
 
 def write_batch(
-    connection: sqlite3.Connection, changes: list[Change], used: dict[str, float], *, now: float, max_bytes: int
+    connection: sqlite3.Connection,
+    changes: list[Change],
+    used: dict[str, float],
+    *,
+    now: float,
+    max_bytes: int,
+    tables: Sequence[Table] = (),
 ) -> None:
-    """Write changes and times of use, and evict entries beyond `max_bytes`. After sqlite3.Error nothing is written."""
+    """Write changes and times of use, and evict entries beyond `max_bytes`. After sqlite3.Error nothing is written.
+
+    `tables` are those of features.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Read before this batch adds its own: they were recorded after the queries of its entries.
@@ -38,13 +45,11 @@ def write_batch(
         _delete(connection, gone)
         entries = [entry for change in changes if (entry := _admit(connection, change, purges, now))]
         _put(connection, entries, now)
-        # A "not found" of the upstream wins over what a file of the registration agency says.
-        absent = [entry.key for entry in entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
-        # A record that a newer release wrote must not cost the batch: it answers nothing here.
-        registry_blocks.delete(connection, gone + absent, skips_newer=True)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
-        log_purges(connection, purged, known, purges)
-        log_changes(connection, Kind.PUT, [entry.key for entry in entries], now)
+        written = Written(now, entries, gone, known, purged, purges)
+        for table in tables:
+            if table.after_write is not None:
+                table.after_write(connection, written)
         _record_purges(connection, purged, now)
         _announce(connection, [change.key for change in changes if change.announce])
         connection.executemany(

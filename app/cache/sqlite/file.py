@@ -6,7 +6,7 @@ import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Final
 from urllib.parse import quote
 
 from app.cache.private_file import create, create_beside, make_folders, open_beside
+from app.cache.sqlite.tables import Table
 from app.cache.upgrade import OLD_ENTRIES_UP_TO, STORE_FORMAT, refuse_newer
 from app.errors import StoreError
-from app.features.follow.sqlite_change_log import create_log
 
 log = logging.getLogger(__name__)
 
@@ -62,23 +62,12 @@ CREATE TRIGGER entry_removed AFTER DELETE ON entries BEGIN
 END;
 CREATE TABLE announcements (number INTEGER PRIMARY KEY, key TEXT NOT NULL);
 """
-#: Added to a store of an earlier release when it is opened for writing. An earlier release ignores them.
-#: `registry_blocks` has the registry records, many in a row (registry_blocks.py). `registry_total` is their number,
-#: because to count 300 million takes minutes. `imports` has the finished parts of each import.
-#: `parents` has the parents that the store follows. `rewriting` has a row while entries of an earlier release are
-#: rewritten: the last key, and counts.
+#: Added to a store of an earlier release when it is opened for writing. `rewriting` has a row while entries of an
+#: earlier release are rewritten: the last key, and counts.
 _LATER_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS purges (scope TEXT PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS hand (id INTEGER PRIMARY KEY CHECK (id = 1), key TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS registry_blocks (first TEXT PRIMARY KEY, records INTEGER NOT NULL, data BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS registry_total (id INTEGER PRIMARY KEY CHECK (id = 1), records INTEGER NOT NULL);
-INSERT OR IGNORE INTO registry_total VALUES (1, 0);
-CREATE TABLE IF NOT EXISTS imports (
-    import TEXT NOT NULL, part TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (import, part)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS parents (
-    url TEXT PRIMARY KEY, cursor TEXT NOT NULL, completed_at REAL NOT NULL
-) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rewriting (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     place TEXT NOT NULL, visited INTEGER NOT NULL, rewritten INTEGER NOT NULL, unreadable INTEGER NOT NULL
@@ -128,13 +117,13 @@ def total_bytes(entries: int, length: int) -> int:
     return length + entries * ROW_OVERHEAD
 
 
-def prepare(path: Path, now: float) -> None:
-    """Make sure that `path` is a store of this release's format. A store of an earlier release becomes one.
+def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
+    """Make sure that `path` is a store of this release's format, with the tables of features.
 
-    Its entries stay as they are and are read; `rewrite_page` rewrites them later. A damaged file is renamed to
-    `<name>.corrupt-<time>`, with one line in the log, and an empty store is created. Raises StoreError if the path
-    cannot be written, or if the file is a store of a newer format or a database of another program. Such a file is not
-    changed.
+    A store of an earlier release becomes one. Its entries stay as they are and are read; `rewrite_page` rewrites them
+    later. A damaged file is renamed to `<name>.corrupt-<time>`, with one line in the log, and an empty store is
+    created. Raises StoreError if the path cannot be written, or if the file is a store of a newer format or a database
+    of another program. Such a file is not changed.
     """
     with translate_open_errors(path, "for writing"):
         make_folders(path.parent)
@@ -155,7 +144,8 @@ def prepare(path: Path, now: float) -> None:
                 if found == 0:
                     _create(connection)
                 connection.executescript(_LATER_TABLES)
-                create_log(connection, now)
+                for table in tables:
+                    table.create(connection, now)
                 if 0 < found < STORE_FORMAT:
                     _upgrade(connection, found)
 

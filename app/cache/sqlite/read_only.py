@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from app.cache.coordination import Changes
 from app.cache.entry import Entry
 from app.cache.sqlite.file import has_log, open_to_read, read_format
+from app.cache.sqlite.notes import read_note
 from app.cache.sqlite.rows import Rows
+from app.cache.sqlite.tables import Table, find_records
 from app.cache.store import StoreStats
 from app.cache.upgrade import Survey
 from app.errors import StoreError
-from app.features.follow.parents import ParentState
-from app.features.follow.sqlite_parents import read_parents
-from app.features.registry.sqlite_counts import count_registry
 
 
 class ReadOnlySqliteStore:
     """A Store that cannot be changed. Methods that write raise StoreError; a lease is always free."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds since the epoch. Raises StoreError, also for a damaged file."""
+    def __init__(self, path: Path, *, clock: Callable[[], float], tables: Sequence[Table] = ()) -> None:
+        """`clock` gives seconds since the epoch. `tables` are those of features.
+
+        Raises StoreError, also for a damaged file.
+        """
         self._path = path
         self._clock = clock
         self._follows_log = has_log(path)
-        self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda: None)
+        self._records = find_records(tables)
+        self._rows = Rows(path, open_to_read(path), clock, report_damage=lambda: None, records=self._records)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
         self._follow_log()
-        return self._rows.find(key)[0] or self._rows.find_registry(key)
+        return self._rows.find(key)[0] or self._rows.find_record(key)
 
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
@@ -79,15 +82,17 @@ class ReadOnlySqliteStore:
         raise self._refusal()
 
     async def count_registry(self, prefix: str) -> int:
-        """See Store."""
-        return await asyncio.to_thread(count_registry, self._path, prefix, self._clock())
+        """See RecordStore."""
+        if self._records is None:
+            return 0
+        return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
 
-    async def parents(self) -> tuple[ParentState, ...]:
+    async def read_note(self, name: str) -> bytes | None:
         """See Store."""
         self._follow_log()
-        return read_parents(self._rows)
+        return read_note(self._rows, name)
 
-    async def save_parent(self, state: ParentState) -> None:
+    async def write_note(self, name: str, data: bytes) -> None:
         """Raises StoreError."""
         raise self._refusal()
 

@@ -10,17 +10,15 @@ from typing import Any, Final
 
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.sqlite.file import is_damage, total_bytes
+from app.cache.sqlite.tables import Records
 from app.cache.store import StoreStats
 from app.cache.wire import unpack
 from app.errors import DamagedEntry, StoreError
-from app.features.registry.sqlite_blocks import SELECT_BLOCK
-from app.features.registry.wire import find_row, to_entry
 
 #: Rows read at a time by `pages`.
 _PAGE: Final = 500
 
-_REGISTRY_TOTAL: Final = "SELECT records FROM registry_total"
-_HAS_REWRITING: Final = "SELECT 1 FROM sqlite_master WHERE name = 'rewriting'"
+_HAS_TABLE: Final = "SELECT 1 FROM sqlite_master WHERE name = ?"
 _REWRITING: Final = "SELECT visited FROM rewriting"
 _FROM: Final = "SELECT key, data FROM entries WHERE key >= ? ORDER BY key LIMIT ?"
 _AFTER: Final = "SELECT key, data FROM entries WHERE key > ? ORDER BY key LIMIT ?"
@@ -36,8 +34,12 @@ class Rows:
         clock: Callable[[], float],
         *,
         report_damage: Callable[[], None],
+        records: Records | None = None,
     ) -> None:
-        """`report_damage` is called if SQLite finds that the file itself is damaged."""
+        """`report_damage` is called if SQLite finds that the file itself is damaged.
+
+        `records` answer names without an entry.
+        """
         self.connection = connection
         self._path = path
         self._clock = clock
@@ -45,7 +47,9 @@ class Rows:
         self._failed_reads = 0
         self._damaged_entries = 0
         self._last_failure = ""
-        self._has_registry: bool | None = None
+        self._records = records
+        #: The tables that the file is known to have.
+        self._tables: set[str] = set()
 
     def find(self, key: str) -> tuple[Entry | None, float]:
         """The usable entry of a key, and the time of its last use or 0. Also raises DamagedEntry."""
@@ -55,18 +59,15 @@ class Rows:
         data, last_used = row
         return self._unpack(key, data), last_used if isinstance(last_used, int | float) else 0.0
 
-    def find_registry(self, key: str) -> RegistryEntry | None:
-        """The registry record of a key. Also raises DamagedEntry."""
-        block = self.row(SELECT_BLOCK, (key,)) if self._knows_registry() else None
-        if block is None:
+    def find_record(self, key: str) -> RegistryEntry | None:
+        """The record that answers a key without an entry. Also raises DamagedEntry."""
+        if self._records is None or not self.has_table(self._records.table):
             return None
-        first, _, data = block
         try:
-            row = find_row(key, first, data)
+            return self._records.find(self.row, key)
         except DamagedEntry:
             self._damaged_entries += 1
             raise
-        return None if row is None else to_entry(row)
 
     def pages(self, prefix: str) -> Iterator[list[Entry]]:
         """The usable entries whose key begins with `prefix`, in order. Damaged entries are left out."""
@@ -90,10 +91,10 @@ class Rows:
         failure = self._last_failure
         try:
             entries, length = self.row("SELECT entries, bytes FROM totals") or (0, 0)
-            (records,) = (self.row(_REGISTRY_TOTAL) if self._knows_registry() else None) or (0,)
+            records = self._count_records()
         except StoreError:
             entries, length, records, failure = 0, 0, 0, self._last_failure
-        if not all(isinstance(number, int) for number in (entries, length, records)):
+        if not (isinstance(entries, int) and isinstance(length, int) and isinstance(records, int)):
             entries, length, records, failure = 0, 0, 0, "the totals are not numbers"
         detail = f"SQLite file {self._path}{self._describe_rewriting()}"
         if failure:
@@ -102,9 +103,19 @@ class Rows:
             detail += f"; {self._damaged_entries} reads of damaged entries, which counted as misses"
         return StoreStats(entries, total_bytes(entries, length), not failure, detail, records)
 
+    def has_table(self, name: str) -> bool:
+        """Whether the file has a table. One of an earlier release gets it when it is opened for writing."""
+        if name not in self._tables and self.row(_HAS_TABLE, (name,)) is not None:
+            self._tables.add(name)
+        return name in self._tables
+
+    def _count_records(self) -> object:
+        has_some = self._records is not None and self.has_table(self._records.table)
+        return self._records.total(self.row) if self._records is not None and has_some else 0
+
     def _describe_rewriting(self) -> str:
         try:
-            state = self.row(_REWRITING) if self.row(_HAS_REWRITING) else None
+            state = self.row(_REWRITING) if self.has_table("rewriting") else None
         except StoreError:
             return ""
         return "" if state is None else f"; entries of an earlier release are rewritten, {state[0]} visited"
@@ -131,12 +142,6 @@ class Rows:
             yield
         except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
             raise self._note_failure(error) from error
-
-    def _knows_registry(self) -> bool:
-        """Whether the file has registry records. One of an earlier release has them after it was opened for writing."""
-        if not self._has_registry:
-            self._has_registry = self.row("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'") is not None
-        return self._has_registry
 
     def _unpack(self, key: str, data: object) -> Entry | None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import inf
@@ -25,16 +25,14 @@ from app.cache.sqlite.file import (
     prepare,
     translate_open_errors,
 )
+from app.cache.sqlite.notes import read_note, write_note
 from app.cache.sqlite.rows import Rows
+from app.cache.sqlite.tables import Table, find_records
 from app.cache.sqlite.upgrade import rewrite_page
 from app.cache.sqlite.writer import GATHER, BatchWriter, Change
 from app.cache.store import StoreStats
 from app.cache.upgrade import Rewrite
 from app.errors import DamagedEntry, StoreError
-from app.features.follow.parents import ParentState
-from app.features.follow.sqlite_parents import read_parents, save_parent
-from app.features.registry.sqlite_counts import count_registry
-from app.features.registry.sqlite_table import RegistryTable
 
 #: Seconds between two writes of the time at which an entry was last used.
 _USE_INTERVAL: Final = 3_600.0
@@ -49,18 +47,29 @@ class SqliteStore:
     A process that is killed loses at most the writes of the last `gather` seconds and the batch under way.
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float], max_bytes: int, gather: float = GATHER) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float],
+        max_bytes: int,
+        gather: float = GATHER,
+        tables: Sequence[Table] = (),
+    ) -> None:
         """`max_bytes` limits keys, data and their overhead. Beyond it, expired entries are evicted first, then the
-        least recently used. `clock` gives seconds since the epoch. Raises StoreError."""
-        prepare(path, clock())
+        least recently used. `clock` gives seconds since the epoch. `tables` are those of features. Raises StoreError.
+        """
+        prepare(path, clock(), tables)
         self._path = path
         self._clock = clock
         self._max_bytes = max_bytes
+        self._tables = tables
+        self._records = find_records(tables)
         self._coordination_failure = ""
         self._coordination_failed_at = -inf
         with translate_open_errors(path, "for writing"), exclusive_lock(path):
             reading = connect(path, timeout=READ_TIMEOUT)
-            self._rows = Rows(path, reading, clock, report_damage=lambda: mark_damaged(path))
+            self._rows = Rows(path, reading, clock, report_damage=lambda: mark_damaged(path), records=self._records)
             self._writing = connect(path, timeout=WRITE_TIMEOUT)
             self._coordination = self._open_coordination()
         self._writer = BatchWriter(self._write, gather=gather)
@@ -73,7 +82,7 @@ class SqliteStore:
             return change.entry if change.entry is not None and change.entry.is_usable(now) else None
         entry, last_used = self._rows.find(key)
         if entry is None:
-            return self._rows.find_registry(key)
+            return self._rows.find_record(key)
         # A use in the future was recorded before the clock was set back.
         if abs(now - last_used) >= _USE_INTERVAL:
             self._writer.record_use(key, now)
@@ -103,12 +112,10 @@ class SqliteStore:
         return existed
 
     async def forget_registry(self, prefix: str) -> int:
-        """See Store."""
-        return await asyncio.to_thread(self._forget_registry, prefix)
-
-    def _forget_registry(self, prefix: str) -> int:
-        with RegistryTable(self._path, clock=self._clock) as table:
-            return table.forget_prefix(prefix)
+        """See RecordStore."""
+        if self._records is None:
+            return 0
+        return await asyncio.to_thread(self._records.forget, self._path, prefix, self._clock)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store."""
@@ -161,18 +168,20 @@ class SqliteStore:
             self._coordination.back_off(bucket, self._clock, seconds)
 
     async def count_registry(self, prefix: str) -> int:
+        """See RecordStore."""
+        if self._records is None:
+            return 0
+        await self.flush()
+        return await asyncio.to_thread(self._records.count, self._path, prefix, self._clock())
+
+    async def read_note(self, name: str) -> bytes | None:
+        """See Store."""
+        return read_note(self._rows, name)
+
+    async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""
         await self.flush()
-        return await asyncio.to_thread(count_registry, self._path, prefix, self._clock())
-
-    async def parents(self) -> tuple[ParentState, ...]:
-        """See Store."""
-        return read_parents(self._rows)
-
-    async def save_parent(self, state: ParentState) -> None:
-        """See Store."""
-        await self.flush()
-        await asyncio.to_thread(save_parent, self._path, state)
+        await asyncio.to_thread(write_note, self._path, name, data)
 
     async def rewrite(self) -> Rewrite | None:
         """See Rewritable."""
@@ -205,7 +214,8 @@ class SqliteStore:
 
     def _write(self, changes: list[Change], used: dict[str, float]) -> None:
         try:
-            write_batch(self._writing, changes, used, now=self._clock(), max_bytes=self._max_bytes)
+            now = self._clock()
+            write_batch(self._writing, changes, used, now=now, max_bytes=self._max_bytes, tables=self._tables)
         except sqlite3.Error as error:
             if is_damage(error):
                 mark_damaged(self._path)

@@ -25,7 +25,7 @@ from app.features.cache_commands.stats import count_entries
 from app.features.cache_commands.store import open_online, open_sealed, open_store, require_store
 from app.features.cache_commands.visit import Visit, VisitOutcome
 from app.features.cache_commands.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
-from app.features.follow.parents import ParentState
+from app.features.follow.parents import ParentState, read_parents
 from app.features.lists.list_stream import STANDARD_INPUT
 
 #: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
@@ -175,7 +175,7 @@ async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) ->
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
         # A store that fails is shown as such, without a further failure.
-        parents = await cache.parents() if store.healthy else ()
+        parents = await read_parents(cache) if store.healthy else ()
         facts["parents"] = [_describe_parent(one) for one in parents]
     _print_facts(facts, as_json)
     return 0 if store.healthy else 1

@@ -22,7 +22,7 @@ from app.features.cache_commands.store import open_store, require_store
 from app.features.command import Command, Context, set_usage
 from app.features.follow.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
 from app.features.follow.parent_client import ParentClient
-from app.features.follow.parents import ParentState
+from app.features.follow.parents import ParentState, read_parents, save_parent
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport
 from app.features.follow.sqlite_change_pages import find_cursor, read_changes
 from app.features.proxy_client.server import parse_server
@@ -109,7 +109,7 @@ async def pull(
 
             async def save(end: DeltaEnd) -> None:
                 completed_at = before.completed_at if end.more else time.time()
-                await cache.save_parent(ParentState(parent, end.next, completed_at))
+                await save_parent(cache, ParentState(parent, end.next, completed_at))
                 await cache.check()
 
             bounds = limits or PullLimits(settings.replication_max_bytes)
@@ -121,7 +121,7 @@ async def pull(
 
 async def _find_state(cache: TieredStore, parent: str) -> ParentState:
     """Where the store continues. A store that is new, or that follows another parent, begins. Raises StoreError."""
-    states = await cache.parents()
+    states = await read_parents(cache)
     await cache.check()
     return next((state for state in states if state.url == parent), ParentState(parent, ""))
 

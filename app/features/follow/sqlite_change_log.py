@@ -7,12 +7,13 @@ written several times is sent once, as it is now.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
 from app.cache.entry import Entry
 from app.cache.purges import Purges
+from app.cache.sqlite.tables import Table, Written
 
 #: Limit of the rows of the log. A row takes about 40 bytes.
 MAX_ROWS: Final = 1_000_000
@@ -49,6 +50,11 @@ class Kind(IntEnum):
     FORGOTTEN = 4
 
 
+def _log_batch(connection: sqlite3.Connection, written: Written) -> None:
+    log_purges(connection, written.purged, written.known, written.purges)
+    log_changes(connection, Kind.PUT, [entry.key for entry in written.entries], written.now)
+
+
 def log_changes(connection: sqlite3.Connection, kind: Kind, keys: Iterable[str], at: float) -> None:
     """Add rows in the transaction under way, and delete the oldest beyond MAX_ROWS."""
     rows = [(kind, key, at) for key in keys]
@@ -63,7 +69,10 @@ def log_changes(connection: sqlite3.Connection, kind: Kind, keys: Iterable[str],
 
 
 def log_purges(
-    connection: sqlite3.Connection, purged: Sequence[tuple[str, float]], known: dict[str, Entry | None], purges: Purges
+    connection: sqlite3.Connection,
+    purged: Sequence[tuple[str, float]],
+    known: Mapping[str, Entry | None],
+    purges: Purges,
 ) -> None:
     """Add the purges of a batch: scopes and times. `known` has the entries that it deletes, `purges` earlier purges.
 
@@ -82,3 +91,7 @@ def log_registry(connection: sqlite3.Connection, keys: Sequence[str], at: float,
         log_changes(connection, Kind.REGISTRY_RANGE, [min(keys) + RANGE_SEPARATOR + max(keys)], at)
     else:
         log_changes(connection, Kind.REGISTRY, keys, at)
+
+
+#: The log as a table of the store. Every process that writes into a file has it, or the log would not be complete.
+CHANGE_LOG: Final = Table(create_log, _log_batch)

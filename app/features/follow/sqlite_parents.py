@@ -1,34 +1,31 @@
-"""The parents that a SQLite store follows."""
+"""The parents of a SQLite store of release 0.2.0, which had a table of them."""
 
 from __future__ import annotations
 
-from contextlib import closing
-from pathlib import Path
+import sqlite3
 from typing import Final
 
-from app.cache.sqlite.file import WRITE_TIMEOUT, connect, translate_open_errors
-from app.cache.sqlite.rows import Rows
-from app.features.follow.parents import MAX_PARENTS, ParentState
+from app.cache.sqlite.tables import Table
+from app.features.follow.parents import NOTE, ParentState, encode_parents
 
 _TABLE: Final = "SELECT 1 FROM sqlite_master WHERE name = 'parents'"
-_SELECT: Final = "SELECT url, cursor, completed_at FROM parents ORDER BY url LIMIT ?"
 
 
-def read_parents(rows: Rows) -> tuple[ParentState, ...]:
-    """The state of each parent, by URL. A file of an earlier release has none. Raises StoreError."""
-    if rows.row(_TABLE) is None:
-        return ()
-    found = rows.rows(_SELECT, (MAX_PARENTS,))
+def move_parents(connection: sqlite3.Connection, _: float) -> None:
+    """Move the rows of the table into the note, and drop the table. Raises sqlite3.Error."""
+    if connection.execute(_TABLE).fetchone() is None:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    found = connection.execute("SELECT url, cursor, completed_at FROM parents ORDER BY url").fetchall()
     # A damaged row can have values of any type.
-    return tuple(
+    states = [
         ParentState(url, cursor, at)
         for url, cursor, at in found
         if isinstance(url, str) and isinstance(cursor, str) and isinstance(at, float)
-    )
+    ]
+    connection.execute("INSERT OR IGNORE INTO notes VALUES (?, ?)", (NOTE, encode_parents(states)))
+    connection.execute("DROP TABLE parents")
+    connection.execute("COMMIT")
 
 
-def save_parent(path: Path, state: ParentState) -> None:
-    """Write the state of a parent. Blocks. Raises StoreError."""
-    with translate_open_errors(path, "for writing"), closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
-        values = (state.url, state.cursor, state.completed_at)
-        connection.execute("INSERT OR REPLACE INTO parents VALUES (?, ?, ?)", values)
+PARENTS_TABLE: Final = Table(move_parents)

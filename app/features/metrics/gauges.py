@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.assembly.resolving import Parts
+from app.features.follow.parents import read_parents
 from app.features.metrics.state import ProcessState, SharedState, StateMetrics, UpstreamGauges
 from app.features.metrics.workers import Exposition, MetricsText
 
@@ -14,7 +15,7 @@ async def expose(parts: Parts, state: StateMetrics, exposition: Exposition, acce
     store = stats.store
     entries, size = (0, 0) if store is None else (store.entries, store.bytes)
     # Of several parents, the one that was followed the longest ago.
-    parents = await parts.cache.parents() if stats.healthy else ()
+    parents = await read_parents(parts.cache) if stats.healthy else ()
     followed_at = min((parent.completed_at for parent in parents), default=0.0)
     state.set_shared_state(SharedState(tokens, entries, size, stats.healthy, followed_at))
     state.set_process_state(read_process(parts))

@@ -47,7 +47,7 @@ PURPOSES: Final = ("name", "lookup", "site")
 PAGE_RESULTS: Final = ("sent", "busy", "refused")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
-    "get", "put", "delete", "forget_registry", "count_registry", "scan", "changes", "parents", "save_parent",
+    "get", "put", "delete", "forget_registry", "count_registry", "scan", "changes", "read_note", "write_note",
     "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
 )  # fmt: skip
 

@@ -30,6 +30,16 @@ _PUT: Final = (
 _DELETE: Final = "DELETE FROM registry_blocks WHERE first = ?"
 _SUM: Final = "SELECT ifnull(sum(records), 0) FROM registry_blocks WHERE first >= ? AND first < ?"
 _ADD: Final = "UPDATE registry_total SET records = max(0, records + ?)"
+#: `registry_total` is the number of records, because to count 300 million takes minutes. `imports` has the finished
+#: parts of each import.
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS registry_blocks (first TEXT PRIMARY KEY, records INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS registry_total (id INTEGER PRIMARY KEY CHECK (id = 1), records INTEGER NOT NULL);
+INSERT OR IGNORE INTO registry_total VALUES (1, 0);
+CREATE TABLE IF NOT EXISTS imports (
+    import TEXT NOT NULL, part TEXT NOT NULL, note TEXT NOT NULL, PRIMARY KEY (import, part)
+) WITHOUT ROWID;
+"""
 #: Added to a prefix, after every key with that prefix: the longest name, of the last code point.
 LAST: Final = "\U0010ffff" * (MAX_NAME_BYTES // 4)
 _KEY: Final = itemgetter(0)
@@ -62,6 +72,11 @@ class _Block:
     first: str | None
     records: int
     rows: dict[str, RegistryRow]
+
+
+def create_tables(connection: sqlite3.Connection, _: float) -> None:
+    """Create the tables that the file does not have. An earlier release ignores them."""
+    connection.executescript(_TABLES)
 
 
 def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from app.cache.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
+from app.cache.sqlite.tables import Table
 from app.errors import StoreError
-from app.features.follow.sqlite_change_log import Kind, log_changes, log_registry
+from app.features.follow.sqlite_change_log import CHANGE_LOG, Kind, log_changes, log_registry
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
@@ -43,7 +44,8 @@ class RegistryTable:
 
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         """Open the store at `path`, and create it if it is missing. `clock` gives seconds since the epoch."""
-        prepare(path, clock())
+        # Its writes are logged too.
+        prepare(path, clock(), (Table(registry_blocks.create_tables), CHANGE_LOG))
         #: The file of the store.
         self.path = path
         self._clock = clock

@@ -47,10 +47,9 @@ class Partition:
         """The key of the stream of announcements."""
         return f"{self.prefix}announcements"
 
-    @property
-    def parents(self) -> str:
-        """The key of the parents that the store follows. One partition of a store has it."""
-        return f"{self.prefix}parents"
+    def note(self, name: str) -> str:
+        """The key of a note. Its name is a word that no other key begins with."""
+        return f"{self.prefix}{name}"
 
     @property
     def format(self) -> str:

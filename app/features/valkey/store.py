@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from math import inf
 from typing import Final
 
-import msgspec
-
 from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
 from app.cache.purges import scopes_of
@@ -16,7 +14,6 @@ from app.cache.store import StoreStats
 from app.cache.upgrade import Rewrite, Survey
 from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
-from app.features.follow.parents import MAX_PARENTS, ParentState
 from app.features.valkey.announcements import read_changes
 from app.features.valkey.layout import Partition
 from app.features.valkey.node import Script, command, pipeline
@@ -26,8 +23,6 @@ from app.features.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, RENEW, SE
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
 from app.features.valkey.url import parse_store_url
 
-#: The name whose partition has the parents.
-_PARENTS: Final = "parents"
 #: Seconds between two failures that count as an outage. If a process is slow, two commands can fail together.
 _OUTAGE: Final = 0.25
 
@@ -46,7 +41,7 @@ class ValkeyStore:
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float], timeout: float, read_only: bool = False) -> None:
-        """`url` has one of url.SCHEMES. No connection is opened yet.
+        """`url` has one of opener.SCHEMES. No connection is opened yet.
 
         `clock` gives seconds since the epoch, and `timeout` limits a connection attempt and each command, in seconds.
         With `read_only`, a store of an earlier release keeps its format. Raises ValueError or TypeError for an invalid
@@ -98,10 +93,6 @@ class ValkeyStore:
         keys = [partition.entry(key), partition.purges, partition.announcements]
         return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key])))
 
-    async def forget_registry(self, prefix: str) -> int:
-        """See Store. A server has no registry records."""
-        return 0
-
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
         async for page in scan_entries(self._servers, self._layout, prefix):
@@ -122,26 +113,17 @@ class ValkeyStore:
         """See Store, and read_changes."""
         return await read_changes(self._servers, self._layout, cursor)
 
-    async def count_registry(self, prefix: str) -> int:
-        """See Store. A server has no registry records."""
-        return 0
+    async def read_note(self, name: str) -> bytes | None:
+        """See Store."""
+        partition = self._layout.find(name)
+        data = await self._servers.call(partition.slot, command("GET", partition.note(name)), repeat=True)
+        return data if isinstance(data, bytes) else None
 
-    async def parents(self) -> tuple[ParentState, ...]:
-        """See Store. A damaged value counts as none: the child then begins again."""
-        partition = self._layout.find(_PARENTS)
-        data = await self._servers.call(partition.slot, command("GET", partition.parents), repeat=True)
-        try:
-            return () if data is None else msgspec.json.decode(data, type=tuple[ParentState, ...])[:MAX_PARENTS]
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return ()
-
-    async def save_parent(self, state: ParentState) -> None:
-        """See Store. Of two pulls at the same moment, one can be forgotten: it then continues one page earlier."""
-        others = [one for one in await self.parents() if one.url != state.url]
-        partition = self._layout.find(_PARENTS)
+    async def write_note(self, name: str, data: bytes) -> None:
+        """See Store."""
+        partition = self._layout.find(name)
         # Written twice, the value is the same.
-        write = command("SET", partition.parents, msgspec.json.encode([state, *others][:MAX_PARENTS]))
-        await self._servers.call(partition.slot, write, repeat=True)
+        await self._servers.call(partition.slot, command("SET", partition.note(name), data), repeat=True)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""

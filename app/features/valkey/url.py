@@ -56,17 +56,10 @@ _PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379
 #: Options of a server with records that Sentinels do not have.
 _OF_RECORDS: Final = frozenset({"db", "username", "password"})
-#: The schemes of a store URL.
-SCHEMES: Final = frozenset(
-    f"{first}+{kind.value}" if kind.value else first
-    for first, scheme in _SPELLINGS.items()
-    for kind in Kind
-    if not (kind is Kind.SOCKET and scheme == _TLS)
-)
 
 
 def parse_store_url(url: str) -> StoreUrl:
-    """Read a URL whose scheme is one of SCHEMES. Raises ValueError, without the password in its message."""
+    """Read a URL whose scheme is an opener's. Raises ValueError, without the password in its message."""
     parts = urlsplit(url)
     first, _, kind = parts.scheme.partition("+")
     return _READERS[Kind(kind)](_SPELLINGS[first], parts)

@@ -10,6 +10,7 @@ import pytest
 
 import app.features.follow.sqlite_change_log
 import app.features.follow.sqlite_change_pages
+from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.errors import ChangesGone
 from app.features.follow.delta import Cursor, Stage, parse_cursor
@@ -36,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def open_store(path: Path, clock: Clock) -> SqliteStore:
-    return SqliteStore(path, clock=clock, max_bytes=10_000_000, gather=0.0)
+    return SqliteStore(path, clock=clock, max_bytes=10_000_000, gather=0.0, tables=read_tables())
 
 
 async def put(store: SqliteStore, *keys: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.assembly.stores import read_tables
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.sqlite.read_only import ReadOnlySqliteStore
 from app.cache.tiered import TieredStore
@@ -123,7 +124,7 @@ async def test_a_damaged_registry_record_is_a_miss_and_the_store_stays_healthy(c
 
 
 async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, clock: Clock) -> None:
-    store = ReadOnlySqliteStore(path, clock=clock)
+    store = ReadOnlySqliteStore(path, clock=clock, tables=read_tables())
     assert isinstance(await store.get(KEY), RegistryEntry)
     with pytest.raises(StoreError):
         await store.forget_registry("")
@@ -132,11 +133,7 @@ async def test_commands_that_only_read_find_it(cache: TieredStore, path: Path, c
 
 async def test_a_file_of_an_earlier_release_has_none_until_it_is_opened_for_writing(path: Path, clock: Clock) -> None:
     await fill(path, clock, 1)
-    with sqlite3.connect(path) as file:
-        for table in ("registry_blocks", "registry_total", "imports"):
-            file.execute(f"DROP TABLE {table}")
-    file.close()
-    store = ReadOnlySqliteStore(path, clock=clock)
+    store = ReadOnlySqliteStore(path, clock=clock, tables=read_tables())
     found: list[Entry | None] = [await store.get(KEY), await store.get("10.1000/00000")]
     assert (found[0], found[1] is not None, (await store.stats()).registry) == (None, True, 0)
     await store.close()

@@ -10,6 +10,7 @@ import pytest
 
 import app.features.follow.change_feed as tested
 import app.features.follow.sqlite_change_pages
+from app.assembly.stores import read_tables
 from app.cache.entry import Entry
 from app.cache.sqlite.store import SqliteStore
 from app.errors import InvalidParameter
@@ -30,7 +31,7 @@ class Parent:
     def __init__(self, path: Path, *, max_open: int = 2) -> None:
         self.clock = Clock(NOW + 100)
         self.results: list[str] = []
-        self.store = SqliteStore(path, clock=self.clock, max_bytes=10_000_000, gather=0.0)
+        self.store = SqliteStore(path, clock=self.clock, max_bytes=10_000_000, gather=0.0, tables=read_tables())
         self.feed = ChangeFeed(
             path, self.clock, max_open=max_open, record=lambda result, _: self.results.append(result)
         )

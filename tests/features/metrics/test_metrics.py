@@ -33,7 +33,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app import __version__
 from app.cache.coordination import Coordination
-from app.cache.store import Store
+from app.cache.store import RecordStore, Store
 from app.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
@@ -451,7 +451,7 @@ async def test_a_store_that_fails_is_seen() -> None:
 
 def test_every_operation_of_a_store_has_a_series() -> None:
     assert set(STORE_OPERATIONS) == {
-        name for part in (Store, Coordination) for name in vars(part) if not name.startswith("_")
+        name for part in (Store, RecordStore, Coordination) for name in vars(part) if not name.startswith("_")
     }
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from app.cache.address import open_store
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.errors import SignatureInvalid, UpstreamUnreachable
@@ -21,6 +20,7 @@ from app.handle.record import read_values
 from tests.clock import Clock
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.features.native.world import POLICY, ROOT, Bench, Content, serv_value, site_value
+from tests.parts import usual_cache
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
@@ -49,9 +49,7 @@ class _Hosts:
 
     def cache(self) -> TieredStore:
         """The cache of another process."""
-        cache = open_store(
-            self._url, clock=self.clock, memory_bytes=1 << 20, store_bytes=1 << 30, timeout=1.0, ceiling=86_400.0
-        )
+        cache = usual_cache(self._url, clock=self.clock)
         self._caches.append(cache)
         return cache
 

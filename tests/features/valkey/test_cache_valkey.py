@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
-from app.features.follow.parents import ParentState
+from app.features.follow.parents import ParentState, read_parents, save_parent
 from app.features.valkey.layout import KEY_PREFIX
 from app.features.valkey.node import PAUSE
 from app.features.valkey.store import ValkeyStore
@@ -73,10 +73,11 @@ async def test_a_damaged_list_of_parents_counts_as_none_and_is_replaced(
     server: Redis = Redis.from_url(valkey_url.replace("valkey", "redis", 1))
     await server.set(f"{KEY_PREFIX}parents", data)
     store = ValkeyStore(valkey_url, clock=clock, timeout=PATIENCE)
-    assert await store.parents() == ()
+    cache = TieredStore(MemoryStore(0, clock=clock), store, clock=clock, ceiling=86_400.0)
+    assert await read_parents(cache) == ()
     state = ParentState("https://parent.example", "c1", 5.0)
-    await store.save_parent(state)
-    assert await store.parents() == (state,)
+    await save_parent(cache, state)
+    assert await read_parents(cache) == (state,)
     await server.delete(f"{KEY_PREFIX}parents")
     await server.aclose()
     await store.close()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cache.address import open_store
+from app.cache.address import StoreOptions
 from app.errors import ConfigurationError, StoreError
+from app.features.valkey.opener import open_server
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
@@ -105,4 +106,4 @@ def test_a_file_that_cannot_be_used_is_named_at_the_start(option: str, tmp_path:
     for file in (tmp_path / "missing.pem", tmp_path / "no certificate.pem"):
         url = f"valkeys+cluster://127.0.0.1:1?{option}={file}"
         with pytest.raises(ConfigurationError, match=rf"{file}\) cannot be used"):
-            open_store(url, clock=clock, memory_bytes=0, store_bytes=0, timeout=1.0, ceiling=1.0)
+            open_server(url, StoreOptions(clock, max_bytes=0, timeout=1.0))

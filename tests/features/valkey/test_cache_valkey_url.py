@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.features.valkey.url import SCHEMES, Address, Kind, parse_store_url
+from app.features.valkey.opener import SCHEMES
+from app.features.valkey.url import Address, Kind, parse_store_url
 
 
 @pytest.mark.parametrize(

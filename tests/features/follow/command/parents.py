@@ -18,11 +18,13 @@ from typing import Final
 import uvicorn
 
 from app.assembly.settings import Settings
+from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.cli.main import main
 from app.features.bundles.bundle import BundleWriter
+from app.features.cache_commands.store import open_store as open_cache
 from app.features.follow.delta import DeltaEnd, end_line, start_line
-from app.features.follow.parents import ParentState
+from app.features.follow.parents import ParentState, read_parents, save_parent
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
@@ -68,10 +70,13 @@ class Place:
 
     async def parents(self) -> tuple[ParentState, ...]:
         """What the child's store remembers about its parents."""
-        store = open_store(self.child)
-        found = await store.parents()
-        await store.close()
-        return found
+        async with open_cache(Settings(store_url=f"sqlite:///{self.child}")) as cache:
+            return await read_parents(cache)
+
+    async def save_parent(self, state: ParentState) -> None:
+        """Save the state of a parent in the child's store."""
+        async with open_cache(Settings(store_url=f"sqlite:///{self.child}")) as cache:
+            await save_parent(cache, state)
 
     async def pull(self, url: str, *options: str, store: str | None = None) -> int:
         """Run the command. Returns its exit status."""
@@ -82,7 +87,7 @@ class Place:
 
 def open_store(path: Path) -> SqliteStore:
     """A store that writes at once."""
-    return SqliteStore(path, clock=time.time, max_bytes=50_000_000, gather=0.0)
+    return SqliteStore(path, clock=time.time, max_bytes=50_000_000, gather=0.0, tables=read_tables())
 
 
 def write_registry(path: Path, *names: str) -> None:

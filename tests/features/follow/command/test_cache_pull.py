@@ -16,7 +16,6 @@ from app.features.follow.change_feed import ChangeFeed
 from app.features.follow.command import pull
 from app.features.follow.delta import Tombstone, change_line
 from app.features.follow.pull import PullLimits
-from app.features.follow.sqlite_parents import save_parent
 from tests.cache.entries import entry
 from tests.features.follow.command.parents import NAMES, NOW, Place, hostile, open_store, page, serving, write_registry
 
@@ -105,7 +104,7 @@ async def test_a_child_with_a_new_store_and_a_parent_with_a_new_store_begin_agai
     capsys.readouterr()
     (state,) = await place.parents()
     async with serving(place.parent) as url:
-        save_parent(place.child, replace(state, url=url))
+        await place.save_parent(replace(state, url=url))
         assert await place.pull(url) == 0
     assert "everything was pulled" in capsys.readouterr().err
     assert "10.1000/NEW" in await place.names(place.child)

@@ -21,7 +21,7 @@ from app.assembly.settings import Settings
 from app.cli.main import main
 from app.features.cache_commands.store import open_store as open_cache
 from app.features.follow.change_feed import ChangeFeed, FeedPage
-from app.features.follow.parents import ParentState
+from app.features.follow.parents import ParentState, read_parents
 from tests.cache.entries import entry
 from tests.features.follow.command.parents import NAMES, NOW, Place, serving, write_registry
 from tests.features.valkey.valkey_server import start_valkey
@@ -61,7 +61,7 @@ async def names_of(url: str) -> list[str]:
 
 async def parents_of(url: str) -> tuple[ParentState, ...]:
     async with open_cache(Settings(store_url=url, mode="sealed")) as cache:
-        return await cache.parents()
+        return await read_parents(cache)
 
 
 async def purge(path: Path, *selection: str) -> None:

@@ -1,0 +1,61 @@
+"""What features keep in the file of a SQLite store, beside the entries. The store works without any of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.cache.entry import Entry, RegistryEntry
+from app.cache.purges import Purges
+
+#: Reads the first row of a query. Raises StoreError.
+ReadRow = Callable[[str, tuple[object, ...]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a transaction has written so far: new entries, keys whose entry it deleted, and purges with their times."""
+
+    now: float
+    entries: Sequence[Entry]
+    deleted: Sequence[str]
+    #: The usable entries that were deleted.
+    known: Mapping[str, Entry | None]
+    purged: Sequence[tuple[str, float]]
+    #: The purges before this transaction.
+    purges: Purges
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records that answer names without an entry."""
+
+    #: Their table. A file of an earlier release has it after it was opened for writing.
+    table: str
+    #: The record of a key. Also raises DamagedEntry.
+    find: Callable[[ReadRow, str], RegistryEntry | None]
+    #: The number of records.
+    total: Callable[[ReadRow], object]
+    #: The number of names under a prefix with a record and no usable entry at a time. Blocks. Raises StoreError.
+    count: Callable[[Path, str, float], int]
+    #: Deletes the records under a prefix, and returns their number. Blocks. Raises StoreError.
+    forget: Callable[[Path, str, Callable[[], float]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The tables of a feature. Its functions raise sqlite3.Error."""
+
+    #: Creates the tables that are missing, and moves what an earlier release wrote. Has the time of the opening.
+    create: Callable[[sqlite3.Connection, float], None]
+    #: Writes in the same transaction, before it is committed.
+    after_write: Callable[[sqlite3.Connection, Written], None] | None = None
+    records: Records | None = None
+
+
+def find_records(tables: Sequence[Table]) -> Records | None:
+    """The records of the first table that has some."""
+    return next((table.records for table in tables if table.records is not None), None)

@@ -1,0 +1,49 @@
+"""The registry records as a table of the SQLite store, which answers names without an entry from them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from app.cache.entry import RegistryEntry
+from app.cache.sqlite.tables import ReadRow, Records, Table, Written
+from app.features.registry import sqlite_blocks as blocks
+from app.features.registry.sqlite_counts import count_registry
+from app.features.registry.sqlite_table import RegistryTable
+from app.features.registry.wire import find_row, to_entry
+from app.handle.answer import ResponseCode
+
+_TOTAL: Final = "SELECT records FROM registry_total"
+
+
+def _delete_answered(connection: sqlite3.Connection, written: Written) -> None:
+    """A purge deletes the record too, and a "not found" of the upstream wins over what an agency's file says."""
+    absent = [entry.key for entry in written.entries if entry.answer.code is ResponseCode.HANDLE_NOT_FOUND]
+    # A record that a newer release wrote must not cost the batch: it answers nothing here.
+    blocks.delete(connection, [*written.deleted, *absent], skips_newer=True)
+
+
+def _find(read: ReadRow, key: str) -> RegistryEntry | None:
+    block = read(blocks.SELECT_BLOCK, (key,))
+    if block is None:
+        return None
+    first, _, data = block
+    row = find_row(key, first, data)
+    return None if row is None else to_entry(row)
+
+
+def _count_all(read: ReadRow) -> object:
+    (records,) = read(_TOTAL, ()) or (0,)
+    return records
+
+
+def _forget(path: Path, prefix: str, clock: Callable[[], float]) -> int:
+    with RegistryTable(path, clock=clock) as table:
+        return table.forget_prefix(prefix)
+
+
+REGISTRY_TABLE: Final = Table(
+    blocks.create_tables, _delete_answered, Records("registry_blocks", _find, _count_all, count_registry, _forget)
+)
