@@ -15,8 +15,8 @@ from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleWriter
 from app.features.cache_commands.lists import MAX_REMEMBERED
-from app.features.cache_commands.progress import Bar
 from app.features.cache_commands.visit import resolve_dependencies
+from app.features.progress import Bar
 from app.resolver.destination import Destinations
 from app.resolver.observer import NoResolutionObserver
 from app.resolver.prefix_chain import PrefixChain

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
@@ -18,9 +18,9 @@ from app.cache.address import read_store_path
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import Checksum
 from app.features.bundles.import_bundle import ImportBounds, ImportReport, import_bundle, open_bundle, size_of
-from app.features.cache_commands.progress import Bar, progress
 from app.features.cache_commands.store import open_store
 from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.progress import Bar, progress
 from app.features.redaction import redact
 from app.features.registry.detect import detect_format, is_gzip
 from app.features.registry.import_files import COUNTS, ImportRequest, Missing, RegistryReport, import_registry
@@ -60,8 +60,12 @@ def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
         min(len(os.sched_getaffinity(0)), settings.import_max_workers),
         settings.import_run_rows,
     )
+
+    def show_bar(label: str, total: float | None, in_bytes: bool) -> AbstractContextManager[Bar]:
+        return progress(label, total, in_bytes=in_bytes)
+
     try:
-        report = import_registry(request, _store_path(settings), _show_bar, clock=time.time)
+        report = import_registry(request, _store_path(settings), show_bar, clock=time.time)
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         raise
@@ -155,12 +159,6 @@ def _store_path(settings: Settings) -> Path:
             "agencies; import them there, and let other proxies use that proxy as their upstream"
         )
     return Path(settings.store_url.removeprefix(_SQLITE))
-
-
-@contextmanager
-def _show_bar(label: str, total: float | None, in_bytes: bool) -> Generator[Bar]:
-    with progress(label, total, in_bytes=in_bytes) as bar:
-        yield bar
 
 
 def _report_registry(report: RegistryReport, request: ImportRequest) -> int:

@@ -18,7 +18,6 @@ from app.features.admin.show import show_time
 from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.export import STANDARD_OUTPUT, Output, RecordWriter, export_all, export_prefix
 from app.features.cache_commands.lists import UniqueNames, read_lists, read_name
-from app.features.cache_commands.progress import progress, shows_progress
 from app.features.cache_commands.purge import Selection, count_selected
 from app.features.cache_commands.purge import purge as purge_entries
 from app.features.cache_commands.stats import count_entries
@@ -27,6 +26,7 @@ from app.features.cache_commands.visit import Visit, VisitOutcome
 from app.features.cache_commands.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
 from app.features.follow.parents import ParentState, read_parents
 from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.progress import progress, shows_progress
 
 #: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
 MAX_COUNTED: Final = 200_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.cache.tiered import TieredStore
-from app.features.cache_commands.progress import Bar
+from app.features.progress import Bar
 from app.handle.answer import ResponseCode
 
 #: Entries between two updates of the progress bar.

@@ -13,7 +13,7 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, DoiProxyError, PrefixDenied, UpstreamPaused
 from app.features.cache_commands.lists import NameItem, RefusedItem
-from app.features.cache_commands.progress import Bar
+from app.features.progress import Bar
 from app.handle.answer import ResponseCode
 from app.resolver.demand import Demand
 from app.resolver.destination import DestinationQuery, Destinations

@@ -1,9 +1,7 @@
-"""Shows how far a list has come: one line on standard error, drawn again a few times a second."""
+"""Shows how far a list has come."""
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,14 +11,12 @@ from app.doi.name import fold
 from app.features.lists.item import ListItem
 from app.features.lists.list_stream import STANDARD_INPUT, ListSource, read_items
 from app.features.lists.verdict import Verdict
+from app.features.progress import ProgressLine, show_duration
 
-#: Seconds between two updates of the line.
-_INTERVAL: Final = 0.25
 #: Rows before the remaining time is estimated.
 _FIRST_ROWS: Final = 20
 #: Distinct names that are counted, about 100 MB. A longer list has no estimate.
 MAX_COUNTED: Final = 1_000_000
-_CLEAR_LINE: Final = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,7 @@ class Progress:
         self._size = size
         self._rows_before = rows_before
         self._rate = queries_a_second
-        self._clock = clock
-        self._began = self._last_draw = clock()
+        self._progress_line = ProgressLine(clock)
         self._queries = 0
 
     def count_query(self) -> None:
@@ -91,17 +86,11 @@ class Progress:
 
     def draw(self, verdicts: Counter[Verdict]) -> None:
         """Draw the line if it is time."""
-        now = self._clock()
-        if now - self._last_draw >= _INTERVAL:
-            self._last_draw = now
-            width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(_CLEAR_LINE + self._line(verdicts, now - self._began)[:width])
-            sys.stderr.flush()
+        self._progress_line.draw(lambda seconds: self._line(verdicts, seconds))
 
     def clear(self) -> None:
         """Remove the line."""
-        sys.stderr.write(_CLEAR_LINE)
-        sys.stderr.flush()
+        self._progress_line.clear()
 
     def _line(self, verdicts: Counter[Verdict], seconds: float) -> str:
         rows = verdicts.total()
@@ -119,9 +108,3 @@ class Progress:
 def show_verdicts(verdicts: Counter[Verdict]) -> str:
     """The counts of the verdicts that occur, in the order of the vocabulary."""
     return ", ".join(f"{verdict.value} {verdicts[verdict]:,}" for verdict in Verdict if verdicts[verdict])
-
-
-def show_duration(seconds: float) -> str:
-    """Hours, minutes and seconds."""
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from app.errors import DoiProxyError
-from app.features.cache_commands.progress import Bar
+from app.features.progress import Bar
 from app.features.registry.import_job import Job, JobFolder, with_left_out
 from app.features.registry.import_parts import LeftOut, Part, find_parts, size_of_source
 from app.features.registry.import_pool import ImportPool

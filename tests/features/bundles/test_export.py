@@ -15,7 +15,7 @@ from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
 from app.features.bundles.export import Output, RecordWriter, export_all, export_prefix
-from app.features.cache_commands.progress import NoBar
+from app.features.progress import NoBar
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver

@@ -11,8 +11,8 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, CouldNotVerify
 from app.features.cache_commands.lists import NameItem, RefusedItem
-from app.features.cache_commands.progress import NoBar
 from app.features.cache_commands.visit import MAX_FAILURES, MAX_NAMED, Tally, Visit, VisitOutcome, resolve_dependencies
+from app.features.progress import NoBar
 from app.resolver.destination import Destinations
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain

@@ -11,7 +11,7 @@ import pytest
 
 from app.features.lists import progress as resolve_progress
 from app.features.lists.list_stream import STANDARD_INPUT, ListSource
-from app.features.lists.progress import Effort, ListSize, Progress, count_lists, estimate_seconds, show_duration
+from app.features.lists.progress import Effort, ListSize, Progress, count_lists, estimate_seconds
 from app.features.lists.verdict import Verdict
 from tests.clock import Clock
 
@@ -41,13 +41,6 @@ def test_the_remaining_time_follows_from_the_pace_and_the_budget(
     size: ListSize, left: int, effort: Effort, rate: float | None, seconds: float
 ) -> None:
     assert estimate_seconds(size, left, effort, rate) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0:00:00"), (59.6, "0:01:00"), (3_599.0, "0:59:59"), (90_061.0, "25:01:01")]
-)
-def test_a_duration_has_hours_minutes_and_seconds(seconds: float, text: str) -> None:
-    assert show_duration(seconds) == text
 
 
 class Screen:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.features.cache_commands.progress import Bar
+from app.features.progress import Bar
 from app.features.registry import import_files as tested
 from app.features.registry.import_files import ImportRequest, import_registry
 

@@ -16,7 +16,7 @@ import pytest
 from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.errors import ConfigurationError
-from app.features.cache_commands.progress import Bar, NoBar
+from app.features.progress import Bar, NoBar
 from app.features.registry import import_files as tested
 from app.features.registry.import_files import ImportRequest, Missing, RegistryReport, import_registry
 from app.features.registry.import_job import JobFolder
