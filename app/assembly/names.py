@@ -66,6 +66,7 @@ def read_branding(settings: Settings) -> Branding:
         templates=settings.branding_templates,
         messages=settings.branding_messages,
         languages=settings.branding_languages,
+        german_article=settings.branding_german_article,
     )
 
 

@@ -59,12 +59,12 @@ class BatchBounds:
 
     #: Lookups that are under way.
     concurrency: int
+    #: Inputs that wait for their rows.
+    window: int
     #: Seconds that names wait while the upstream accepts no queries, from its first failure since an answer.
     patience: float
-    #: Inputs that wait for their rows.
-    window: int = 256
-    #: Memory for findings that the cache does not keep, in bytes: a repeated name is not looked up again.
-    memory_bytes: int = 16 * 1024 * 1024
+    #: Memory for findings, in bytes.
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,7 @@ class _Batch:
         end = _End()
         try:
             async for text in inputs:
-                known = self._add_suggestions(text, ()) if isinstance(text, Row) else await self._start(text)
-                await self._queue.put(known)
+                await self._queue.put(self._admit(text) if isinstance(text, Row) else await self._start(text))
                 await self._turn.yield_if_over()
         except Exception as error:  # raised to the caller after the rows before it
             end = _End(error)
@@ -282,8 +281,12 @@ class _Batch:
         found = self._parts.suggested_names.for_text(text) if self._options.suggests else ()
         return self._add_suggestions(not_a_doi(text, message), found)
 
+    def _admit(self, row: Row) -> Row:
+        """A row that the caller knows, which may have suggestions already."""
+        return row if row.suggestions is not None else self._add_suggestions(row, ())
+
     def _add_suggestions(self, row: Row, suggestions: Iterable[Suggestion]) -> Row:
-        """Every row of a batch passes here: either all have suggestions, or none has."""
+        """Every row of a batch passes here or has suggestions: either all rows have them, or none has."""
         return replace(row, suggestions=tuple(suggestions)) if self._options.suggests else row
 
 

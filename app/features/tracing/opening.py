@@ -18,10 +18,8 @@ class Export:
 
     endpoint: str
     share: float
-    #: Spans that wait for the export. When the queue is full, spans are dropped.
-    queue_spans: int = 2_048
-    #: For one export with its repetitions, and for the last one at the end.
-    timeout: float = 5.0
+    queue_spans: int
+    timeout: float
 
 
 @dataclass(frozen=True, slots=True)
