@@ -1,13 +1,15 @@
 # doi-proxy needs python3 (3.11 or later), pip, make and git. Everything else is installed in .tools/ and .venv/.
 #
 #   make run     set up, then serve on http://127.0.0.1:8000
-#   make test    set up, then run all tests
-#   make check   set up, then lint, type check, import rule, dead code, dependency declarations
+#   make test    set up, then run the tests of the program
+#   make quick   set up, then run those of them that start no process: no servers, no browsers
+#   make check   set up, then lint, type check, import rule, dead code, dependencies, tests of the repository
+#   make lint    set up, then lint and check the format: the fast part of make check
 #   make bench   set up, then run the benchmarks
 #   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
 #   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
-#   make pythons set up, then run all tests with every Python from 3.11 to 3.13 that is installed
+#   make pythons set up, then run the tests of the program with every Python from 3.11 to 3.13 that is installed
 #   make cov     set up, then run all tests and report the lines that no test runs
 #   make docs    set up, then write the generated pages and build docs/ as a site in build/docs
 #   make dist    set up, then build the wheel and the source archive in dist/
@@ -20,7 +22,9 @@ PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
 # Half of the time, a test waits for a process. The files begin in the order of tests/conftest.py.
-TEST_FLAGS ?= -n 4 --dist loadfile --no-loadscope-reorder
+TEST_FLAGS ?= -n 4 --dist loadfile --no-loadscope-reorder -rs
+# With ARGS, the tests that it selects. Otherwise those of the program, without those of the repository.
+SELECTED = $(if $(ARGS),$(ARGS),-m 'not repository and not kit')
 LOCK_FLAGS ?=
 DEB_PYTHON ?= /usr/bin/python3
 DEB_FOLDER ?= dist
@@ -31,6 +35,9 @@ SEED ?= 1
 # uv trusts the system's certificates and uses the installed Python. It never downloads one.
 export UV_SYSTEM_CERTS := 1
 export UV_PYTHON_DOWNLOADS := never
+
+# Tests start many processes. Without bytecode files, each would compile all that it imports: 1 s for a proxy.
+unexport PYTHONDONTWRITEBYTECODE
 
 UV := .tools/bin/uv
 BIN := .venv/bin
@@ -53,7 +60,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test clients pythons check bench fuzz mutate cov docs dist deb lock clean
+.PHONY: help setup run test quick clients pythons check lint bench fuzz mutate cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -99,7 +106,10 @@ clients: build/clients/.locked build/openapi/.locked
 clients: tests/clients/node_modules/.package-lock.json tests/features/openapi/clients/node_modules/.package-lock.json
 
 test: setup
-	@$(BIN)/python -m pytest $(TEST_FLAGS) $(ARGS)
+	@$(BIN)/python -m pytest $(TEST_FLAGS) $(SELECTED)
+
+quick: setup
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -rs -m 'not process and not repository and not slow' $(ARGS)
 
 # The other installed versions of Python. Each gets its own environment.
 pythons: setup
@@ -110,7 +120,7 @@ pythons: setup
 		$(UV) venv --quiet --clear --python "$$python" "$$environment" && \
 		{ $(USE_PIP_INDEX); $(UV) pip sync --quiet --python "$$environment/bin/python" --require-hashes requirements/dev.lock; } && \
 		$(UV) pip install --quiet --python "$$environment/bin/python" --no-deps --no-build-isolation --editable . && \
-		"$$environment/bin/python" --version && "$$environment/bin/python" -m pytest -q $(TEST_FLAGS) $(ARGS) || exit 1; \
+		"$$environment/bin/python" --version && "$$environment/bin/python" -m pytest -q $(TEST_FLAGS) $(SELECTED) || exit 1; \
 	done
 
 cov: setup
@@ -131,13 +141,16 @@ dist: setup
 deb: setup
 	@$(USE_PIP_INDEX); packaging/debian/build.sh $(UV) $(DEB_PYTHON) $(BIN)/python $(DEB_FOLDER)
 
-check: setup
+lint: setup
 	$(call step,lint,$(BIN)/ruff check --quiet --output-format concise .)
 	$(call step,format,$(BIN)/ruff format --check --quiet .)
+
+check: lint
 	$(call step,types,$(BIN)/mypy)
 	$(call step,import rule,$(BIN)/python -m pytest -q tests/test_architecture.py)
 	$(call step,dead code,$(BIN)/vulture)
 	$(call step,dependencies,$(BIN)/deptry app)
+	$(call step,repository,$(BIN)/python -m pytest -q -n 2 --dist loadfile -rs -m repository)
 	@echo 'All checks passed.'
 
 bench: setup

@@ -35,6 +35,8 @@ HEADINGS: Final = {
     "branding": "The institution's own face",
     "admin": "The admin API",
     "status": "The status page",
+    "import": "The files of registration agencies",
+    "replication": "Replication",
     "mcp": "Tools for assistants",
     "otel": "Traces",
 }

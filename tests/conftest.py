@@ -1,12 +1,14 @@
-"""For every test: asyncio for async tests, repeatable examples, and no network but loopback."""
+"""For every test: asyncio for async tests, repeatable examples, no network but loopback, no unmarked process."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 import pytest
@@ -18,19 +20,40 @@ settings.register_profile("fixed", derandomize=True, database=None, deadline=Non
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
-
 #: Files that take minutes.
-LONGEST: Final = ("test_cluster_drills.py", "test_debian_package.py", "test_express_lane.py")
+LONGEST: Final = ("test_browser_pages.py", "test_cluster_killed.py", "test_signals.py", "test_debian_package.py")
+#: Markers of tests that start a process of their own.
+_WITH_PROCESSES: Final = ("browser", "valkey")
 
 
 class NotLoopback(RuntimeError):
     """A test tried to reach another machine. Not an OSError, which the tested code handles as a failed upstream."""
 
 
+class UnmarkedProcess(RuntimeError):
+    """A test without the marker `process` tried to start one."""
+
+
+_current: pytest.Item | None = None
+
+
+# Before pytest itself, which selects tests by their markers here.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first, then the other ones with slow tests. At the end, all processes have work."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in _WITH_PROCESSES):
+            item.add_marker("process")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in slow))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Note the test that runs, for `only_marked_processes`."""
+    global _current  # noqa: PLW0603 - pytest has no other place that a session fixture can read
+    _current = item
+    return (yield)
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +95,31 @@ def only_loopback() -> Iterator[None]:
         patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
         patch.setattr(socket, "getaddrinfo", guarded_look_up)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_marked_processes() -> Iterator[None]:
+    """A test that starts a process has the marker `process`, because `make quick` leaves such tests out."""
+    start_command, start_worker = subprocess.Popen.__init__, BaseProcess.start
+
+    def guarded_command(self: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> None:
+        _require_marker()
+        start_command(self, *args, **kwargs)
+
+    def guarded_worker(self: BaseProcess) -> None:
+        _require_marker()
+        start_worker(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", guarded_command)
+        patch.setattr(BaseProcess, "start", guarded_worker)
+        yield
+
+
+def _require_marker() -> None:
+    marked = _current is None or any(_current.get_closest_marker(name) for name in ("process", "repository"))
+    if not marked:
+        raise UnmarkedProcess("a test that starts a process needs `pytestmark = pytest.mark.process`")
 
 
 def _refuse_others(family: int, address: Any) -> None:

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.repository
+
 # --- The rules ---------------------------------------------------------------------------------------------------
 
 #: A part imports the parts to its right. Parts between commas do not know each other. docs/architecture.md has these

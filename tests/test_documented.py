@@ -29,6 +29,8 @@ from app.assembly.settings.sources import ENV_PREFIX, variable
 from app.errors import CouldNotVerify, DoiProxyError
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 
+pytestmark = pytest.mark.repository
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = sorted(
     path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md") for path in ROOT.glob(pattern) if path.is_file()

@@ -19,6 +19,8 @@ from app.assembly.settings import Settings, load
 from app.assembly.settings.sources import ENV_PREFIX
 from tests.test_packaging import all_of, stages, variables
 
+pytestmark = pytest.mark.repository
+
 FOLDER: Final = Path(__file__).resolve().parents[1] / "config/kubernetes"
 #: The oldest version of Kubernetes that kustomization.yaml names, and the newest whose schemas are here.
 VERSIONS: Final = ("1.27", kubernetes_validate.latest_version())

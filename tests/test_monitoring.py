@@ -18,6 +18,8 @@ import yaml
 
 from tests.features.valkey.valkey_server import free_port
 
+pytestmark = pytest.mark.repository
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 ALERTMANAGER: Final = ROOT / "config/alertmanager/alertmanager.yml"
 PROVISIONING: Final = ROOT / "config/grafana/provisioning"

@@ -33,6 +33,8 @@ from app.assembly.settings import Settings, load
 from app.assembly.settings.sources import CONFIG_VARIABLE, ENV_PREFIX
 from tests.features.valkey.valkey_server import free_port
 
+pytestmark = pytest.mark.repository
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: For one instruction of the Dockerfile, in seconds; the slowest fetches all packages of the lock.
 STEP_DEADLINE: Final = 300

@@ -19,6 +19,8 @@ from app import __version__
 from tests.cluster.processes import ROOT, START_DEADLINE, Process, until
 from tests.features.valkey.valkey_server import free_port
 
+pytestmark = pytest.mark.repository
+
 UV: Final = ROOT / ".tools/bin/uv"
 #: For one command that installs packages, in seconds.
 INSTALL_DEADLINE: Final = 300

@@ -17,6 +17,8 @@ import pytest
 
 from tests.test_documented import CONSOLE, ROOT, plain_environment
 
+pytestmark = pytest.mark.repository
+
 #: For the whole page, in seconds.
 DEADLINE: Final = 240
 #: Printed before the output of each command.

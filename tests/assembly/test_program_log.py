@@ -81,6 +81,7 @@ def test_names_that_libraries_log_are_not_written(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from app.doi.name import fold
 from bench.batch import batch, choose_lines
 from bench.batch_peers import is_unknown
 from bench.machine import Cores
 from bench.names import HOT, synthetic
 from bench.plan import Plan
+
+pytestmark = pytest.mark.repository
 
 
 def test_a_list_has_other_spellings_of_its_first_names_at_its_end() -> None:

@@ -9,6 +9,8 @@ from bench.machine import Cores, pinned, share_out
 from bench.tools import NotMeasured, need
 from bench.units import read_total
 
+pytestmark = pytest.mark.repository
+
 
 def test_wrk_s_line_becomes_a_rate_and_a_count_of_failures() -> None:
     done = read_wrk("Running 2s test\n  1 threads\nBENCH 1000 2000000 3 4\n")

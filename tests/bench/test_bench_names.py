@@ -12,6 +12,8 @@ from app.handle.answer import read_answer
 from bench.names import path_of, read_names, synthetic, zipf
 from bench.records import answer_of, entry_of, target_of, values_sized
 
+pytestmark = pytest.mark.repository
+
 
 def test_a_list_is_read_without_what_is_no_doi_name_or_there_already(tmp_path: Path) -> None:
     file = tmp_path / "names.txt"

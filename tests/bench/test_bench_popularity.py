@@ -11,6 +11,8 @@ from bench.scale import LOGGED, LOGGED_NAMES
 from bench.simulation import SimulatedProxy, Sizes, simulate
 from tests.bench.simulated import ANSWER, entry_size
 
+pytestmark = pytest.mark.repository
+
 NAMES = 20_000
 
 

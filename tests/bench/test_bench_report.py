@@ -13,6 +13,8 @@ from bench.nginx import CACHING, CONSTANT
 from bench.report import number, write_report
 from bench.rounds import Series
 
+pytestmark = pytest.mark.repository
+
 
 def test_a_report_holds_machine_claims_chart_tables_and_what_is_missing() -> None:
     section = Section(

@@ -6,6 +6,8 @@ import pytest
 
 from bench.rounds import Series, interleaved, percentile, ratio
 
+pytestmark = pytest.mark.repository
+
 
 def test_every_round_measures_each_contestant_once_and_begins_with_another_one() -> None:
     asked: list[str] = []

@@ -25,6 +25,8 @@ from bench.scale import (
 from bench.scale_check import Costs
 from bench.simulation import Shares
 
+pytestmark = pytest.mark.repository
+
 LAW = Popularity(REGISTERED, 0.85)
 COSTS = Costs(memory=0.001, store=0.002, upstream=0.004, resident=2**26, record=500.0)
 

@@ -26,7 +26,7 @@ from tests.bench.simulated import ANSWER, entry_size
 from tests.clock import Clock
 from tests.parts import usual_patience, usual_ttl_policy
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.repository]
 
 NAMES = [f"10.5555/{number:04d}" for number in range(400)]
 SIZE = entry_size(NAMES[0])

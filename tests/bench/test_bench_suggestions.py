@@ -9,6 +9,8 @@ import pytest
 
 from bench.suggestions import main, sort
 
+pytestmark = pytest.mark.repository
+
 
 @pytest.mark.parametrize(
     ("text", "expected", "kind"),

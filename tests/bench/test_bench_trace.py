@@ -7,6 +7,8 @@ import pytest
 from bench.journeys import Figures, find_growth, read_table, trace_journeys
 from bench.trace import DECIDED, deciders
 
+pytestmark = pytest.mark.repository
+
 
 @pytest.mark.parametrize("header", DECIDED)
 def test_one_module_decides_a_header(header: str) -> None:

@@ -7,6 +7,8 @@ import pytest
 from bench.records import answer_of, target_of
 from bench.verdict import Answer, Verdict, is_registered, judge, most_in_a_second, worst_burst
 
+pytestmark = pytest.mark.repository
+
 _KNOWN = next(name for name in ("10.1000/1", "10.1000/2", "10.1000/3") if is_registered(name))
 _UNKNOWN = next(name for name in (f"10.1000/{number}" for number in range(200)) if not is_registered(name))
 _TARGET = target_of(_KNOWN)

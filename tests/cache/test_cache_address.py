@@ -91,6 +91,7 @@ async def test_any_other_url_is_one_clear_line_without_its_password(url: str, cl
     assert "secret" not in caught.value.message
 
 
+@pytest.mark.process
 def test_the_libraries_of_other_stores_are_not_imported() -> None:
     code = "import sys, app.cache.address; print(sorted({'redis', 'sqlite3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -26,6 +26,8 @@ import pytest
 from app import __version__
 from app.assembly.settings import Settings
 
+pytestmark = pytest.mark.process
+
 ROOT: Final = Path(__file__).parents[2]
 COMMAND: Final = (sys.executable, "-m", "app")
 NOWHERE: Final = "http://127.0.0.1:9"

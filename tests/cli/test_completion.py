@@ -16,6 +16,8 @@ import pytest
 from app.assembly.settings import Settings
 from app.assembly.settings.sources import flag_of, variable
 
+pytestmark = pytest.mark.repository
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 BASH: Final = "share/bash-completion/completions/doi-proxy"
 ZSH: Final = "share/zsh/site-functions/_doi-proxy"

@@ -11,6 +11,8 @@ from habanero import cn
 
 from tests.clients.conftest import BIBTEX, FORMATS, Site
 
+pytestmark = pytest.mark.process
+
 NAME = "10.5555/article"
 
 

@@ -7,7 +7,11 @@ import re
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.clients.installed import HERE, LOCK, ROOT, clients_from_pypi
+
+pytestmark = pytest.mark.repository
 
 DEV_LOCK: Final = ROOT / "requirements" / "dev.lock"
 ROW: Final = re.compile(r"^\| ([@\w/.-]+) \| ([\w.]+) \|", re.MULTILINE)

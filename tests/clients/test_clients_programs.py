@@ -16,6 +16,8 @@ from tests.clients.conftest import BIBTEX, Site
 from tests.clients.installed import run_node
 from tests.clients.network import Network
 
+pytestmark = pytest.mark.process
+
 NAME = "10.5555/article"
 ACCEPT = "Accept: application/x-bibtex"
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.clients.conftest import Site
 
+pytestmark = pytest.mark.process
+
 with warnings.catch_warnings():
     # Its docstrings hold escapes that newer Pythons warn of.
     warnings.simplefilter("ignore")

@@ -14,6 +14,8 @@ from tests.clients.conftest import BIBTEX, Site
 from tests.clients.installed import run_python
 from tests.clients.network import Network
 
+pytestmark = pytest.mark.process
+
 NAME = "10.5555/article"
 MISSING = "10.5555/no-such-name"
 

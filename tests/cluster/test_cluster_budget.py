@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 RATE: Final = 20.0
 BURST: Final = 5

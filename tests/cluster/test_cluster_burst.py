@@ -13,7 +13,7 @@ from app.features.valkey.store import ValkeyStore
 from app.handle.answer import Answer, ResponseCode
 from tests.parts import DEFAULTS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey, pytest.mark.process]
 
 #: Far more than one process has connections for.
 READERS: Final = 3_000

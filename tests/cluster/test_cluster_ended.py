@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, UpstreamProcess
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 NAMES: Final = {f"10.1234/kept{number}": f"https://www.example.org/{number}" for number in range(100)}
 #: Names that a path can hold only in one way; each is one name, however often it is handed on.

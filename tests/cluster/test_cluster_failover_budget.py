@@ -20,7 +20,7 @@ from tests.cluster.processes import Proxy, UpstreamProcess, until
 from tests.features.valkey.valkey_cluster import Cluster, running_cluster
 from tests.features.valkey.valkey_sentinel import running_sentinels
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey, pytest.mark.process]
 
 RATE: Final = 20.0
 BURST: Final = 20

@@ -14,7 +14,7 @@ from tests.cluster.processes import Proxy, UpstreamProcess, until
 from tests.cluster.raw_http import Answered
 from tests.parts import usual_cache
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey, pytest.mark.process]
 
 NAME: Final = "10.1234/known"
 OLD: Final = "https://www.example.org/old"

@@ -11,7 +11,7 @@ from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.lease_holder import NAME, SETTINGS, URL, ask_another, begin_query, kill_worker
 from tests.cluster.processes import Proxy, UpstreamProcess
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 
 @pytest.mark.valkey

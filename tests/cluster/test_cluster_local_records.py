@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 NAME: Final = "10.5072/local"
 REGISTERED: Final = "https://www.example.org/registered"

@@ -11,7 +11,7 @@ from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.processes import Proxy, UpstreamProcess
 from tests.cluster.raw_http import Answered
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 NAME: Final = "10.1234/MixedCase"
 URL: Final = "https://www.example.org/mixed"

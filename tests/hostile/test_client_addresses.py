@@ -12,6 +12,8 @@ import pytest
 from tests.cluster.processes import Proxy, until
 from tests.hostile.conftest import started
 
+pytestmark = pytest.mark.process
+
 FRONT_PROXY = "127.0.0.2"
 STRANGER = "127.0.0.1"
 DENIED = "198.51.100.9"

@@ -14,6 +14,8 @@ from tests.cluster.processes import Proxy
 from tests.hostile.conftest import started
 from tests.hostile.documented_requests import TOKEN, DocumentedRequests
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:

@@ -16,6 +16,8 @@ from tests.cluster.raw_http import Answered, ask
 from tests.hostile.conftest import started
 from tests.hostile.records import PREFIX
 
+pytestmark = pytest.mark.process
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
@@ -26,16 +28,19 @@ BURST = 5
 #: A record of 870 kB of JSON.
 LARGE = f"{PREFIX}/deep-json"
 _MIB = 1024 * 1024
+_CACHED_BYTES = 2 * _MIB
 
 
 @pytest.fixture(scope="module")
 def flooded(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
-    """A proxy with few bypasses for each client."""
+    """A proxy with few bypasses for each client, and little memory for compressed answers."""
     one = started(
         tmp_path_factory.mktemp("flooded"),
         upstream_url,
+        bypass_rate=0.001,
         bypass_burst=BURST,
         cache_reload_age=0,
+        web_compression_memory_bytes=_CACHED_BYTES,
     )
     try:
         yield one

@@ -14,6 +14,8 @@ from tests.cluster.processes import Proxy
 from tests.hostile.clients import connect, exchange, flood, head, read, read_to_end, send, statuses, with_body
 from tests.hostile.conftest import started
 
+pytestmark = pytest.mark.process
+
 _NAME: Final = "/10.1000/182"
 _PIECE_PAUSE: Final = 0.01
 #: Heads with two different lengths for one request (RFC 9112, sections 5.2, 6.1 and 6.3).

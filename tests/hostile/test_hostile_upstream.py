@@ -12,6 +12,8 @@ from tests.cluster.processes import Proxy, until
 from tests.hostile.records import ASKED_FOR, PREFIX
 from tests.hostile.upstream import FAULT_PREFIXES, ORDINARY, TOO_MANY, url_of
 
+pytestmark = pytest.mark.process
+
 _NUMBERS: Final = count()
 #: The statuses of "could not verify" in docs/errors.md.
 _COULD_NOT_VERIFY: Final = {502, 503, 504}

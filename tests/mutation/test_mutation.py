@@ -10,6 +10,8 @@ import pytest
 from tests.mutation.__main__ import try_folder
 from tests.mutation.mutants import build_mutant, count_mutants
 
+pytestmark = pytest.mark.repository
+
 
 def changes(source: str) -> list[str]:
     """All mutants of a source, each as its changed line."""

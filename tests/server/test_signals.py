@@ -20,7 +20,7 @@ from tests.cluster.front_proxy import certificate
 from tests.cluster.processes import START_DEADLINE, Proxy, until
 from tests.cluster.raw_http import ask, read_answer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 NAME: Final = "10.1234/drained"
 URL: Final = "https://www.example.org/drained"

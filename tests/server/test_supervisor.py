@@ -11,9 +11,13 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+import pytest
+
 from app.server.http_server import Events
 from app.server.supervisor import Supervisor
 from app.server.worker import PipeMessage
+
+pytestmark = pytest.mark.process
 
 SPAWN = multiprocessing.get_context("spawn")
 

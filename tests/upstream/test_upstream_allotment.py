@@ -215,6 +215,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 async def test_processes_that_share_a_file_take_no_more_tokens_than_it_has(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROCESS, str(tmp_path / "store.sqlite3"), str(RATE), str(BURST)]
     processes = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(3)]

@@ -194,6 +194,7 @@ async def test_the_password_of_an_egress_proxy_is_sent_to_it(
     assert upstream.last_headers["proxy-authorization"] == "Basic cmVhZGVyOnNhZmU="
 
 
+@pytest.mark.process
 async def test_the_certificate_of_an_egress_proxy_is_checked_for_an_http_upstream_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -208,6 +209,7 @@ async def test_the_certificate_of_an_egress_proxy_is_checked_for_an_http_upstrea
         assert proxy.queries() == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("through_proxy", [False, True], ids=["directly", "through a CONNECT proxy"])
 async def test_the_certificate_of_a_private_authority_is_trusted_where_it_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, through_proxy: bool

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 ROOT = Path(__file__).parents[2]
 

@@ -74,6 +74,7 @@ async def test_a_cached_answer_needs_no_query_and_is_given() -> None:
         assert got.status == 200
 
 
+@pytest.mark.process
 async def test_the_processes_of_a_service_have_one_identifier_and_other_services_another() -> None:
     code = (
         "import multiprocessing as m\n"
@@ -129,6 +130,7 @@ async def proxy_that_is_its_own_upstream(**settings: str) -> AsyncIterator[str]:
             yield url
 
 
+@pytest.mark.process
 async def test_a_proxy_that_is_its_own_upstream_says_so() -> None:
     # Without the check, the query would wait for itself until this time.
     long = {"upstream-timeout": "600", "upstream-patience": "600", "upstream-read-timeout": "600"}

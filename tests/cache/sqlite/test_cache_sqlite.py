@@ -57,6 +57,7 @@ def write_until_killed(path: Path, pipe: Connection) -> None:
     asyncio.run(write())
 
 
+@pytest.mark.process
 async def test_a_killed_process_loses_nothing_that_was_flushed(path: Path, clock: Clock) -> None:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
@@ -234,6 +235,7 @@ def compete(path: Path, name: str, pipe: Connection) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.process
 def test_two_processes_share_leases_tokens_and_entries(path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     workers = []

@@ -276,6 +276,7 @@ async def test_off_writes_nothing_and_sends_only_the_identifier_of_the_client(
         assert capfdbinary.readouterr().out == b""
 
 
+@pytest.mark.process
 def test_a_standard_output_that_is_gone_harms_no_answer() -> None:
     code = (
         "from app.features.access_log.access_log import write_to_standard_output as w; "

@@ -31,6 +31,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
         yield upstream
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_client_finds_the_tools_and_checks_a_list(upstream: FakeUpstream, mode: str) -> None:
     async with Client(stdio(upstream.url), mode=mode) as client:
@@ -57,6 +58,7 @@ async def test_a_client_finds_the_tools_and_checks_a_list(upstream: FakeUpstream
     assert verdicts == ["resolved", "not_found", "not_a_doi"]
 
 
+@pytest.mark.process
 async def test_hostile_arguments_are_answered_in_words(upstream: FakeUpstream) -> None:
     async with Client(stdio(upstream.url), mode="legacy") as client:
         many = await client.call_tool("check_list", {"lines": ["10.1000/182"] * 10_000})
@@ -69,6 +71,7 @@ async def test_hostile_arguments_are_answered_in_words(upstream: FakeUpstream) -
             assert "\x1b" not in str(result.content)
 
 
+@pytest.mark.process
 async def test_the_store_is_that_of_a_running_proxy(upstream: FakeUpstream, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
     for _ in range(2):
@@ -113,14 +116,17 @@ async def answer(process: Process, number: int) -> dict[str, Any]:
             return message
 
 
+@pytest.mark.process
 async def test_lines_that_are_not_messages_are_left_out(upstream: FakeUpstream) -> None:
-    async with started(*arguments(upstream.url), stdin=PIPE, stdout=PIPE) as process:
+    words = arguments(upstream.url, "--mcp-max-message-bytes", "65536")
+    async with started(*words, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdin is not None
-        process.stdin.write(b"garbage\n\xff\xfe\n[1]\n" + b"[" * 100_000 + b"\n" + b"x" * 5_000_000 + b"\n")
+        process.stdin.write(b"garbage\n\xff\xfe\n[1]\n" + b"[" * 100_000 + b"\n" + b"x" * 300_000 + b"\n")
         await send(process, *HANDSHAKE, call(1, "parse", {"texts": ["10.1000/182"]}))
         assert (await answer(process, 1))["result"]["structuredContent"]["texts"][0]["kind"] == "doi"
 
 
+@pytest.mark.process
 async def test_the_process_ends_when_the_client_leaves_in_the_middle(upstream: FakeUpstream) -> None:
     upstream.hold("10.1000/0")
     async with started(*arguments(upstream.url), stdin=PIPE, stdout=PIPE) as process:
@@ -136,6 +142,7 @@ async def test_the_process_ends_when_the_client_leaves_in_the_middle(upstream: F
     assert upstream.queries() < 500
 
 
+@pytest.mark.process
 async def test_the_process_ends_when_its_answers_are_not_read(upstream: FakeUpstream) -> None:
     async with started(*arguments(upstream.url), stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
@@ -149,6 +156,7 @@ async def test_the_process_ends_when_its_answers_are_not_read(upstream: FakeUpst
     assert "Traceback" not in log
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_process_while_it_waits(upstream: FakeUpstream, number: signal.Signals) -> None:
     async with started(*arguments(upstream.url), stdin=PIPE, stdout=PIPE) as process:
@@ -187,6 +195,7 @@ def test_without_the_extra_one_line_says_what_to_install(
     assert capsys.readouterr().err == line
 
 
+@pytest.mark.process
 async def test_no_other_command_imports_the_sdk() -> None:
     code = "import sys, app.main, app.cli.main; print('mcp' in sys.modules)"
     async with started("-c", code, stdout=PIPE) as process:

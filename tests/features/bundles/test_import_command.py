@@ -57,6 +57,7 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -76,6 +77,7 @@ def test_the_format_need_not_be_named(
     assert capsys.readouterr() == (f"1 records: {NONE_OF_ALL.replace('new 0', 'new 1')}\n", "")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("compressed", [False, True])
 def test_standard_input_is_read_whatever_it_contains(
     store: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool, capsys: pytest.CaptureFixture[str]
@@ -89,6 +91,7 @@ def test_standard_input_is_read_whatever_it_contains(
     assert "new 1, " in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_what_was_left_out_and_refused_is_reported_with_its_place(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +109,7 @@ def test_what_was_left_out_and_refused_is_reported_with_its_place(
     ]
 
 
+@pytest.mark.process
 def test_a_second_import_changes_what_is_newer_and_says_what_is_absent(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +131,7 @@ def test_a_second_import_changes_what_is_newer_and_says_what_is_absent(
     assert (url_of(store, "10.5555/A"), url_of(store, "10.5555/B")) == ("https://example.org/3", None)
 
 
+@pytest.mark.process
 def test_without_any_record_the_exit_status_is_1(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +172,7 @@ def test_only_a_store_in_a_file_holds_registry_records(tmp_path: Path, capsys: p
     assert "only a store sqlite:///path holds the records of registration agencies" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_an_import_that_was_killed_is_continued_by_the_same_command(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

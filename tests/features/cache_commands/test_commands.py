@@ -402,6 +402,7 @@ def test_the_names_of_a_list_travel_with_what_their_redirects_need(
     assert "invalid: " in output.err and "line 4" in output.err
 
 
+@pytest.mark.process
 def test_a_bundle_goes_through_a_pipe_and_the_counts_go_to_standard_error(tmp_path: Path, store: str) -> None:
     fill(store, *records(*(f"10.1000/{number}" for number in range(3_000))))
     other = f"sqlite:///{tmp_path}/other.sqlite3"
@@ -416,6 +417,7 @@ def test_a_bundle_goes_through_a_pipe_and_the_counts_go_to_standard_error(tmp_pa
     assert len(held(other)) == 3_000
 
 
+@pytest.mark.process
 def test_a_reader_that_goes_away_ends_an_export_without_a_traceback(store: str) -> None:
     fill(store, *records(*(f"10.1000/{number}" for number in range(3_000))))
     with started("cache", "export", "--store-url", store, stdout=subprocess.PIPE) as exporting:
@@ -549,6 +551,7 @@ async def test_bibtex_and_csv_lists_are_warmed_too(
     assert "resolved 2, " in capsys.readouterr().out
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_an_interrupted_run_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: Path, store: str) -> None:
     names = ["10.1000/1", "10.1000/2", "10.1000/3"]
@@ -643,6 +646,7 @@ def test_what_is_chosen_is_purged_and_nothing_else(
     assert sorted(held(store)) == left
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_purge_is_seen_by_a_running_proxy(tmp_path: Path, store: str) -> None:
     async with before_upstream(store) as (upstream, proxy):
@@ -661,6 +665,7 @@ async def test_a_purge_is_seen_by_a_running_proxy(tmp_path: Path, store: str) ->
         assert upstream.queries("10.1000/1") == 2
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_store_in_use_is_exported_imported_and_purged_at_the_same_time(tmp_path: Path, store: str) -> None:
     (tmp_path / "b").write_bytes(bundle(*records(*(f"10.2000/{number}" for number in range(2_000)))))
@@ -726,6 +731,7 @@ async def answers(proxy: Proxy) -> list[tuple[int, str | None, bytes | None]]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_path: Path, store: str) -> None:
     (tmp_path / "list.txt").write_text("10.1000/182\n10.1000/alias\n10.1000/loc\n10.1000/%C3%A9%25%23\n")
@@ -751,6 +757,7 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
         assert (ready["ready"], ready["detail"]["mode"]) == (True, "sealed")
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_a_proxy_can_be_the_upstream_of_another(tmp_path: Path, store: str) -> None:
     async with before_upstream(store) as (upstream, first):
@@ -821,6 +828,7 @@ async def test_a_sealed_proxy_does_not_ask_for_an_export(tmp_path: Path, store: 
 # --- Progress -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_a_bar_is_on_a_terminal_alone(tmp_path: Path, store: str) -> None:
     (tmp_path / "b").write_bytes(bundle(*records(*(f"10.1000/{number}" for number in range(500)))))
     command = [sys.executable, "-m", "app", "cache", "import", "--store-url", store, str(tmp_path / "b")]

@@ -204,6 +204,7 @@ async def test_lists_in_several_formats_are_read_in_their_order(bench: Bench) ->
     assert [row["input"] for row in ended.rows] == [f"10.5555/{name}" for name in names]
 
 
+@pytest.mark.process
 async def test_standard_input_is_resolved_while_it_arrives(bench: Bench) -> None:
     bench.numbered(2)
     process = await bench.start("-", "--column", "Name", stdin=subprocess.PIPE)
@@ -235,6 +236,7 @@ async def test_a_list_that_cannot_be_read_to_its_end_ends_after_the_rows_before(
     assert (ended.status, "list.json: The array is not complete" in ended.errors) == (2, True)
 
 
+@pytest.mark.process
 async def test_a_reader_that_leaves_ends_the_program_quietly(bench: Bench) -> None:
     path = bench.numbered(300)
     process = await bench.start(path)
@@ -280,6 +282,7 @@ async def test_after_an_interruption_the_rest_follows_and_no_name_is_queried_twi
     assert len(bench.inputs()) == 60
 
 
+@pytest.mark.process
 async def test_after_a_kill_no_row_is_lost_or_written_twice(bench: Bench) -> None:
     path = bench.numbered(60)
     bench.upstream.hold("10.5555/20")
@@ -298,6 +301,7 @@ async def test_after_a_kill_no_row_is_lost_or_written_twice(bench: Bench) -> Non
     assert [bench.upstream.queries(f"10.5555/{number}") for number in range(20)] == [1] * 20
 
 
+@pytest.mark.process
 async def test_a_second_signal_stops_immediately_and_the_state_holds(bench: Bench) -> None:
     path = bench.numbered(60)
     bench.upstream.hold("10.5555/20")
@@ -357,6 +361,7 @@ async def test_two_runs_do_not_write_to_one_output(bench: Bench) -> None:
     assert (await running).status == 0
 
 
+@pytest.mark.process
 async def test_rows_on_standard_output_are_continued_in_its_file_and_not_in_a_pipe(bench: Bench) -> None:
     path = bench.numbered(2)
     process = await bench.start(path, "--resume", bench.state)
@@ -375,6 +380,7 @@ async def test_the_store_memory_is_named_as_a_reason_for_repeated_queries(bench:
 # --- Progress -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_progress_is_shown_on_a_terminal_alone(bench: Bench) -> None:
     path = bench.numbered(60)
     bench.upstream.hold("10.5555/40")
@@ -411,6 +417,7 @@ async def test_a_server_gets_the_names_in_parts_and_its_rows_are_written(bench: 
     assert bench.upstream.queries() == 0
 
 
+@pytest.mark.process
 async def test_a_running_proxy_gives_the_same_rows_as_this_process(bench: Bench) -> None:
     bench.numbered(3)
     path = bench.write("list.txt", "10.5555/2\nx\n10.5555/%30\n10.5555/none\nhttps://doi.org/10.5555/2\n")
@@ -472,6 +479,7 @@ async def test_a_limit_of_a_server_is_a_positive_whole_number(number: str, capsy
     assert f"{number!r} is not a whole number from 1 on" in capsys.readouterr().err
 
 
+@pytest.mark.process
 async def test_a_job_on_a_server_can_be_interrupted_and_resumed(bench: Bench) -> None:
     path = bench.numbered(30)
     async with BatchServer() as server:

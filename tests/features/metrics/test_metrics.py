@@ -556,6 +556,7 @@ def answer(question: Any) -> Any:
     raise AssertionError("nothing came in time")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_two_workers_count_together_and_the_death_of_one_loses_no_count(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/store.sqlite3"
@@ -625,6 +626,7 @@ def test_the_folder_of_a_killed_service_is_removed_by_the_next_one_and_that_of_a
             os.close(one)
 
 
+@pytest.mark.process
 def test_a_single_process_ignores_the_folder_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,6 +641,7 @@ def _needs(program: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(program) is None, reason=reason)
 
 
+@pytest.mark.process
 @anyio
 @_needs("promtool")
 async def test_promtool_accepts_the_metrics() -> None:
@@ -648,6 +651,7 @@ async def test_promtool_accepts_the_metrics() -> None:
     assert promtool("check", "metrics", text=text) == (0, "")
 
 
+@pytest.mark.process
 @_needs("promtool")
 @pytest.mark.parametrize(
     "command",
@@ -672,6 +676,7 @@ def promtool(*arguments: str, text: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @_needs("prometheus")
 def test_a_real_prometheus_scrapes_a_proxy_with_the_configuration_that_is_shipped(tmp_path: Path) -> None:

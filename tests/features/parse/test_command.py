@@ -51,6 +51,7 @@ def test_json_is_the_object_of_the_api_one_a_line(capsys: pytest.CaptureFixture[
     ]
 
 
+@pytest.mark.process
 def test_lines_of_standard_input_are_read_without_arguments() -> None:
     lines = b"\xef\xbb\xbf10.1000/182\r\n\xff\n\n# a comment\n" + b"a" * 70_000 + b"\n10.1000/183"
     status, text = run("--json", lines=lines)
@@ -64,6 +65,7 @@ def test_lines_of_standard_input_are_read_without_arguments() -> None:
     ]
 
 
+@pytest.mark.process
 def test_no_line_is_a_success() -> None:
     assert run() == (0, "")
 
@@ -80,6 +82,7 @@ def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixt
     assert "10.1000/<U+001B>[31m" in text
 
 
+@pytest.mark.process
 def test_the_web_framework_is_not_imported() -> None:
     code = (
         "from app.cli.main import main; main(['parse', '10.1000/182']); import sys\n"

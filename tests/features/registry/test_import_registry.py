@@ -27,6 +27,8 @@ from tests.cache.entries import entry
 from tests.features.registry import interrupted_import
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
 
+pytestmark = pytest.mark.process
+
 NOW = 1_800_000_000.0
 ROOT = Path(__file__).resolve().parents[3]
 

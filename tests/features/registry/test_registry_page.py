@@ -9,6 +9,8 @@ import pytest
 from tests.test_documented import ROOT
 from tests.test_tutorial import PORT, commands, missing_program, outputs, run, script, spare_ports
 
+pytestmark = pytest.mark.repository
+
 
 @pytest.mark.slow
 @pytest.mark.skipif(missing_program() is not None, reason=f"not installed: {missing_program()}")

@@ -71,8 +71,8 @@ def test_the_same_settings_with_an_effect_are_none() -> None:
 def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
     (found,) = find_contradictions(configured(cache_ttl_floor=90_000))
     assert found.source == "DOI_PROXY_CACHE_TTL_FLOOR" and "cache_ttl_ceiling is only 86400" in found.problem
-    (found,) = find_contradictions(configured(upstream_timeout=5))
-    assert found.source == "DOI_PROXY_UPSTREAM_TIMEOUT"
+    (found,) = find_contradictions(configured(upstream_pause_max=5))
+    assert found.source == "DOI_PROXY_UPSTREAM_PAUSE_MAX"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "192.0.2.1:8001", "admin.example.org:8001"])
@@ -177,6 +177,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return made, key
 
 
+@pytest.mark.process
 def test_a_certificate_that_ends_soon_is_a_warning_and_one_for_another_host_too(pair: tuple[Path, Path]) -> None:
     (found,) = find_certificate_problems(configured(tls_cert=pair[0], tls_key=pair[1]))
     assert (found.severity, found.remedy) == ("warning", "renew it") and " days" in found.problem
@@ -184,6 +185,7 @@ def test_a_certificate_that_ends_soon_is_a_warning_and_one_for_another_host_too(
     assert "other.example.org" in list(find_certificate_problems(other))[1].problem
 
 
+@pytest.mark.process
 def test_a_certificate_without_its_key_or_with_another_key_is_an_error(pair: tuple[Path, Path], tmp_path: Path) -> None:
     (found,) = find_certificate_problems(configured(tls_cert=pair[0]))
     assert found.severity == "error" and "only one of them" in found.problem
@@ -194,6 +196,7 @@ def test_a_certificate_without_its_key_or_with_another_key_is_an_error(pair: tup
     assert found.severity == "error" and found.source == "DOI_PROXY_TLS_CERT"
 
 
+@pytest.mark.process
 def test_the_certificate_of_the_standard_library_is_read_as_assumed(pair: tuple[Path, Path]) -> None:
     fields = ssl._ssl._test_decode_cert(str(pair[0]))  # type: ignore[attr-defined]
     assert {"notAfter", "subjectAltName"} <= set(fields)

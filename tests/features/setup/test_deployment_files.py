@@ -121,6 +121,7 @@ def test_no_secret_is_written(write: Any) -> None:
     assert TOKEN not in text and "hidden" not in text
 
 
+@pytest.mark.process
 def test_the_unit_follows_the_settings(tmp_path: Path) -> None:
     settings = Settings(port=443, drain_seconds=5, grace_seconds=20, store_url="sqlite:////srv/doi/x.sqlite3")
     text = write_unit(settings, Path("/etc/other.toml"))

@@ -19,7 +19,7 @@ from tests.cluster.front_proxy import program
 from tests.cluster.processes import Proxy
 from tests.features.setup.generated_front import GeneratedFront
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.process]
 
 KEY: Final = "a key for the tests of the doctor"
 #: The note that this machine cannot see what strangers reach.

@@ -99,6 +99,7 @@ def foreign(text: str) -> str:
     return re.sub(r"not remote_ip .*", "not remote_ip 192.0.2.1", text)
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
@@ -117,6 +118,7 @@ async def test_only_the_operators_machine_reaches_metrics_admin_and_status(kind:
             front.process.kill()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("front", [ONE, BELOW, FRONTS["https behind"]], ids=["host", "sub-path", "https behind"])
 def test_nginx_accepts_the_configuration(front: Front, cached: bool, tmp_path: Path) -> None:

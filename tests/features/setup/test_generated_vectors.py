@@ -22,7 +22,7 @@ from tests.features.valkey.valkey_server import start_valkey
 from tests.web.proxy import Got
 from tests.web.test_vectors import VECTORS, Row, differences, rows
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.valkey, pytest.mark.process]
 
 ROWS: Final = [row for row in VECTORS if row["opts"].get("ver", "HTTP/1.1") == "HTTP/1.1"]
 #: Seconds by which an Expires may differ: it is counted from the first request for its record.

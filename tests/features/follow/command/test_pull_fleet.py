@@ -17,7 +17,7 @@ from app.handle.answer import ResponseCode
 from tests.cache.entries import entry, missing
 from tests.features.follow.command.parents import Place, open_store, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 RECORDS = 2_500
 TABLE = "doi,url,agency,date\n"

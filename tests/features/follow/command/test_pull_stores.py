@@ -68,6 +68,7 @@ async def purge(path: Path, *selection: str) -> None:
     assert await asyncio.to_thread(main, ["cache", "purge", "--store-url", f"sqlite:///{path}", *selection]) == 0
 
 
+@pytest.mark.process
 async def test_records_and_purges_arrive_and_registry_records_only_in_a_file(
     place: Place, child: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +128,7 @@ async def test_a_store_that_was_emptied_takes_everything_again(place: Place, val
             assert await names_of(child) == list(NAMES)
 
 
+@pytest.mark.process
 async def test_a_child_that_is_killed_continues_after_the_last_page_that_it_has(
     place: Place, child: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

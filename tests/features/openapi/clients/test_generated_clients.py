@@ -8,7 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.features.openapi.clients.conftest import Site
+
+pytestmark = pytest.mark.process
 
 #: For the generation of a client, and for one run of it, in seconds.
 _RUN: Final = 120

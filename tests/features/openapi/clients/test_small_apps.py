@@ -17,6 +17,8 @@ import pytest
 from tests.features.openapi.clients.conftest import Site
 from tests.features.openapi.clients.strings import STRINGS
 
+pytestmark = pytest.mark.process
+
 APPS: Final = Path(__file__).resolve().parent / "apps"
 _RUN: Final = 60
 
