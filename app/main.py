@@ -38,7 +38,7 @@ from app.features.library.library import FindAgency, Library
 from app.features.library.preferences import Preferences
 from app.features.limits.counts import ClientCounts
 from app.features.limits.limits import ClientLimits
-from app.features.limits.opening import build_denials, build_limits, open_connections, read_networks
+from app.features.limits.opening import build_denials, build_limits, open_connections
 from app.features.lists.http import RESOLVE_PATH
 from app.features.lists.opening import build_suggested_names
 from app.features.local_records.files import LocalFiles
@@ -67,6 +67,7 @@ from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES, UpstreamObserver
 from app.upstream.loop import read_loop_id
 from app.upstream.source import Source
 from app.web.application import Application, Operations, Site
+from app.web.client_network import ClientNetworks
 from app.web.conditions import Conditions
 from app.web.fastapi_errors import allowed_methods
 from app.web.operations import find_paths
@@ -105,11 +106,9 @@ def create(
     limits = build_limits(settings, clock, instruments.clients)
     connections = open_connections(settings, instruments.exposition)
     prefixes = PrefixChain(instruments.observers.resolver)
-    networks = read_networks(settings)
+    networks = ClientNetworks()
     clients = ClientCounts(networks.client_of, clock)
-    compression = Compression(
-        min_bytes=settings.web_compression_min_bytes, memory_bytes=settings.web_compression_memory_bytes
-    )
+    compression = Compression()
     suggested_names = build_suggested_names(settings, assembled.resolver)
     # The library reads the conditions of requests, which do not depend on it.
     agency = agency_finder(assembled.resolver, prefixes, Conditions(networks, Stages(), settings.cache_reload_age))
@@ -130,7 +129,6 @@ def create(
         errors=face.errors,
         link=face.link,
         public_url=read_public_url(settings),
-        max_age=settings.library_cookie_seconds,
     )
     _follow_reloads(lifecycle, limits, connections, face.pages, traces)
     _follow_file_reloads(lifecycle, library_file, assembled.local_files)
@@ -201,7 +199,7 @@ class _Instruments:
 def _open_traces(settings: Settings) -> Traces | None:
     if settings.otel_endpoint is None:
         return None
-    export = Export(settings.otel_endpoint, settings.otel_share, settings.otel_queue_spans, settings.otel_timeout)
+    export = Export(settings.otel_endpoint, settings.otel_share)
     return open_traces(export, __version__, trusted_addresses(settings.trusted_proxies), time.time_ns)
 
 

@@ -35,8 +35,6 @@ HEADINGS: Final = {
     "branding": "The institution's own face",
     "admin": "The admin API",
     "status": "The status page",
-    "import": "The files of registration agencies",
-    "replication": "Replication",
     "mcp": "Tools for assistants",
     "otel": "Traces",
 }

@@ -66,7 +66,6 @@ def read_branding(settings: Settings) -> Branding:
         templates=settings.branding_templates,
         messages=settings.branding_messages,
         languages=settings.branding_languages,
-        german_article=settings.branding_german_article,
     )
 
 

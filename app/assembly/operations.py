@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from ipaddress import ip_network
 from math import ceil
 from typing import Final
@@ -21,14 +20,13 @@ from app.assembly.settings import Settings
 from app.errors import ConfigurationError, RateExceeded
 from app.features.admin.actions import build_actions
 from app.features.admin.application import AdminApplication
-from app.features.admin.gate import WRONG_TOKENS, AdminGate, AdminTokens
+from app.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate, AdminTokens
 from app.features.admin.http import create_admin
 from app.features.library.file import LibraryFile
 from app.features.library.preferences import Preferences
-from app.features.limits.buckets import ClientBuckets, Rate
+from app.features.limits.buckets import ClientBuckets
 from app.features.limits.denials import Denials
 from app.features.limits.network_list import NetworkList
-from app.features.limits.opening import read_networks
 from app.features.lists.answer import BatchService
 from app.features.lists.body import ListLimits
 from app.features.lists.http import add_resolve
@@ -40,7 +38,7 @@ from app.features.metrics.http import add_metrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
 from app.features.openapi.http import add_openapi
-from app.features.parse.http import add_parse
+from app.features.parse.http import PARSE_LIMITS, add_parse
 from app.features.setup.probe import Probe, add_probe
 from app.features.status.health_http import add_health
 from app.features.status.models import STATUS_PATH
@@ -56,37 +54,23 @@ from app.web.privacy import PrivacyFacts
 from app.web.stage import Stages
 
 _SECONDS_A_DAY: Final = 86_400
+#: One client can have this part of the lists that are answered at a time.
+_CLIENT_SHARE: Final = 4
 #: The settings of the admin API that a reload changes.
 _TOKENS: Final = ("admin_token", "admin_replica_token")
 
 
-def read_parse_limits(settings: Settings) -> ListLimits:
-    """The bounds of `POST /api/parse`."""
-    limits = read_list_limits(settings)
-    return replace(limits, names=settings.web_parse_max_names, total_bytes=settings.web_parse_max_bytes)
-
-
-def read_list_limits(settings: Settings) -> ListLimits:
-    """The bounds of the list of `POST /api/resolve`."""
-    return ListLimits(
-        names=settings.batch_max_names,
-        line_bytes=settings.batch_max_line_bytes,
-        ratio=settings.batch_max_ratio,
-        read_ahead_bytes=settings.batch_read_ahead_bytes,
-    )
-
-
 def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
     """The settings that decide what is stored. `urls` are those of the upstreams that have been opened."""
-    scheme = settings.store_url.partition(":")[0]
+    scheme, networks = settings.store_url.partition(":")[0], ClientNetworks()
     return PrivacyFacts(
         log_level=None if settings.access_log == "off" else settings.privacy_level,
         store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",
         grace_days=ceil(settings.cache_grace / _SECONDS_A_DAY),
         # Only the hosts, because a URL may contain a password.
         hosts=tuple(dict.fromkeys(urlsplit(url).hostname or url for url in urls)),
-        ipv4_prefix=settings.client_ipv4_prefix,
-        ipv6_prefix=settings.client_ipv6_prefix,
+        ipv4_prefix=networks.ipv4_prefix,
+        ipv6_prefix=networks.ipv6_prefix,
         has_countries=settings.country_database is not None,
     )
 
@@ -105,7 +89,6 @@ def build_admin(
     if not settings.has_admin_api:
         lifecycle.on_reload(_refuse_first_token, *_TOKENS)
         return None
-    rate = Rate(settings.admin_wrong_rate, settings.admin_wrong_burst)
     admin = create_admin(__version__, build_actions(parts, lifecycle, denials, clock, record_page), face.link.base)
     paths = frozenset[bytes]()
     if settings.status_access == "admin":
@@ -114,8 +97,8 @@ def build_admin(
     gate = AdminGate(
         admin,
         tokens=_read_tokens(settings),
-        attempts=ClientBuckets(WRONG_TOKENS, rate, RateExceeded, clock),
-        client_of=read_networks(settings).client_of,
+        attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, clock),
+        client_of=ClientNetworks().client_of,
         base=face.link.base,
         paths=paths,
         routes=admin.routes,
@@ -170,7 +153,7 @@ def build_operations(
         preferences.add_to(app)
         if settings.probe_key:
             add_probe(app, Probe(settings.probe_key, clock), lambda request: no_file(pages, request))
-        add_parse(app, read_public_url(settings), read_parse_limits(settings))
+        add_parse(app, read_public_url(settings), PARSE_LIMITS)
         if settings.status_access != "admin":
             add_status(app, status.read, _read_status_access(settings), face.pages, face.link)
 
@@ -196,9 +179,8 @@ def add_batches(
     settings = parts.settings
     service = BatchService(
         build_batches(parts, clock, prefixes=prefixes, count=count),
-        OpenBatches(settings.batch_max_open, settings.batch_max_open_of_client, count_refusal),
-        read_list_limits(settings),
-        settings.batch_max_array,
+        OpenBatches(settings.batch_max_open, max(1, settings.batch_max_open // _CLIENT_SHARE), count_refusal),
+        ListLimits(names=settings.batch_max_names),
     )
     add_resolve(operations, service, networks.client_of)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import SharedBucket
 from app.assembly.stores import OPENERS, read_tables
-from app.assembly.upstreams import Upstream, count_processes, open_upstream
+from app.assembly.upstreams import FIRST_PAUSE, Upstream, count_processes, open_upstream
 from app.cache.address import StoreOptions, open_store
 from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
@@ -35,6 +35,10 @@ from app.upstream.source import Source, Verification
 
 #: Seconds between two reads of the store while another process queries the upstream for the same name.
 _POLL_INTERVAL: Final = 0.05
+#: Memory for the names whose queries failed, in bytes.
+_FAILURE_BYTES: Final = 4 * 1024 * 1024
+#: Tokens of a shared store that one process reserves at a time, at most.
+_ALLOTMENT: Final = 16
 #: Length of a lease on a query, in seconds. It is renewed while the query lasts.
 _LEASE: Final = 1.5
 
@@ -104,8 +108,8 @@ def assemble(
         clock=clock,
         failures=FailureMemory(
             ttl=settings.upstream_failure_ttl,
-            most=settings.upstream_pause_first,
-            max_bytes=settings.upstream_failure_memory_bytes,
+            most=FIRST_PAUSE,
+            max_bytes=_FAILURE_BYTES,
         ),
         patience=read_patience(settings),
         owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
@@ -128,7 +132,7 @@ def load_local_files(
         upstream.use_routes(records.routes())
         resolver.local_records = records if len(records) else None
 
-    bounds = FileBounds(settings.local_records_max, settings.local_records_max_bytes)
+    bounds = FileBounds.of_records(settings.local_records_max)
     files = LocalFiles(settings.local_records, bounds, clock, use)
     files.load()
     return files
@@ -186,8 +190,7 @@ def open_cache(
 def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | None:
     if bucket is None:
         return None
-    most = settings.upstream_allotment
-    return AllottedBucket(bucket, burst=settings.upstream_burst, most=most, clock=time.monotonic)
+    return AllottedBucket(bucket, burst=settings.upstream_burst, most=_ALLOTMENT, clock=time.monotonic)
 
 
 def _is_shared(settings: Settings) -> bool:

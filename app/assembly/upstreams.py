@@ -34,6 +34,12 @@ from app.upstream.upstream_log import UpstreamLog
 MAX_UPSTREAMS: Final = 100
 #: The highest privacy level at which a log may contain DOI names.
 _NAMES_IN_LOG: Final = 2
+#: Share of the budget that bulk and background queries cannot use.
+_RESERVED_SHARE: Final = 0.5
+#: The longest first pause after a 429 or 503 with Retry-After, in seconds. It doubles with each further one, up to an
+#: hour, until the upstream answers.
+FIRST_PAUSE: Final = 60.0
+_LONGEST_PAUSE: Final = 3_600.0
 #: Seconds that a query waits for the budget if no person waits for its answer.
 _UNATTENDED_PATIENCE: Final = 60.0
 
@@ -74,7 +80,7 @@ def open_upstream(
         burst=settings.upstream_burst,
         # The processes divide the limit among them.
         max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
-        reserved_for_people=settings.upstream_reserved_share,
+        reserved_for_people=_RESERVED_SHARE,
         most_of_client=settings.client_most_waiting,
         clock=time.monotonic,
         bucket=bucket,
@@ -161,7 +167,7 @@ def _open_guard(
         api,
         budget=budget,
         breaker=Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
-        pause=Pause(settings.upstream_pause_first, settings.upstream_pause_max, shared),
+        pause=Pause(FIRST_PAUSE, _LONGEST_PAUSE, shared),
         log=log,
         clock=time.monotonic,
         observer=observer,

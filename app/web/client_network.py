@@ -15,8 +15,10 @@ UNKNOWN_CLIENT: Final = "unknown"
 class ClientNetworks:
     """The prefix lengths, in bits, that make addresses one client (RFC 4632, section 3.1; RFC 4291, section 2.3)."""
 
-    ipv4_prefix: int
-    ipv6_prefix: int
+    #: A campus network.
+    ipv4_prefix: int = 24
+    #: A household has a /64.
+    ipv6_prefix: int = 64
 
     def client_of(self, address: str) -> str:
         """The network of an address in CIDR notation; UNKNOWN_CLIENT where it cannot be read."""

@@ -22,8 +22,6 @@ from app.errors import ConfigurationError
 
 #: The language whose keys and placeholders every other language must have.
 REFERENCE_LANGUAGE: Final = "en"
-#: The German articles of "DOI", in the order of the forms in `[eine|ein|ein]`.
-ARTICLES: Final = ("die", "der", "das")
 #: Larger language files are refused; ours have 15 kB.
 MAX_FILE_BYTES: Final = 262_144
 #: Longer Accept-Language headers are read up to here; browsers send fewer than 100 characters.
@@ -34,7 +32,6 @@ MAX_RANGES: Final = 30
 _ELEMENT: Final = re.compile(
     r"(\*|[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,7})(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?", re.IGNORECASE
 )
-_FORMS: Final = re.compile(r"\[([^\[\]|]*)\|([^\[\]|]*)\|([^\[\]|]*)\]")
 _COMPLETE: Final = f"app/web/messages/{REFERENCE_LANGUAGE}.toml has all of them"
 _TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 
@@ -110,13 +107,10 @@ def read_tags(languages: str) -> tuple[str, ...]:
     return tags
 
 
-def load_catalogues(
-    tags: Sequence[str], folder: Path | None = None, article: str = ARTICLES[0]
-) -> dict[str, Catalogue]:
+def load_catalogues(tags: Sequence[str], folder: Path | None = None) -> dict[str, Catalogue]:
     """Read the catalogue of each tag, in the order of `tags`. Raises ConfigurationError.
 
-    A file TAG.toml of `folder` replaces texts of ours, or is a language that we do not have. `article` is the one that
-    German has for "DOI".
+    A file TAG.toml of `folder` replaces texts of ours, or is a language that we do not have.
     """
     reference = _read_packaged(REFERENCE_LANGUAGE)
     catalogues = {}
@@ -126,8 +120,7 @@ def load_catalogues(
         if missing is not None:
             where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
             raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
-        chosen = {key: _choose_form(text, article) for key, text in texts.items()}
-        catalogues[tag] = Catalogue(tag, chosen, _read_packaged(f"api/{tag}"))
+        catalogues[tag] = Catalogue(tag, texts, _read_packaged(f"api/{tag}"))
     return catalogues
 
 
@@ -181,11 +174,6 @@ def _find_line(toml: str, key: str) -> int:
         elif inside and re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line):
             return number
     return 1
-
-
-def _choose_form(text: str, article: str) -> str:
-    """The text with the form of each `[feminine|masculine|neuter]` that agrees with the article of "DOI"."""
-    return _FORMS.sub(lambda found: found[1 + ARTICLES.index(article)], text)
 
 
 def read_texts(where: str, toml: str) -> dict[str, str]:

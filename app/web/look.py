@@ -107,7 +107,7 @@ def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
     for setting, folder in (("templates", branding.templates), ("messages", branding.messages)):
         if folder is not None and not folder.is_dir():
             raise ConfigurationError(f"branding_{setting}: there is no folder {folder}")
-    catalogues = load_catalogues(read_tags(branding.languages), branding.messages, branding.german_article)
+    catalogues = load_catalogues(read_tags(branding.languages), branding.messages)
     names = {"version": version, "operator": contact_link(contact)}
     ours = PackageLoader("app.web", "templates")
     fallback = _load_own(ours, names)

@@ -54,7 +54,7 @@ def parallel(checkout: Checkout) -> Iterator[Row]:
             f"{statuses[200]}, {statuses[429]}, {statuses.total() - statuses[200] - statuses[429]}; {rows}",
             statuses[200] + statuses[429] == _PARALLEL and rows == statuses[200] * _NAMES > 0,
         )
-    limits: dict[str, Any] = {"batch_max_open": _PARALLEL, "batch_max_open_of_client": _PARALLEL}
+    limits: dict[str, Any] = {"batch_max_open": 4 * _PARALLEL}
     with upstream() as url, proxy(checkout, url, **limits) as running:
         get(running.port, _NAME)
         before = running.resident()
@@ -95,7 +95,7 @@ def _send_lists(running: Proxy) -> tuple[Counter[int], int]:
 
 def unread(checkout: Checkout) -> Iterator[Row]:
     """Clients that send lists of a cached name, and never read the rows."""
-    settings: dict[str, Any] = {"client_write_timeout": _WRITE_TIMEOUT, "batch_max_open_of_client": _UNREAD}
+    settings: dict[str, Any] = {"client_write_timeout": _WRITE_TIMEOUT, "batch_max_open": 4 * _UNREAD}
     # A row repeats its input. Long lines fill the buffers of a connection with few rows.
     line = b"10.1000/182" + b" " * 1_000 + b"\n"
     data = head(_PATH, _TEXT, f"Content-Length: {_UNREAD_BYTES}", method="POST") + line * (_UNREAD_BYTES // len(line))

@@ -140,7 +140,6 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("upstream_max_concurrency", "0"),
         ("upstream_breaker_failures", "0"),
         ("upstream_breaker_cooldown", "0"),
-        ("upstream_reserved_share", "1"),
         ("upstream_timeout", "0"),
         ("cache_ttl_floor", "-1"),
         ("cache_ttl_ceiling", "1 h"),

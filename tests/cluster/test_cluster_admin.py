@@ -154,20 +154,24 @@ async def test_a_reload_replaces_the_token_of_followers_in_all_workers(
     tmp_path: Path, store_file: str, start_proxy: StartProxy
 ) -> None:
     config = tmp_path / "doi-proxy.toml"
-    config.write_text('[admin]\nfollow_token = "first-first-first"\n')
-    settings = {"admin_token": TOKEN, "admin_wrong_burst": 1e6}
+    config.write_text('[admin]\nreplica_token = "first-first-first"\n')
+    settings = {"admin_token": TOKEN}
+    # Wrong tokens of one network are limited.
+    networks = (f"127.{first}.{second}.1" for first in range(1, 255) for second in range(255))
     proxy = start_proxy("http://127.0.0.1:9", store_file, workers=2, config=config, **settings)
     await proxy.ready()
 
     def answers(token: str, status: int) -> Callable[[], Awaitable[bool]]:
         async def look() -> bool:
-            reply = await proxy.ask("/admin/changes", headers={"Authorization": f"Bearer {token}"})
+            reply = await proxy.ask(
+                "/admin/changes", headers={"Authorization": f"Bearer {token}"}, client=next(networks)
+            )
             return reply.status == status
 
         return look
 
     await in_a_row(answers("first-first-first", 200), "both workers have the first token")
-    config.write_text('[admin]\nfollow_token = "other-other-other"\n')
+    config.write_text('[admin]\nreplica_token = "other-other-other"\n')
     await act(proxy, "reload", {})
     await in_a_row(answers("other-other-other", 200), "both workers have the other token")
     await in_a_row(answers("first-first-first", 401), "both workers have forgotten the first token")

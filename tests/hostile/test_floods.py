@@ -28,19 +28,16 @@ BURST = 5
 #: A record of 870 kB of JSON.
 LARGE = f"{PREFIX}/deep-json"
 _MIB = 1024 * 1024
-_CACHED_BYTES = 2 * _MIB
 
 
 @pytest.fixture(scope="module")
 def flooded(tmp_path_factory: pytest.TempPathFactory, upstream_url: str) -> Iterator[Proxy]:
-    """A proxy with few bypasses for each client, and little memory for compressed answers."""
+    """A proxy with few bypasses for each client."""
     one = started(
         tmp_path_factory.mktemp("flooded"),
         upstream_url,
-        bypass_rate=0.001,
         bypass_burst=BURST,
         cache_reload_age=0,
-        web_compression_memory_bytes=_CACHED_BYTES,
     )
     try:
         yield one

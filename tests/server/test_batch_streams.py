@@ -77,7 +77,7 @@ async def test_a_client_that_sends_everything_before_it_reads_is_answered(served
 
 
 async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
-    async with serving(client_write_timeout=0.4, batch_read_ahead_bytes=65_536) as served:
+    async with serving(client_write_timeout=0.4) as served:
         served.put("10.5555/a")
         _, writer = await served.connect()
         writer.write(CHUNKED)

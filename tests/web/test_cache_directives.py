@@ -96,7 +96,7 @@ async def test_reloads_within_the_reload_age_share_one_query() -> None:
 
 
 async def test_a_client_over_its_limit_of_bypasses_gets_the_cached_record() -> None:
-    async with running(bypass_burst=2, bypass_rate=0.001) as proxy:
+    async with running(bypass_burst=2) as proxy:
         paths = [await moved(proxy, 0) for _ in range(6)]
         proxy.clock.advance(LATER)
         before = proxy.upstream.queries()

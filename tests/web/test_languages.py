@@ -150,13 +150,6 @@ def test_a_catalogue_that_cannot_be_read_says_which(toml: str) -> None:
         read_texts("messages/xx.toml", toml)
 
 
-@pytest.mark.parametrize(("article", "title"), [("die", "Eine DOI"), ("der", "Einen DOI"), ("das", "Ein DOI")])
-def test_german_agrees_with_the_article_of_the_setting(article: str, title: str) -> None:
-    texts = load_catalogues(("de",), article=article)["de"].texts
-    assert texts["home.title"] == f"{title} auflösen"
-    assert not {key for key, text in texts.items() if re.search(r"[\[\]|]", text)}
-
-
 def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> None:
     (tmp_path / "en.toml").write_text('[home]\ntitle = "Find a DOI"\n', "utf-8")
     texts = load_catalogues(("en",), tmp_path)["en"].texts

@@ -13,11 +13,9 @@ from app.assembly.settings.web import WebSettings
 from app.features.admin.settings import OperatorSettings
 from app.features.assistants.settings import McpSettings
 from app.features.branding.settings import BrandingSettings
-from app.features.follow.settings import ReplicationSettings
 from app.features.limits.settings import ClientSettings
 from app.features.lists.settings import BatchSettings
 from app.features.options import RELOADED, RELOADED_SECRET, SECRET
-from app.features.registry.settings import ImportSettings
 from app.features.tracing.settings import TracingSettings
 
 #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
@@ -33,8 +31,6 @@ TABLES: Final = (
     "branding",
     "admin",
     "status",
-    "import",
-    "replication",
     "mcp",
     "otel",
 )
@@ -44,8 +40,6 @@ TABLES: Final = (
 class Settings(
     TracingSettings,
     McpSettings,
-    ReplicationSettings,
-    ImportSettings,
     OperatorSettings,
     BrandingSettings,
     WebSettings,

@@ -59,9 +59,6 @@ class ServerSettings(SettingsGroup):
         "A change takes effect without a reload.",
     )
     local_records_max: int = Field(200_000, ge=1, description="Largest number of local records.")
-    local_records_max_bytes: int = Field(
-        64 * 1024 * 1024, ge=1, description="Largest size of all files of local records together, in bytes."
-    )
     mode: Literal["online", "sealed"] = Field(
         "online",
         description="In mode `online` the upstream is queried. In mode `sealed` it is not, and a name outside the "
@@ -117,11 +114,11 @@ class ServerSettings(SettingsGroup):
         description="Headers that 10320/headers values are allowed to set on a redirect, separated by commas. "
         "Headers that control browsers, front proxies or the connection are refused.",
     )
-    bypass_rate: float = Field(
-        1.0, gt=0, description="Limit of one client's requests a second that bypass the cache (`auth`, `cert`)."
-    )
     bypass_burst: float = Field(
-        60.0, ge=1, description="Requests of one idle client that can bypass the cache at once."
+        60.0,
+        ge=1,
+        description="Requests of one client that can bypass the cache (`auth`, `cert`) in a minute, or at once after "
+        "an idle minute.",
     )
 
     @field_validator("public_url")

@@ -81,12 +81,6 @@ class UpstreamSettings(SettingsGroup):
     upstream_burst: float = Field(
         50.0, ge=1, description="Upstream queries that can be sent at once after an idle period."
     )
-    upstream_allotment: int = Field(
-        16,
-        ge=1,
-        le=1_000,
-        description="Most upstream queries for which one process reserves tokens of a shared store at a time.",
-    )
     upstream_max_concurrency: int = Field(16, ge=1, description="Upstream queries in progress at the same time.")
     upstream_machines: int = Field(
         1,
@@ -94,9 +88,6 @@ class UpstreamSettings(SettingsGroup):
         le=1_000,
         description="Machines that share the store. Each has an equal part of `upstream_max_concurrency`, and while "
         "the store fails, of `upstream_rate` and `upstream_burst`.",
-    )
-    upstream_reserved_share: float = Field(
-        0.5, ge=0, le=0.95, description="Share of the budget that bulk and background queries cannot use."
     )
     upstream_queue_timeout: float = Field(
         5.0, ge=0, description="Seconds that a query for a person waits for the budget before the answer is 503."
@@ -107,23 +98,11 @@ class UpstreamSettings(SettingsGroup):
     upstream_breaker_cooldown: float = Field(
         15.0, gt=0, description="Seconds that the circuit breaker stays open before one query probes the upstream."
     )
-    upstream_pause_first: float = Field(
-        60.0,
-        gt=0,
-        description="Longest first pause after a 429 or 503 with Retry-After, in seconds. The limit doubles with each "
-        "further one until the upstream answers.",
-    )
-    upstream_pause_max: float = Field(
-        3600.0, gt=0, description="Longest pause after any 429 or 503 with Retry-After, in seconds."
-    )
     upstream_failure_ttl: float = Field(
         15.0,
         ge=0,
         description="Seconds before the next upstream query for a name that the upstream refused, or whose record is "
         "unreadable.",
-    )
-    upstream_failure_memory_bytes: int = Field(
-        4 * 1024 * 1024, ge=0, description="Memory for the names whose queries failed, in bytes."
     )
 
     @field_validator("upstream_url", "upstream_routes")

@@ -18,9 +18,6 @@ class WebSettings(SettingsGroup):
         "takes effect without a reload.",
         json_schema_extra=RELOADED,
     )
-    library_cookie_seconds: float = Field(
-        180 * 86400.0, gt=0, description="Seconds for which a browser keeps a reader's choice of a library service."
-    )
     suggestion_queries: int = Field(
         2,
         ge=0,
@@ -28,26 +25,9 @@ class WebSettings(SettingsGroup):
         description="Limit of upstream queries for one not-found page that find out which suggested names exist. All "
         "other queries go first. With 0, the rules alone decide the order.",
     )
-    suggestion_concurrency: int = Field(
-        8,
-        ge=1,
-        le=1_000,
-        description="Limit of these queries under way in one process, for all clients together. At the limit, a page "
-        "is sent without a query.",
-    )
     suggestion_timeout: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for these queries.")
     web_contact: str | None = Field(
         None, description="Contact for users, shown on every page: an e-mail address, a URL or plain text."
-    )
-    web_parse_max_names: int = Field(10_000, ge=1, description="Largest number of texts in one `POST /api/parse`.")
-    web_parse_max_bytes: int = Field(1024 * 1024, ge=1, description="Largest body of `POST /api/parse`, in bytes.")
-    web_compression_min_bytes: int = Field(
-        8_192,
-        ge=256,
-        description="Smallest answer that is sent compressed to clients that accept it, in bytes.",
-    )
-    web_compression_memory_bytes: int = Field(
-        16 * 1024 * 1024, ge=0, description="Memory for compressed answers, in bytes, for each process."
     )
     web_max_age: float = Field(
         300.0,

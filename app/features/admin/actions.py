@@ -43,8 +43,7 @@ def build_actions(
 ) -> AdminActions:
     """The actions on one process. A purge reaches the other processes by the store, a denial by a file."""
     settings = parts.settings
-    path, max_open = read_store_path(settings.store_url), settings.admin_max_change_pages
-    feed = ChangeFeed(path, clock, max_open=max_open, record=record_page)
+    feed = ChangeFeed(read_store_path(settings.store_url), clock, record=record_page)
 
     async def show(name: HandleName) -> EntryReport | None:
         return await _report_entry(parts, name, clock())

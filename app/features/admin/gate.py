@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from app.errors import RequestTooLarge, TooManyRequests
-from app.features.limits.buckets import ClientBuckets
+from app.features.limits.buckets import ClientBuckets, Rate
 from app.web.failure_headers import quota_headers
 from app.web.freshness import NO_STORE
 from app.web.header import Header
@@ -31,6 +31,8 @@ ADMIN_PATH: Final = b"/admin/"
 CHANGES_PATH: Final = b"/admin/changes"
 #: The name of the limit of wrong tokens.
 WRONG_TOKENS: Final = "admin"
+#: Requests of one client with a wrong token: ten at once, and one in ten seconds.
+WRONG_TOKEN_RATE: Final = Rate(0.1, 10.0)
 #: The member of the ASGI scope with the client's network, for the audit log.
 CLIENT: Final = "doi_proxy.client"
 _NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")

@@ -37,19 +37,6 @@ class OperatorSettings(SettingsGroup):
         description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, or a "
         "socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin API.",
     )
-    admin_wrong_rate: float = Field(
-        0.1, gt=0, description="Limit of one client's requests a second with a wrong token for the admin API."
-    )
-    admin_wrong_burst: float = Field(
-        10.0, ge=1, description="Requests with a wrong token that one client can send to the admin API at once."
-    )
-    admin_max_change_pages: int = Field(
-        2,
-        ge=1,
-        le=64,
-        description="Limit of pages of `/admin/changes` that one worker process makes at a time. Beyond it, followers "
-        "get 429 and come again.",
-    )
     status_access: Literal["public", "networks", "admin"] = Field(
         "networks",
         description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 #: Memory for records, in bytes. The store has them too.
 _MEMORY_BYTES: Final = 8 * 1024 * 1024
+#: The largest message of a client, in bytes.
+_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _EXTRA: Final = "mcp"
 _MAX_PORT: Final = 65_535
 
@@ -89,9 +91,7 @@ async def _serve_standard_streams(settings: Settings, server: ProxyServer | None
 
     async with _open_names(settings, server) as names:
         tools = _build_tools(settings, server, names)
-        await _run_until_signal(
-            serve_standard_streams(create_server(tools, __version__), settings.mcp_max_message_bytes)
-        )
+        await _run_until_signal(serve_standard_streams(create_server(tools, __version__), _MAX_MESSAGE_BYTES))
     return 0
 
 
@@ -155,7 +155,7 @@ async def _serve_socket(settings: Settings, server: ProxyServer | None, host: st
         application = create_application(
             create_server(_build_tools(settings, server, names), __version__),
             list_hosts(host, port, settings.mcp_hosts),
-            settings.mcp_max_message_bytes,
+            _MAX_MESSAGE_BYTES,
         )
         connections = Connections(read_connection_limits(settings))
         http = SignalServer(HttpApplication(application, connections), options, events, reload=_do_not_reload)
@@ -171,11 +171,12 @@ def _open_names(settings: Settings, server: ProxyServer | None) -> AbstractAsync
     if server is None:
         return _open_own_names(settings)
     from app.features.assistants.server_names import ServerNames
+    from app.features.assistants.tools import CALL_TIMEOUT, ToolBounds
 
     # Each call that is under way holds a thread.
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(settings.mcp_max_calls))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(ToolBounds().calls))
     # The timeout of a call ends it, whatever the proxy does.
-    return nullcontext(ServerNames(server, settings.mcp_timeout))
+    return nullcontext(ServerNames(server, CALL_TIMEOUT))
 
 
 @asynccontextmanager
@@ -201,14 +202,7 @@ def _build_tools(settings: Settings, server: ProxyServer | None, names: Names) -
 
     base_url = (settings.public_url or "").rstrip("/") or None if server is None else server.url
     host = urlsplit(base_url or "").hostname
-    bounds = ToolBounds(
-        lines=settings.mcp_max_lines,
-        line_characters=settings.mcp_max_line_characters,
-        result_bytes=settings.mcp_max_result_bytes,
-        calls=settings.mcp_max_calls,
-        patience=settings.mcp_timeout,
-    )
-    return Tools(names, bounds, base_url, frozenset({host} if host else ()))
+    return Tools(names, ToolBounds(), base_url, frozenset({host} if host else ()))
 
 
 def _run(context: Context, namespace: argparse.Namespace) -> int:

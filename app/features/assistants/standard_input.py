@@ -21,9 +21,7 @@ async def read_lines(descriptor: int, most: int) -> AsyncGenerator[str]:
         *ended, rest = piece.split(b"\n")
         for part in ended:
             if is_too_long or len(line) + len(part) > most:
-                log.warning(
-                    "a message of more than %s bytes is left out; send less, or raise mcp_max_message_bytes", most
-                )
+                log.warning("a message of more than %s bytes is left out; send less", most)
             else:
                 yield (line + part).decode("utf-8", "replace") + "\n"
             line.clear()

@@ -27,6 +27,8 @@ from app.features.lists.batch import BatchInput
 from app.features.lists.verdict import Row, Verdict, not_a_doi
 from app.features.parse.parsing import ParsedText, parse
 
+#: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
+CALL_TIMEOUT: Final = 45.0
 #: Texts that are parsed before the event loop does other work.
 _TEXTS_A_TURN: Final = 16
 
@@ -64,12 +66,13 @@ class CheckArguments(_Arguments):
 class ToolBounds:
     """The limits of one call, and the number of calls at a time."""
 
-    lines: int
-    line_characters: int
-    result_bytes: int
-    calls: int
-    #: Seconds for one call.
-    patience: float
+    lines: int = 500
+    line_characters: int = 4_096
+    #: A longer result leaves rows out: clients cut what does not fit into their context.
+    result_bytes: int = 256 * 1024
+    #: Calls at a time; more are refused.
+    calls: int = 8
+    patience: float = CALL_TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)

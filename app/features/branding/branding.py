@@ -60,7 +60,6 @@ class Branding:
     templates: Path | None
     messages: Path | None
     languages: str
-    german_article: str
 
 
 @dataclass(frozen=True, slots=True)

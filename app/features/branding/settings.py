@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
@@ -70,9 +69,6 @@ class BrandingSettings(SettingsGroup):
         "en,de,fr,es",
         description="Languages of the pages, separated by commas. A browser that prefers none of them gets the first.",
         json_schema_extra=RELOADED,
-    )
-    branding_german_article: Literal["die", "der", "das"] = Field(
-        "die", description="Article of the word DOI in German.", json_schema_extra=RELOADED
     )
     branding_templates: Path | None = Field(
         None,

@@ -33,6 +33,10 @@ from app.features.registry.tar import is_tar
 #: The formats of --format, besides those of registry files.
 AUTO: Final = "auto"
 BUNDLE: Final = "bundle"
+#: Processes that read files, if there are as many processors. One process writes what they read.
+_MAX_WORKERS: Final = 8
+#: Records that one process sorts at a time; they take about 80 MB of its memory.
+_RUN_ROWS: Final = 250_000
 _SQLITE: Final = "sqlite:///"
 
 
@@ -57,8 +61,8 @@ def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
         _read_since(namespace.since),
         None if namespace.missing is None else Missing(namespace.missing),
         namespace.restart,
-        min(len(os.sched_getaffinity(0)), settings.import_max_workers),
-        settings.import_run_rows,
+        min(len(os.sched_getaffinity(0)), _MAX_WORKERS),
+        _RUN_ROWS,
     )
 
     def show_bar(label: str, total: float | None, in_bytes: bool) -> AbstractContextManager[Bar]:

@@ -28,6 +28,10 @@ _LEVEL: Final = 1
 _GZIP: Final = 31
 #: Larger bodies are compressed in a thread. This takes the event loop about a millisecond.
 _MAX_NOW: Final = 32_768
+#: Smaller answers are sent as they are.
+MIN_BYTES: Final = 8_192
+#: Memory for compressed answers of one process.
+MEMORY_BYTES: Final = 16 * 1024 * 1024
 _CONTENT_ENCODING: Final = b"content-encoding"
 _TYPES: Final = (b"text/", b"application/json", b"application/problem+json", b"application/javascript", b"image/svg")
 _LENGTH: Final = b"content-length"
@@ -40,7 +44,7 @@ _REDIRECTION: Final = range(300, 400)
 class Compression(Stage):
     """Compresses answers, and caches the compressed bodies."""
 
-    def __init__(self, *, min_bytes: int, memory_bytes: int) -> None:
+    def __init__(self, *, min_bytes: int = MIN_BYTES, memory_bytes: int = MEMORY_BYTES) -> None:
         """Bodies from `min_bytes` on are compressed. `memory_bytes` limits the cache of compressed bodies."""
         self._min_bytes = min_bytes
         self._memory_bytes = memory_bytes

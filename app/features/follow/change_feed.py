@@ -14,6 +14,8 @@ from app.errors import DoiProxyError, InvalidParameter
 from app.features.bundles.bundle import BundleWriter
 from app.features.follow.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
 
+#: Pages that one process makes at a time. Each needs a thread, and the disk of the store.
+MAX_OPEN_PAGES: Final = 2
 #: Limits of the full pages that are kept for further children: their bytes, and their age in seconds.
 _KEPT_BYTES: Final = 8 * 1024 * 1024
 _KEPT_SECONDS: Final = 60.0
@@ -63,7 +65,12 @@ class ChangeFeed:
     """Makes the pages. A store that is not SQLite has no log of changes."""
 
     def __init__(
-        self, path: Path | None, clock: Callable[[], float], *, max_open: int, record: Callable[[str, int], None]
+        self,
+        path: Path | None,
+        clock: Callable[[], float],
+        *,
+        record: Callable[[str, int], None],
+        max_open: int = MAX_OPEN_PAGES,
     ) -> None:
         """At most `max_open` pages are made at a time.
 

@@ -97,7 +97,8 @@ async def pull(
 ) -> int:
     """Pull the changes of a parent. Exit status 1 if the pull is not complete, or a line was refused."""
     server = parse_server(url, "URL")
-    client = ParentClient(server, _read_token(token_file), timeout=settings.replication_page_timeout)
+    bounds = limits or PullLimits()
+    client = ParentClient(server, _read_token(token_file), timeout=bounds.page)
     began, parent = time.monotonic(), server.label
     async with open_store(settings) as cache:
         with open_registry(settings) as registry:
@@ -112,7 +113,6 @@ async def pull(
                 await save_parent(cache, ParentState(parent, end.next, completed_at))
                 await cache.check()
 
-            bounds = limits or PullLimits(settings.replication_max_bytes)
             job = Pull(fetch, work, save, sleep=asyncio.sleep, chance=random.random, limits=bounds)
             report = await job.run(before.cursor)
     _print_report(report, work.report, time.monotonic() - began)

@@ -35,7 +35,7 @@ class ParentClient:
         try:
             return self._fetch(cursor)
         except SlowAnswer as error:
-            raise BrokenPage(f"{error.message}; see replication_page_timeout.") from error
+            raise BrokenPage(f"{error.message}.") from error
         except ProxyFailure as error:
             raise _translate(error) from error
 

@@ -62,7 +62,9 @@ class Body:
 class PullLimits:
     """A pull ends after `bytes` on the wire, or after it waited `busy` seconds for a page. The next one continues."""
 
-    bytes: int
+    bytes: int = 16 * 1024**3
+    # One page, in seconds, from the connection to the last byte.
+    page: float = 120.0
     # The primary reads few pages at a time; ten minutes let several replicas take their turns.
     busy: float = 600.0
 

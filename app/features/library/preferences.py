@@ -19,6 +19,8 @@ from app.web.request import Request
 from app.web.responses import Reply, page
 
 PATH: Final = "/preferences"
+#: Seconds for which a browser keeps a reader's choice: half a year.
+COOKIE_SECONDS: Final = 180 * 86_400.0
 #: The field of the form: the name of a service, NO_SERVICE, or "" to follow the rules of the library.
 FIELD: Final = "service"
 #: The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
@@ -36,7 +38,7 @@ class Preferences:
         errors: ErrorPages,
         link: Link,
         public_url: str | None,
-        max_age: float,
+        max_age: float = COOKIE_SECONDS,
     ) -> None:
         """`max_age` is that of the cookie, in seconds. `public_url` has no slash at its end."""
         self._library = library

@@ -18,17 +18,12 @@ from app.server.proxies import trusted_addresses
 from app.web.client_network import ClientNetworks
 
 
-def read_networks(settings: Settings) -> ClientNetworks:
-    """Which addresses count as one client."""
-    return ClientNetworks(settings.client_ipv4_prefix, settings.client_ipv6_prefix)
-
-
 def build_limits(settings: Settings, clock: Callable[[], float], counts: ClientMetrics) -> ClientLimits:
     """The limits of clients. `counts` counts refusals."""
     return ClientLimits(
-        networks=read_networks(settings),
+        networks=ClientNetworks(),
         requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
-        bypasses=Rate(settings.bypass_rate, settings.bypass_burst),
+        bypasses=Rate(settings.bypass_burst / 60, settings.bypass_burst),
         allow_file=settings.client_allow_file,
         deny_file=settings.client_deny_file,
         clock=clock,
@@ -45,7 +40,7 @@ def read_connection_limits(settings: Settings) -> ConnectionLimits:
         idle_timeout=settings.client_idle_timeout,
         total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
         per_client=settings.client_max_connections,
-        client_of=read_networks(settings).client_of,
+        client_of=ClientNetworks().client_of,
         is_trusted=trusted_addresses(settings.trusted_proxies),
     )
 

@@ -35,12 +35,6 @@ class ClientSettings(SettingsGroup):
     client_idle_timeout: float = Field(
         75.0, gt=0, description="Seconds after which an idle connection is closed; should exceed the 60 s of nginx."
     )
-    client_ipv4_prefix: int = Field(
-        24, ge=8, le=32, description="Length of the IPv4 prefix that counts as one client, such as a campus network."
-    )
-    client_ipv6_prefix: int = Field(
-        64, ge=16, le=128, description="Length of the IPv6 prefix that counts as one client: a household has a /64."
-    )
     client_rate: float = Field(
         0.0,
         ge=0,
@@ -51,7 +45,7 @@ class ClientSettings(SettingsGroup):
     )
     client_allow_file: Path | None = Field(
         None,
-        description="File of networks, one a line, that `client_rate` and `bypass_rate` do not limit; read again at "
+        description="File of networks, one a line, that `client_rate` and `bypass_burst` do not limit; read again at "
         "SIGHUP.",
     )
     client_deny_file: Path | None = Field(

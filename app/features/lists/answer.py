@@ -50,7 +50,7 @@ class BatchService:
     open: OpenBatches
     limits: ListLimits
     #: Rows of an answer that is one JSON array.
-    max_array: int
+    max_array: int = 1_000
 
 
 class RowsAnswer(Response):

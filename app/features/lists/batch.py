@@ -59,12 +59,12 @@ class BatchBounds:
 
     #: Lookups that are under way.
     concurrency: int
-    #: Inputs that wait for their rows.
-    window: int
     #: Seconds that names wait while the upstream accepts no queries, from its first failure since an answer.
     patience: float
-    #: Memory for findings, in bytes.
-    memory_bytes: int
+    #: Inputs that wait for their rows.
+    window: int = 256
+    #: Memory for findings that the cache does not keep, in bytes: a repeated name is not looked up again.
+    memory_bytes: int = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

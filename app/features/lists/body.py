@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.errors import RequestTooLarge, UnsupportedBody
 from app.features.lists.file_format import open_gunzip
-from app.features.lists.item import Item, ListReader
+from app.features.lists.item import MAX_LINE_BYTES, Item, ListReader
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import LinesReader
 from app.features.lists.table import TableReader
@@ -27,11 +27,12 @@ class ListLimits:
     """The limits of one list."""
 
     names: int
-    line_bytes: int
-    #: Decompressed bytes for each compressed byte.
-    ratio: float
-    #: Bytes that are received before they are needed.
-    read_ahead_bytes: int
+    line_bytes: int = MAX_LINE_BYTES
+    #: Decompressed bytes for each compressed byte. Lists of names have up to about 20.
+    ratio: float = 100.0
+    #: Bytes that are received before they are needed. A client that reads no answer until it has sent its whole list
+    #: can send about this much: 100,000 names.
+    read_ahead_bytes: int = 4 * 1024 * 1024
     #: Decompressed bytes.
     total_bytes: float = inf
 

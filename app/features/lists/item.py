@@ -8,6 +8,8 @@ import msgspec
 
 #: Characters of an unreadable item in its row.
 MAX_EXCERPT: Final = 200
+#: The longest line, CSV record or JSON value of a list, in bytes.
+MAX_LINE_BYTES: Final = 65_536
 
 
 class ListItem(msgspec.Struct, frozen=True, gc=False):

@@ -32,9 +32,7 @@ def build_batches(
         chain,
         BatchBounds(
             concurrency=settings.batch_concurrency,
-            window=settings.batch_window,
             patience=settings.batch_wait_timeout,
-            memory_bytes=settings.batch_memory_bytes,
         ),
         clock,
         time.monotonic,
@@ -48,7 +46,6 @@ def build_suggested_names(settings: Settings, resolver: Resolver) -> SuggestedNa
     existence = Existence(
         resolver,
         queries=settings.suggestion_queries,
-        concurrency=settings.suggestion_concurrency,
         patience=settings.suggestion_timeout,
     )
     public_url = urlsplit(settings.public_url or "")

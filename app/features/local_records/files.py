@@ -38,6 +38,11 @@ class FileBounds:
     records: int
     bytes: int
 
+    @classmethod
+    def of_records(cls, records: int) -> FileBounds:
+        """The bounds of a number of records, which have 335 bytes each on average: 64 MiB for 200,000."""
+        return cls(records, records * 335)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -210,7 +215,7 @@ def _read_text(file: Path, room: int) -> tuple[str, int]:
     except OSError as error:
         raise _Unreadable(Problem(str(file), 0, 0, f"it cannot be read: {error.strerror or error}")) from error
     if len(data) > room:
-        message = "the files are larger than local_records_max_bytes allows; raise it, or remove records"
+        message = "the files are larger than local_records_max allows; raise it, or remove records"
         raise _Unreadable(Problem(str(file), 0, 0, message))
     try:
         return data.decode("utf-8"), len(data)

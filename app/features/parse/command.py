@@ -33,13 +33,13 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print what each text is. Exit status 0 if all are DOI names or shortDOIs, else 1."""
-    from app.features.lists.item import ListItem
+    from app.features.lists.item import MAX_LINE_BYTES, ListItem
     from app.features.parse.parsing import parse, unreadable, write_line
 
     base_url = settings.public_url.rstrip("/") if settings.public_url else None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
     is_clean = True
-    for item in _read_texts(namespace.texts, settings.batch_max_line_bytes):
+    for item in _read_texts(namespace.texts, MAX_LINE_BYTES):
         if isinstance(item, ListItem):
             parsed = parse(item.text, own_hosts=own_hosts)
         else:

@@ -25,6 +25,10 @@ PARSE_PATH: Final = "/api/parse"
 _PIECE_BYTES: Final = 16_384
 
 
+#: The list of one request: it is parsed at once, and its answer is one JSON array.
+PARSE_LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
+
+
 def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
     """Add the endpoint. `public_url` is this resolver's own URL, None for that of each request."""
     # One text at a time, whatever the number of requests: other requests wait for at most one.

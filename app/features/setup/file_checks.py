@@ -78,7 +78,7 @@ def find_local_record_problems(configuration: Configuration) -> Iterator[Finding
     settings = configuration.settings
     if settings.local_records is None or _access_problem(settings.local_records):
         return
-    bounds = FileBounds(settings.local_records_max, settings.local_records_max_bytes)
+    bounds = FileBounds.of_records(settings.local_records_max)
     for problem in read_files(settings.local_records, bounds, time.time()).problems:
         remedy = "correct the file; until then the last good records stay in force, and a start fails"
         yield Finding(

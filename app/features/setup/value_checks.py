@@ -86,7 +86,6 @@ _ORDERS: Final = (
     _Order("upstream_connect_timeout", "upstream_timeout"),
     _Order("upstream_read_timeout", "upstream_timeout"),
     _Order("upstream_stale_timeout", "upstream_timeout"),
-    _Order("upstream_pause_first", "upstream_pause_max"),
 )
 
 

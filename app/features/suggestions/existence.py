@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
@@ -12,6 +13,9 @@ from app.resolver.demand import Demand
 from app.resolver.resolver import Resolver
 from app.resolver.single_flight import Replaced
 from app.upstream.source import ClientNetwork, Priority
+
+#: Queries that wait or are under way in one process. At the limit, a page is sent without a query.
+CONCURRENCY: Final = 8
 
 
 class Existence:
@@ -22,7 +26,7 @@ class Existence:
     charged to the client. One that takes longer continues in the background.
     """
 
-    def __init__(self, resolver: Resolver, *, queries: int, concurrency: int, patience: float) -> None:
+    def __init__(self, resolver: Resolver, *, queries: int, patience: float, concurrency: int = CONCURRENCY) -> None:
         self._resolver = resolver
         self._queries = queries
         self._concurrency = concurrency

@@ -18,8 +18,10 @@ class Export:
 
     endpoint: str
     share: float
-    queue_spans: int
-    timeout: float
+    #: Spans that wait for the export. When the queue is full, spans are dropped.
+    queue_spans: int = 2_048
+    #: For one export with its repetitions, and for the last one at the end.
+    timeout: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)

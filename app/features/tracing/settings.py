@@ -19,15 +19,6 @@ class TracingSettings(SettingsGroup):
     otel_share: float = Field(
         1.0, ge=0, le=1, description="Share of the traces that is exported. A trusted front proxy can decide instead."
     )
-    otel_queue_spans: int = Field(
-        2048,
-        ge=1,
-        le=1_000_000,
-        description="Spans that wait for the export; when the queue is full, spans are dropped.",
-    )
-    otel_timeout: float = Field(
-        5.0, gt=0, description="Seconds for one export, its repetitions included, and for the last one at the end."
-    )
 
     @field_validator("otel_endpoint")
     @classmethod

@@ -11,6 +11,7 @@ import pytest
 from mcp import Client
 
 from app.features.assistants.http_application import list_hosts
+from app.features.assistants.tools import ToolBounds
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.processes import DEADLINE, serving_http
 
@@ -29,9 +30,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 
 @pytest.fixture(scope="module")
 async def url(upstream: FakeUpstream) -> AsyncIterator[str]:
-    async with serving_http(
-        upstream.url, "--mcp-hosts", "mcp.example.org", "--mcp-max-message-bytes", "1000000"
-    ) as url:
+    async with serving_http(upstream.url, "--mcp-hosts", "mcp.example.org") as url:
         yield url
 
 
@@ -107,7 +106,7 @@ async def test_a_page_of_another_site_is_refused(url: str, host: str | None, ori
 
 
 async def test_a_message_that_is_too_large_is_refused(url: str) -> None:
-    assert status_of(await post(url, b"", length=1_000_001)) == 413
+    assert status_of(await post(url, b"", length=4 * 1024 * 1024 + 1)) == 413
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage", b"[" * 100_000, b"\xff", b"[]", b'{"jsonrpc": "2.0"}', b"1" * 9_000])
@@ -121,17 +120,21 @@ async def test_other_paths_and_methods_are_refused(url: str) -> None:
 
 
 async def test_a_client_that_leaves_stops_the_work(upstream: FakeUpstream) -> None:
-    upstream.hold("10.1000/held")
-    async with serving_http(upstream.url, "--mcp-max-calls", "1") as url:
-        parts = urlsplit(url)
-        _, writer = await asyncio.open_connection(parts.hostname, parts.port)
-        body = body_of("check_list", {"lines": ["10.1000/held"]})
-        head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
-        head += f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
-        writer.write(head.encode() + body)
-        await upstream.arrived("10.1000/held")
+    held = [f"10.1000/held-{number}" for number in range(ToolBounds().calls)]
+    async with serving_http(upstream.url) as url:
+        parts, writers = urlsplit(url), []
+        for name in held:
+            upstream.hold(name)
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            body = body_of("check_list", {"lines": [name]})
+            head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
+            head += f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+            await upstream.arrived(name)
+            writers.append(writer)
         assert TOO_MANY in await post(url, body_of("parse", {"texts": ["x"]}))
-        writer.close()
+        for writer in writers:
+            writer.close()
         async with asyncio.timeout(DEADLINE):
             # The place of the call is free again, although its lookup has no answer.
             while TOO_MANY in await post(url, body_of("parse", {"texts": ["x"]})):

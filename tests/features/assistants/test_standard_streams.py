@@ -118,10 +118,9 @@ async def answer(process: Process, number: int) -> dict[str, Any]:
 
 @pytest.mark.process
 async def test_lines_that_are_not_messages_are_left_out(upstream: FakeUpstream) -> None:
-    words = arguments(upstream.url, "--mcp-max-message-bytes", "65536")
-    async with started(*words, stdin=PIPE, stdout=PIPE) as process:
+    async with started(*arguments(upstream.url), stdin=PIPE, stdout=PIPE) as process:
         assert process.stdin is not None
-        process.stdin.write(b"garbage\n\xff\xfe\n[1]\n" + b"[" * 100_000 + b"\n" + b"x" * 300_000 + b"\n")
+        process.stdin.write(b"garbage\n\xff\xfe\n[1]\n" + b"[" * 100_000 + b"\n" + b"x" * 5_000_000 + b"\n")
         await send(process, *HANDSHAKE, call(1, "parse", {"texts": ["10.1000/182"]}))
         assert (await answer(process, 1))["result"]["structuredContent"]["texts"][0]["kind"] == "doi"
 

@@ -236,12 +236,12 @@ async def test_a_reload_reads_the_files_again_and_keeps_the_previous_ones_if_the
 
 
 async def test_languages_are_those_of_the_setting_and_the_first_is_the_default() -> None:
-    async with running(branding_languages="de, en", branding_german_article="der") as proxy:
+    async with running(branding_languages="de, en") as proxy:
         headings = [
             (await proxy.get("/", accept_language=wanted)).text.partition("<h1>")[2].partition("</h1>")[0]
             for wanted in ("en", "fr", "de")
         ]
-    assert headings == ["Resolve a DOI", "Einen DOI auflösen", "Einen DOI auflösen"]
+    assert headings == ["Resolve a DOI", "Eine DOI auflösen", "Eine DOI auflösen"]
 
 
 def test_the_worked_example_is_shown_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 import app.features.follow.change_feed
 from app.cache.entry import Entry
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
+from app.features.follow.change_feed import MAX_OPEN_PAGES
 from app.features.follow.delta import DeltaEnd, DeltaStart
 from tests.cluster.processes import until
 from tests.web.proxy import Got, Proxy, running
@@ -28,7 +29,7 @@ NAME = "10.1000/182"
 @pytest.fixture
 async def proxy(tmp_path: Path) -> AsyncIterator[Proxy]:
     store = f"sqlite:///{tmp_path}/store.db"
-    async with running(admin_token=TOKEN, store_url=store, admin_max_change_pages=1) as proxy:
+    async with running(admin_token=TOKEN, store_url=store) as proxy:
         proxy.upstream.put(NAME, url="http://here.example/")
         yield proxy
 
@@ -69,29 +70,31 @@ async def test_a_process_makes_a_limited_number_of_pages_at_a_time(
 ) -> None:
     # The first page waits for the lock that this test holds, so the second and the third one find no place.
     lock, make_page = threading.Lock(), app.features.follow.change_feed._make_page
-    begun = asyncio.Event()
+    begun = asyncio.Semaphore(0)
     loop = asyncio.get_running_loop()
 
     def make_page_later(*arguments: Any) -> Any:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(begun.release)
         with lock:
             return make_page(*arguments)
 
     monkeypatch.setattr(app.features.follow.change_feed, "_make_page", make_page_later)
     with lock:
-        first = asyncio.create_task(look(proxy, "/admin/changes"))
-        await begun.wait()
+        # As many as one process makes at a time.
+        pages = [asyncio.create_task(look(proxy, "/admin/changes")) for _ in range(MAX_OPEN_PAGES)]
+        for _ in pages:
+            await begun.acquire()
         replies = [await look(proxy, "/admin/changes") for _ in range(2)]
         # The page is made outside the event loop, which goes on answering.
         assert (await proxy.get("/healthz")).status == 200
     assert [(one.status, one["retry-after"]) for one in replies] == [(429, "1")] * 2
-    page = await first
-    assert page.status == 200
+    page, other = await asyncio.gather(*pages)
+    assert page.status == other.status == 200
     assert (await look(proxy, "/admin/changes?cursor=x")).status == 400
     lines = (await proxy.get("/metrics")).text.splitlines()
     results = [f'doi_proxy_change_pages_total{{result="{one}"}}' for one in ("sent", "busy", "refused")]
-    assert {*lines} > {f"{name} {count}" for name, count in zip(results, ("1.0", "2.0", "1.0"), strict=True)}
-    assert f"doi_proxy_change_page_bytes_total {len(page.body):.1f}" in lines
+    assert {*lines} > {f"{name} {count}" for name, count in zip(results, ("2.0", "2.0", "1.0"), strict=True)}
+    assert f"doi_proxy_change_page_bytes_total {len(page.body) + len(other.body):.1f}" in lines
 
 
 async def test_a_store_without_a_log_says_so() -> None:

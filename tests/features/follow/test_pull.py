@@ -34,7 +34,12 @@ class Attempt:
         work = BundleImport(cache, ImportBounds(60.0, 86_400.0, 86_400.0, sealed=True), clock)
         self._answers = list(answers)
         self._job = Pull(
-            self._fetch, work, self._save, sleep=self._sleep, chance=lambda: CHANCE, limits=PullLimits(max_bytes, busy)
+            self._fetch,
+            work,
+            self._save,
+            sleep=self._sleep,
+            chance=lambda: CHANCE,
+            limits=PullLimits(max_bytes, busy=busy),
         )
         self.cursors: list[str] = []
         self.waits: list[float] = []

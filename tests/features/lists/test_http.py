@@ -112,12 +112,12 @@ async def test_csv_out_has_a_header_and_the_chosen_members(proxy: Proxy) -> None
 
 
 async def test_a_json_array_has_up_to_its_limit_of_rows() -> None:
-    async with running(batch_max_array=2) as proxy:
+    async with running() as proxy:
         proxy.upstream.put("10.5555/a", url=URL)
         got = await send(proxy, "10.5555/a\nhello", accept="application/json")
         assert got["content-type"] == "application/json"
         assert [row["verdict"] for row in got.json] == ["resolved", "not_a_doi"]
-        got = await send(proxy, "10.5555/a\nhello\nhello", "?output=json")
+        got = await send(proxy, "10.5555/a\n" + "hello\n" * 1_000, "?output=json")
         assert (got.status, got["content-type"]) == (413, "application/problem+json")
         assert "?output=ndjson" in got.json["detail"]
 

@@ -180,7 +180,7 @@ def test_records_bytes_and_files_are_bounded(tmp_path: Path) -> None:
     ]
     assert problems(path, FileBounds(2, path.stat().st_size)) == []
     (too_large,) = problems(path, FileBounds(2, path.stat().st_size - 1))
-    assert "local_records_max_bytes" in too_large
+    assert "local_records_max allows" in too_large
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(MAX_FILES + 1):

@@ -126,7 +126,7 @@ async def test_cert_is_answered_by_a_verified_record_of_the_cache(tmp_path: Path
         file = tmp_path / "root.json"
         file.write_bytes(write_bootstrap(server))
         server.put(NAME, url=URL)
-        settings = {"upstream_url": server.url, "upstream_bootstrap": file, "bypass_burst": 1, "bypass_rate": 0.001}
+        settings = {"upstream_url": server.url, "upstream_bootstrap": file, "bypass_burst": 1}
         async with running(**settings) as proxy:
             for target in (f"/{NAME}", f"/api/handles/{NAME}"):
                 await proxy.ask("GET", f"{target}?cert")

@@ -71,8 +71,8 @@ def test_the_same_settings_with_an_effect_are_none() -> None:
 def test_a_setting_that_another_one_cuts_off_is_a_warning() -> None:
     (found,) = find_contradictions(configured(cache_ttl_floor=90_000))
     assert found.source == "DOI_PROXY_CACHE_TTL_FLOOR" and "cache_ttl_ceiling is only 86400" in found.problem
-    (found,) = find_contradictions(configured(upstream_pause_max=5))
-    assert found.source == "DOI_PROXY_UPSTREAM_PAUSE_MAX"
+    (found,) = find_contradictions(configured(upstream_timeout=5))
+    assert found.source == "DOI_PROXY_UPSTREAM_TIMEOUT"
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "192.0.2.1:8001", "admin.example.org:8001"])

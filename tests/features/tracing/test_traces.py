@@ -25,7 +25,7 @@ TRACEPARENT: Final = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 
 
 def traces_to(url: str, *, share: float = 1.0) -> Traces:
-    return open_traces(Export(url, share, 100, 5.0), "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
+    return open_traces(Export(url, share), "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
 
 
 async def send(message: Any) -> None: ...
@@ -164,23 +164,25 @@ async def test_proxies_that_a_reload_trusts_continue_their_traces() -> None:
         assert collector.span("GET home").trace_id.hex() == TRACE_ID
 
 
+async def record_more_than_the_queue_holds(export: Export) -> None:
+    traces = open_traces(export, "1.0", trusted_addresses("127.0.0.1"), time.time_ns)
+    for _ in range(5):
+        with traces.trace_request(TracedRequest("home", "GET", "127.0.0.1", None), send):
+            pass
+    await traces.aclose()
+
+
 async def test_requests_are_answered_and_the_service_ends_without_a_collector() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1/traces"
-        async with running(otel_endpoint=url, otel_timeout=0.1, otel_queue_spans=1) as proxy:
-            proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-            for _ in range(5):
-                assert (await proxy.get("/10.1000/182")).status == 302
+        await record_more_than_the_queue_holds(Export(url, 1.0, queue_spans=1, timeout=0.1))
 
 
 async def test_requests_are_answered_and_the_service_ends_while_the_collector_does_not_answer() -> None:
     answers = threading.Event()
     with collecting(answers) as collector:
-        async with running(otel_endpoint=collector.url, otel_timeout=0.1, otel_queue_spans=1) as proxy:
-            proxy.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
-            for _ in range(5):
-                assert (await proxy.get("/10.1000/182")).status == 302
+        await record_more_than_the_queue_holds(Export(collector.url, 1.0, queue_spans=1, timeout=0.1))
         assert not answers.is_set()
 
 

@@ -23,8 +23,10 @@ from app.cache.sqlite.store import SqliteStore
 from app.cli.main import main
 from app.features.bundles.bundle import BundleWriter
 from app.features.cache_commands.store import open_store as open_cache
+from app.features.follow.command import pull
 from app.features.follow.delta import DeltaEnd, end_line, start_line
 from app.features.follow.parents import ParentState, read_parents, save_parent
+from app.features.follow.pull import PullLimits
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
@@ -77,6 +79,11 @@ class Place:
         """Save the state of a parent in the child's store."""
         async with open_cache(Settings(store_url=f"sqlite:///{self.child}")) as cache:
             await save_parent(cache, state)
+
+    async def pull_within(self, url: str, limits: PullLimits) -> int:
+        """Run the command with other limits. Returns its exit status."""
+        settings = Settings(mode="sealed", store_url=f"sqlite:///{self.child}")
+        return await pull(settings, url, str(self.folder / "token"), restart=False, limits=limits)
 
     async def pull(self, url: str, *options: str, store: str | None = None) -> int:
         """Run the command. Returns its exit status."""

@@ -9,11 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import app.features.follow.sqlite_change_pages
-from app.assembly.settings import Settings
 from app.cache.wire import to_line
 from app.cli.main import main
 from app.features.follow.change_feed import ChangeFeed
-from app.features.follow.command import pull
 from app.features.follow.delta import Tombstone, change_line
 from app.features.follow.pull import PullLimits
 from tests.cache.entries import entry
@@ -80,7 +78,7 @@ async def test_many_pages_arrive_and_a_pull_with_a_limit_is_continued(
     names = [f"10.1000/{number:03}" for number in range(95)]
     await place.put(place.parent, *names)
     async with serving(place.parent) as url:
-        assert await place.pull(url, "--replication-max-bytes", "1") == 1
+        assert await place.pull_within(url, PullLimits(bytes=1)) == 1
         assert "run the command again" in capsys.readouterr().err
         assert len(await place.names(place.child)) == 10
         assert await place.pull(url) == 0
@@ -116,9 +114,7 @@ async def test_a_parent_that_is_busy_is_asked_again_and_a_wrong_token_or_store_i
     await place.put(place.parent, *NAMES)
     monkeypatch.setattr(ChangeFeed, "_read", nothing)
     async with serving(place.parent) as url:
-        settings = Settings(mode="sealed", store_url=f"sqlite:///{place.child}")
-        token, limits = str(place.folder / "token"), PullLimits(1_000_000, busy=0.0)
-        assert await pull(settings, url, token, restart=False, limits=limits) == 1
+        assert await place.pull_within(url, PullLimits(busy=0.0)) == 1
         assert "Other pages of changes are under way" in capsys.readouterr().err
         (place.folder / "token").write_text("another")
         assert await place.pull(url) == 1

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from app.cache.wire import to_line
+from app.features.follow.pull import PullLimits
 from tests.cache.entries import entry
 from tests.features.follow.command.parents import NOW, Place, hostile, page, raw_server
 
@@ -47,7 +48,7 @@ async def test_a_parent_without_an_end_is_left_at_the_limit(place: Place, capsys
         return page(since=since, following=f"c{len(since)}{since[-40:]}x", more=True)
 
     with hostile(endless) as url:
-        assert await place.pull(url, "--replication-max-bytes", "5000") == 1
+        assert await place.pull_within(url, PullLimits(bytes=5_000)) == 1
     assert "the limit of 5000 bytes is reached" in capsys.readouterr().err
 
 
@@ -145,8 +146,8 @@ async def test_a_parent_that_drips_is_left_at_the_end_of_the_time_for_a_page(
             connection.sendall(b"x")
 
     with raw_server(drip) as url:
-        assert await place.pull(url, "--replication-page-timeout", "0.3") == 1
-    assert "the answer took longer than 0.3 s; see replication_page_timeout" in capsys.readouterr().err
+        assert await place.pull_within(url, PullLimits(page=0.3)) == 1
+    assert "the answer took longer than 0.3 s" in capsys.readouterr().err
 
 
 async def test_a_body_without_an_end_is_left_at_the_limit_of_a_page(
