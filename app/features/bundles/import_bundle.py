@@ -78,21 +78,12 @@ def bound_entry(entry: Entry, bounds: ImportBounds, now: float) -> Entry:
     return replace(entry, fresh_until=fresh_until, stale_until=min(entry.stale_until, ends))
 
 
-async def import_bundle(
-    cache: TieredStore,
-    path: str,
-    file: BinaryIO,
-    bounds: ImportBounds,
-    *,
-    clock: Callable[[], float],
-    bar: Bar,
-    registry: RegistryTable | None = None,
-) -> ImportReport:
+async def import_bundle(work: BundleImport, path: str, file: BinaryIO, bar: Bar) -> ImportReport:
     """Import a bundle from an open file. A file whose path ends in `.gz` is compressed. The bar counts bytes.
 
     Raises StoreError if the store fails.
     """
-    work, position = BundleImport(cache, bounds, clock, registry), 0
+    position = 0
     size = size_of(path)
     for item in _read_to_the_end(_decompress(path, file)):
         await work.add(item)

@@ -17,7 +17,14 @@ from app.assembly.settings import Settings
 from app.cache.address import read_store_path
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import Checksum
-from app.features.bundles.import_bundle import ImportBounds, ImportReport, import_bundle, open_bundle, size_of
+from app.features.bundles.import_bundle import (
+    BundleImport,
+    ImportBounds,
+    ImportReport,
+    import_bundle,
+    open_bundle,
+    size_of,
+)
 from app.features.cache_commands.store import open_store
 from app.features.lists.list_stream import STANDARD_INPUT
 from app.features.progress import Bar, progress
@@ -85,7 +92,7 @@ async def import_file(settings: Settings, path: str, *, accept_no_checksum: bool
     with open_bundle(path) as file:
         async with open_store(settings) as cache:
             with open_registry(settings) as table, progress("importing", size_of(path), in_bytes=True) as bar:
-                imported = await import_bundle(cache, path, file, bounds, clock=time.time, bar=bar, registry=table)
+                imported = await import_bundle(BundleImport(cache, bounds, time.time, table), path, file, bar)
     return _report_import(imported, accept_no_checksum)
 
 

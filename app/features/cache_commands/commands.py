@@ -22,7 +22,7 @@ from app.features.cache_commands.purge import Selection, count_selected
 from app.features.cache_commands.purge import purge as purge_entries
 from app.features.cache_commands.stats import count_entries
 from app.features.cache_commands.store import open_online, open_sealed, open_store, require_store
-from app.features.cache_commands.visit import Visit, VisitOutcome
+from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome
 from app.features.cache_commands.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
 from app.features.follow.parents import ParentState, read_parents
 from app.features.lists.list_stream import STANDARD_INPUT
@@ -97,8 +97,7 @@ async def _export_list(parts: Parts, choice: ExportChoice, path: str, records: R
         parts.cache,
         parts.resolver,
         clock=time.time,
-        concurrency=concurrency,
-        queries_upstream=choice.queries_upstream,
+        bounds=VisitBounds(concurrency, queries_upstream=choice.queries_upstream),
         after_each=records.write,
     )
     total = count_names([path], choice.column, any_handle)
@@ -130,9 +129,8 @@ async def warm(settings: Settings, lists: Sequence[str], *, column: str | None, 
     names = UniqueNames(read_lists(lists, column=column, any_handle=any_handle))
     total = count_names(lists, column, any_handle)
     async with open_online(settings) as parts:
-        visit = Visit(
-            parts.cache, parts.resolver, clock=time.time, concurrency=settings.upstream_max_concurrency, limit=limit
-        )
+        bounds = VisitBounds(settings.upstream_max_concurrency, limit)
+        visit = Visit(parts.cache, parts.resolver, clock=time.time, bounds=bounds)
         with progress("warming", total) as bar, stop_on_signals(visit):
             await visit.run(iter(names), bar)
     print_tally(visit.tally, sys.stdout)

@@ -80,6 +80,19 @@ class Tally:
         return any(self.counts[outcome] for outcome in _FAILED)
 
 
+@dataclass(frozen=True, slots=True)
+class VisitBounds:
+    """The names that are visited at a time, and the highest number that is queried upstream.
+
+    Without `queries_upstream`, the resolver is sealed: a name in the store is skipped, and any other could not be
+    verified.
+    """
+
+    concurrency: int
+    limit: int | None = None
+    queries_upstream: bool = True
+
+
 class Visit:
     """Resolves the names of a list: the record of each name, then its aliases and the records of its prefix."""
 
@@ -89,23 +102,20 @@ class Visit:
         resolver: Resolver,
         *,
         clock: Callable[[], float],
-        concurrency: int,
-        limit: int | None = None,
-        queries_upstream: bool = True,
+        bounds: VisitBounds,
         after_each: Callable[[], None] = lambda: None,
     ) -> None:
-        """`limit` is the highest number of names that are queried upstream. MAX_FAILURES in a row stop the visit.
+        """MAX_FAILURES in a row stop the visit.
 
-        Without `queries_upstream`, the resolver is sealed: a name in the store is skipped, and any other could not be
-        verified. `after_each` is called after each name. An exception that it raises ends the visit.
+        `after_each` is called after each name. An exception that it raises ends the visit.
         """
         self._cache = cache
         self._resolver = resolver
         self._destinations = Destinations(resolver, PrefixChain(), resolves="any")
         self._clock = clock
-        self._concurrency = concurrency
-        self._left = limit
-        self._queries_upstream = queries_upstream
+        self._concurrency = bounds.concurrency
+        self._left = bounds.limit
+        self._queries_upstream = bounds.queries_upstream
         self._after_each = after_each
         self._failures_in_a_row = 0
         self._stop = asyncio.Event()

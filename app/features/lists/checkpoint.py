@@ -7,7 +7,6 @@ says. The next run removes them from the output and writes them again.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -16,11 +15,11 @@ import msgspec
 
 from app.errors import ConfigurationError
 from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.state_file import read_state, write_state
 
 #: The version of the file. A file of another version is refused.
 _VERSION: Final = 1
 _READ_BYTES: Final = 1024 * 1024
-_MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 
 class InputIdentity(msgspec.Struct, frozen=True):
@@ -73,20 +72,13 @@ class CheckpointFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._partial = path.with_name(path.name + ".partial")
 
     def read(self, job: Job) -> Checkpoint | None:
         """The checkpoint of this job, None if there is no file. Raises ConfigurationError for that of another job."""
-        try:
-            with self._path.open("rb") as file:
-                content = file.read(_MAX_FILE_BYTES)
-            checkpoint = msgspec.json.decode(content, type=Checkpoint)
-        except FileNotFoundError:
+        label = f"--resume {self._path}"
+        checkpoint = read_state(self._path, Checkpoint, label, "name another file, or remove this one")
+        if checkpoint is None:
             return None
-        except OSError as error:
-            raise self._refuse(f"cannot be read: {error.strerror or error}") from error
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise self._refuse("is not a state of `doi-proxy resolve`; name another file") from error
         if checkpoint.version != _VERSION:
             raise self._refuse("is of another version of doi-proxy; finish the job with that version")
         self._require_same_inputs(checkpoint.job.inputs, job.inputs)
@@ -111,12 +103,8 @@ class CheckpointFile:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the file. Raises ConfigurationError if it cannot be written."""
-        # Only the owner can read it. A link that another user left is not followed.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with os.fdopen(os.open(self._partial, flags, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(checkpoint))
-            self._partial.replace(self._path)
+            write_state(self._path, checkpoint, is_durable=False)
         except OSError as error:
             raise self._refuse(f"cannot be written: {error.strerror or error}") from error
 

@@ -17,10 +17,10 @@ import msgspec
 from app.errors import ConfigurationError
 from app.features.lists.list_stream import STANDARD_INPUT
 from app.features.registry.import_parts import LeftOut, list_files
+from app.features.state_file import read_state, write_state
 
 #: The version of the folder. A folder of another version is refused.
 _VERSION: Final = 1
-_MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 #: Processes that write runs share a lock on this file.
 _WORKERS_LOCK: Final = "workers.lock"
 
@@ -97,26 +97,15 @@ class JobFolder:
 
     def write(self, job: Job) -> None:
         """Replace the state of the job. Raises OSError."""
-        partial = self._file.with_name("job.json.partial")
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(job))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self._file)
+        write_state(self._file, job, is_durable=True)
 
     def remove(self) -> None:
         """Remove the folder of a job that is done."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _read(self) -> Job | None:
-        try:
-            with self._file.open("rb") as file:
-                job = msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=Job)
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.DecodeError, ValueError) as error:
-            raise ConfigurationError(f"{self._file}: cannot be read; --restart begins again") from error
-        if job.version != _VERSION:
+        job = read_state(self._file, Job, str(self._file), "--restart begins again")
+        if job is not None and job.version != _VERSION:
             raise ConfigurationError(f"{self._file}: is of another version of doi-proxy; --restart begins again")
         return job
 

@@ -11,7 +11,15 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, CouldNotVerify
 from app.features.cache_commands.lists import NameItem, RefusedItem
-from app.features.cache_commands.visit import MAX_FAILURES, MAX_NAMED, Tally, Visit, VisitOutcome, resolve_dependencies
+from app.features.cache_commands.visit import (
+    MAX_FAILURES,
+    MAX_NAMED,
+    Tally,
+    Visit,
+    VisitBounds,
+    VisitOutcome,
+    resolve_dependencies,
+)
 from app.features.progress import NoBar
 from app.resolver.destination import Destinations
 from app.resolver.failure_memory import FailureMemory
@@ -38,10 +46,12 @@ class Bench:
         self.resolver = self._resolver(source)
         self.sealed = self._resolver(SealedSource())
 
-    def visit(self, *, is_sealed: bool = False, **options: Any) -> Visit:
+    def visit(
+        self, *, is_sealed: bool = False, concurrency: int = 1, limit: int | None = None, **options: Any
+    ) -> Visit:
         resolver = self.sealed if is_sealed else self.resolver
-        defaults: dict[str, Any] = {"clock": self.clock, "concurrency": 1, "queries_upstream": not is_sealed}
-        return Visit(self.cache, resolver, **(defaults | options))
+        bounds = VisitBounds(concurrency, limit, queries_upstream=not is_sealed)
+        return Visit(self.cache, resolver, clock=self.clock, bounds=bounds, **options)
 
     async def close(self) -> None:
         await self.resolver.close()

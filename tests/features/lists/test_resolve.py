@@ -325,7 +325,7 @@ async def test_a_second_signal_stops_immediately_and_the_state_holds(bench: Benc
         ("output", r"--output-file .* has 0 bytes, and the job has written \d+"),
         ("options", "the job began with --encoding escaped, and this command has --encoding literal"),
         ("lists", "the job began with other lists"),
-        ("state", "is not a state of `doi-proxy resolve`"),
+        ("state", "is not the state of such a job; name another file"),
     ],
 )
 async def test_a_job_that_has_changed_is_refused_and_nothing_is_written(
