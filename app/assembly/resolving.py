@@ -7,22 +7,19 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import SharedBucket
 from app.assembly.stores import OPENERS, read_tables
-from app.assembly.upstreams import FIRST_PAUSE, Upstream, count_processes, open_upstream
+from app.assembly.upstreams import FIRST_PAUSE, Upstream, count_processes, is_signed, open_upstream
 from app.cache.address import StoreOptions, open_store
 from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.features.local_records.files import FileBounds, LocalFiles
 from app.features.local_records.records import LocalRecords
-from app.features.native.cached_records import CachedRecords
-from app.features.native.exchange import ExchangeObserver
-from app.features.native.opening import is_native
 from app.resolver import observer as resolving
 from app.resolver.demand import Patience
 from app.resolver.failure_memory import FailureMemory
@@ -50,7 +47,7 @@ class Observers:
     resolver: resolving.ResolutionObserver | None = None
     upstream: Callable[[int], UpstreamObserver] | None = None
     store: TierObserver | None = None
-    exchanges: Callable[[int], ExchangeObserver] | None = None
+    exchanges: Callable[[int], Any] | None = None
 
 
 UNOBSERVED: Final = Observers()
@@ -96,10 +93,11 @@ def assemble(
     upstream = open_upstream(
         settings,
         _allot(settings, bucket),
-        observers.upstream,
-        cache if is_stored else None,
-        observers.exchanges,
-        CachedRecords(cache, policy, clock),
+        cache,
+        policy,
+        clock,
+        observer=observers.upstream,
+        exchanges=observers.exchanges,
     )
     resolver = Resolver(
         cache=cache,
@@ -151,7 +149,7 @@ def read_ttl_policy(settings: Settings) -> TtlPolicy:
 def read_verification(settings: Settings) -> Verification:
     """Which answers are verified: none without handle servers."""
     urls = (*settings.upstream_urls, *settings.upstream_route_urls.values())
-    return settings.upstream_verify if any(map(is_native, urls)) else "never"
+    return settings.upstream_verify if any(map(is_signed, urls)) else "never"
 
 
 def read_patience(settings: Settings) -> Patience:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app import __version__
@@ -14,15 +14,12 @@ from app.assembly.settings import Settings
 from app.assembly.shared_budget import StorePause
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
-from app.features.native.directory_limits import LOOKUP_TIMEOUT
-from app.features.native.exchange import ExchangeObserver
-from app.features.native.opening import is_native, open_native
-from app.features.native.service_records import RecordStore
-from app.features.native.source import NativeSource
+from app.resolver.resolution import TtlPolicy
+from app.resolver.source import SourceContext
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget, TokenBucket
 from app.upstream.client import HandleClient
-from app.upstream.guard import Guard, GuardedAgencies, UpstreamObserver
+from app.upstream.guard import Guard, GuardedAgencies, UpstreamApi, UpstreamObserver
 from app.upstream.local import SealedSource
 from app.upstream.loop import read_loop_id
 from app.upstream.pause import Pause, SharedPause
@@ -30,6 +27,11 @@ from app.upstream.routed import RoutedSource
 from app.upstream.source import AgencySource, Priority, Source
 from app.upstream.upstream_log import UpstreamLog
 
+#: The module of a feature that opens the upstreams of a URL scheme: by `open_source(settings, url, SourceContext)`.
+#: The core opens http and https.
+OPENERS: Final = {"hdl": "app.features.native.opening"}
+#: The schemes of upstreams whose answers can be signed.
+_SIGNED: Final = frozenset({"hdl"})
 #: Upstreams of one process, those of earlier local records included.
 MAX_UPSTREAMS: Final = 100
 #: The highest privacy level at which a log may contain DOI names.
@@ -65,15 +67,17 @@ class Upstream:
 def open_upstream(
     settings: Settings,
     bucket: TokenBucket | None,
+    cache: TieredStore,
+    policy: TtlPolicy,
+    clock: Callable[[], float],
+    *,
     observer: Callable[[int], UpstreamObserver] | None = None,
-    cache: TieredStore | None = None,
-    exchanges: Callable[[int], ExchangeObserver] | None = None,
-    records: RecordStore | None = None,
+    exchanges: Callable[[int], Any] | None = None,
 ) -> Upstream:
-    """The upstreams behind their breakers and one budget; `cache` shares their pauses. Raises ConfigurationError.
+    """The upstreams behind their breakers and one budget. Raises ConfigurationError.
 
-    `observer` and `exchanges` return the observers of an upstream and of its handle servers, by its number. `records`
-    keeps the records that lead to handle servers.
+    With a `bucket`, which other processes share, `cache` shares their pauses too. `observer` and `exchanges` return the
+    observers of an upstream and of its handle servers, by its number.
     """
     budget = Budget(
         rate=settings.upstream_rate,
@@ -95,14 +99,14 @@ def open_upstream(
             if len(guards) >= MAX_UPSTREAMS:
                 raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
             number = len(guards) + 1
-            exchange_observer = exchanges(number) if exchanges and is_native(url) else None
-            api = _open_api(settings, url, budget, exchange_observer, records)
+            exchange_observer = exchanges(number) if exchanges and is_signed(url) else None
+            api = _open_api(settings, url, SourceContext(budget, cache, policy, clock, exchange_observer))
             guard = _open_guard(
                 settings,
                 api,
                 budget,
                 log=_upstream_log(settings, number, url),
-                shared=StorePause(cache, url) if cache else None,
+                shared=StorePause(cache, url) if bucket else None,
                 observer=observer(number) if observer else None,
             )
             guards[url] = guard
@@ -119,18 +123,22 @@ def open_upstream(
     return Upstream(source, which_ra, guards, budget, open_source)
 
 
-def _open_api(
-    settings: Settings, url: str, budget: Budget, exchanges: ExchangeObserver | None, records: RecordStore | None
-) -> HandleClient | NativeSource:
-    if is_native(url):
-        return open_native(
-            settings,
-            url,
-            may_ask_again=budget.admit_retry,
-            admit_query=partial(budget.admit_lookup, LOOKUP_TIMEOUT),
-            observer=exchanges,
-            store=records,
-        )
+def is_signed(url: str) -> bool:
+    """Whether the answers of the upstream at this URL can be signed."""
+    return urlsplit(url).scheme in _SIGNED
+
+
+def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamApi:
+    scheme = urlsplit(url).scheme
+    if scheme in OPENERS:
+        try:
+            opener = import_module(OPENERS[scheme])
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"upstream_url: {scheme}: needs {error.name}, which is not installed; install it, or name an https: URL"
+            ) from error
+        api: UpstreamApi = opener.open_source(settings, url, context)
+        return api
     if settings.upstream_verify == "always":
         # Settings refuse it too. This one is a route of the local records.
         raise ConfigurationError(
@@ -150,13 +158,13 @@ def _open_api(
         http2=settings.upstream_http2,
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
         clock=time.time,
-        may_ask_again=budget.admit_retry,
+        may_ask_again=context.budget.admit_retry,
     )
 
 
 def _open_guard(
     settings: Settings,
-    api: HandleClient | NativeSource,
+    api: UpstreamApi,
     budget: Budget,
     *,
     log: UpstreamLog,

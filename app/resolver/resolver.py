@@ -6,13 +6,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from math import inf
+from typing import Final, Protocol
 
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, NotCached, PrefixDenied, UpstreamTimeout
-from app.features.local_records.records import LocalRecords
 from app.resolver.demand import ORDINARY, Demand, Patience
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import Fetcher
@@ -30,12 +30,23 @@ from app.resolver.resolution import (
     stale_origin,
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
-from app.upstream.source import Priority, Source, Verification
+from app.upstream.routed import find_refusal
+from app.upstream.source import Priority, Refusal, Source, Verification
 
 #: Names whose hits are counted.
 _MAX_REMEMBERED: Final = 10_000
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
+
+
+class LocalAnswers(Protocol):
+    """The operator's own answers."""
+
+    def resolve(self, name: HandleName, now: float) -> Resolution | None:
+        """The answer about a name; None if the cache and the upstream decide. Raises PrefixDenied."""
+
+    def find_place(self, name: HandleName, now: float) -> str | None:
+        """File and line of the record that answers or denies a name in place of the cache."""
 
 
 class Resolver:
@@ -62,6 +73,7 @@ class Resolver:
         self._peek = cache.peek
         self._clock = clock
         self._patience = patience
+        self._source = source
         self._observer = observer or NoResolutionObserver()
         self._verification = verification
         self._flights: SingleFlight[Entry] = SingleFlight()
@@ -80,7 +92,7 @@ class Resolver:
         )
         self._hits: OrderedDict[str, int] = OrderedDict()
         #: The operator's records, which win over the cache and the upstream. None if there are none.
-        self.local_records: LocalRecords | None = None
+        self.local_records: LocalAnswers | None = None
 
     def find_fresh(self, name: HandleName) -> Resolution | None:
         """The answer if it is in memory, fresh and not due for a refresh. `count_answer` counts it if it is used."""
@@ -134,6 +146,18 @@ class Resolver:
         except CouldNotVerify as failure:
             self._observer.record_failure(failure.token)
             raise
+
+    def find_refusal(self, name: HandleName) -> Refusal | None:
+        """Who refuses a query about a name now, why, and for how long. None if one would be sent."""
+        now = self._clock()
+        try:
+            if self.local_records is not None:
+                self.local_records.resolve(name, now)
+        except PrefixDenied as denied:
+            return Refusal("local record", denied.token, inf)
+        if (failure := self._failures.find_refusal(name.key, now)) is not None:
+            return Refusal("failure", failure.token, failure.retry_after or 0.0)
+        return find_refusal(self._source, name)
 
     async def close(self) -> None:
         """Cancel the queries in flight."""

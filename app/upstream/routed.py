@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
 
-from app.doi.name import fold
+from app.doi.name import HandleName, fold
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, SignatureInvalid, UpstreamPaused
 from app.handle.answer import Answer
-from app.upstream.source import Source, UpstreamQuery
+from app.upstream.guard import Guard
+from app.upstream.local import SealedSource
+from app.upstream.source import Refusal, Source, UpstreamQuery
 
 #: The record of a prefix is the handle 0.NA/<prefix>; it lives where the names under the prefix live.
 _PREFIX_RECORDS: Final = "0.NA/"
@@ -59,6 +63,14 @@ class RoutedSource:
         for source in self._sources:
             await source.aclose()
 
+    def find_refusal(self, name: HandleName) -> Refusal | None:
+        """The refusal that ends first, if every upstream refuses a query about a name now."""
+        routed = self._route(name.key)
+        refusals = [find_refusal(source, name) for source in (self._default if routed is None else (routed,))]
+        if None in refusals:
+            return None
+        return min(filter(None, refusals), key=attrgetter("seconds"))
+
     def _route(self, key: str) -> Source | None:
         prefix = key.removeprefix(_PREFIX_RECORDS).partition("/")[0]
         while prefix:
@@ -73,3 +85,15 @@ def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
     unsent = (BreakerOpen, UpstreamPaused, BudgetSpent, NotInBundle)
     sent = (error for error in failures if not isinstance(error, unsent))
     return next(sent, failures[0])
+
+
+def find_refusal(source: Source, name: HandleName) -> Refusal | None:
+    """Who refuses a query about a name to this source now. None if one would be sent."""
+    match source:
+        case Guard():
+            return source.find_refusal()
+        case RoutedSource():
+            return source.find_refusal(name)
+        case SealedSource():
+            return Refusal("sealed", NotInBundle.token, inf)
+    return None

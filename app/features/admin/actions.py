@@ -123,5 +123,4 @@ async def _report_entry(parts: Parts, name: HandleName, now: float) -> EntryRepo
 def _find_hiding(parts: Parts, name: HandleName, now: float) -> str | None:
     """File and line of the local record that wins over the cache."""
     records = parts.resolver.local_records
-    record = None if records is None else records.find_hiding(name, now)
-    return None if record is None else f"{record.file}:{record.line}"
+    return None if records is None else records.find_place(name, now)

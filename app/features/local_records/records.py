@@ -122,6 +122,11 @@ class LocalRecords:
         record = self._find(name.key, now)
         return None if record is None or isinstance(record.action, Route) else record
 
+    def find_place(self, name: HandleName, now: float) -> str | None:
+        """File and line of the record that answers or denies a name in place of the cache."""
+        record = self.find_hiding(name, now)
+        return None if record is None else f"{record.file}:{record.line}"
+
     def _find(self, key: str, now: float) -> LocalRecord | None:
         found = self._names.get(key)
         if found is not None and now < found.until:

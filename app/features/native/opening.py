@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,7 +14,9 @@ from app import __version__
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
+from app.features.native.cached_records import CachedRecords
 from app.features.native.direct import DirectLimits, DirectServer
+from app.features.native.directory_limits import LOOKUP_TIMEOUT
 from app.features.native.directory_opening import open_directory
 from app.features.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
 from app.features.native.health import Health
@@ -30,6 +33,7 @@ from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.envelope import ENVELOPE_BYTES
 from app.features.native.wire.site_value import Site
+from app.resolver.source import SourceContext
 from app.upstream.client import identify
 from app.upstream.source import CONTROL_NAME
 
@@ -44,6 +48,18 @@ _PORT: Final = 2641
 def is_native(url: str) -> bool:
     """Whether a URL of the settings names handle servers."""
     return url.startswith(FROM_ROOT)
+
+
+def open_source(settings: Settings, url: str, context: SourceContext) -> NativeSource:
+    """The upstream that a URL names, with its lookups in the cache. Raises ConfigurationError."""
+    return open_native(
+        settings,
+        url,
+        may_ask_again=context.budget.admit_retry,
+        admit_query=partial(context.budget.admit_lookup, LOOKUP_TIMEOUT),
+        observer=context.observer,
+        store=CachedRecords(context.cache, context.policy, context.clock),
+    )
 
 
 def open_native(
