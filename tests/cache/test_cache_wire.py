@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import struct
 from zlib import crc32
 
@@ -13,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.cache.entry import FOREVER, Entry
-from app.cache.wire import InvalidBundleLine, from_line, has_old_layout, pack, to_line, unpack
+from app.cache.wire import has_old_layout, pack, unpack
 from app.errors import DamagedEntry, StoreError
 from app.handle.answer import Answer, ResponseCode
-from tests.cache.entries import NOW, entry, missing, values, verified
+from tests.cache.entries import entry, missing, values, verified
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
 times = st.floats(min_value=0, max_value=4e9)
@@ -137,95 +135,9 @@ def test_times_that_cannot_be_are_damage(member: str, odd: float) -> None:
         unpack("10.1000/182", pack(replace(entry(), **{member: odd})))
 
 
-@pytest.mark.parametrize(("written", "read"), [("0001-01-01T00:00:00Z", 0.0), ("9999-12-31T23:59:59.9Z", FOREVER)])
-def test_every_time_of_a_bundle_can_be_stored(written: str, read: float) -> None:
-    line = b'{"handle":"10.1000/182","responseCode":100,"fetched":"%b","fresh_until":"%b","stale_until":"%b"}'
-    found = from_line(line % ((written.encode(),) * 3))
-    assert (found.fetched_at, found.fresh_until, found.stale_until) == (read, read, read)
-    assert unpack(found.key, pack(found)) == found
-
-
 @pytest.mark.parametrize("packed", [entry(), missing("10.1000/182")])
 def test_a_truncated_entry_is_damage(packed: Entry) -> None:
     data = pack(packed)
     for length in range(len(data)):
         with pytest.raises(StoreError):
             unpack("10.1000/182", data[:length])
-
-
-@given(entries)
-def test_from_line_reads_what_to_line_writes(written: Entry) -> None:
-    line = to_line(written)
-    assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
-    read = from_line(line)
-    # The reader of a bundle verified nothing.
-    assert (read.answer, read.key.upper()) == (replace(written.answer, is_verified=False), written.key.upper())
-    assert read.fetched_at == pytest.approx(written.fetched_at, abs=1e-6)
-    assert read.fresh_until == pytest.approx(written.fresh_until, abs=1e-6)
-    assert read.stale_until == pytest.approx(written.stale_until, abs=1e-6)
-
-
-@pytest.mark.parametrize("member", ["verified", "is_verified", "detail"])
-def test_a_line_cannot_say_that_its_record_is_verified(member: str) -> None:
-    line = to_line(verified(entry())).replace(b'"values"', b'"%b":true,"values"' % member.encode())
-    assert from_line(line) == entry()
-
-
-def test_a_line_names_its_members_as_the_handle_api_does() -> None:
-    assert json.loads(to_line(missing("10.1000/X"))) == {
-        "handle": "10.1000/X",
-        "responseCode": 100,
-        "values": [],
-        "fetched": "2023-11-14T22:13:20Z",
-        "fresh_until": "2023-11-14T22:14:20Z",
-        "stale_until": "2023-11-14T22:14:20Z",
-    }
-
-
-def test_a_line_written_by_hand_is_expired_and_usable_for_ever() -> None:
-    line = b'{"handle": "10.1000/abc", "values": [ {"index": 1, "type": "URL", "data": "http://www.doi.org/"} ]}'
-    read = from_line(line, expired_at=NOW)
-    compact = b'[{"index":1,"type":"URL","data":"http://www.doi.org/"}]'
-    assert read == Entry("10.1000/ABC", Answer(ResponseCode.SUCCESS, compact), NOW, NOW, FOREVER)
-    assert not read.is_fresh(NOW)
-    assert read.is_usable(NOW + 1e9)
-    assert from_line(line).fetched_at == 0.0
-
-
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (b"", "not a valid JSON record"),
-        (b"{", "not a valid JSON record"),
-        (b"[]", "not a valid JSON record"),
-        (b'{"values":[]}', "handle"),
-        (b'{"handle":"","values":[]}', "name"),
-        (b'{"handle":"10.1/a\\u0000","values":[]}', "code point|U\\+0000"),
-        (b'{"handle":"10.1/a"}', "no `values`"),
-        (b'{"handle":"10.1/a","responseCode":2}', "responseCode 2"),
-        (b'{"handle":"10.1/a","values":{}}', "values"),
-        (b'{"handle":"10.1/a","values":[{"index":1}]}', "type"),
-        (b'{"handle":"10.1/a","values":[],"fetched":"soon"}', "fetched 'soon'"),
-        (b'{"handle":"10.1/a","values":[],"stale_until":7}', "stale_until"),
-        (b'{"handle":"10.1/\xff","values":[]}', "not a valid JSON record"),
-        (b"[" * 100_000, "not a valid JSON record"),
-    ],
-)
-def test_the_error_of_an_invalid_line_gives_the_reason(line: bytes, reason: str) -> None:
-    with pytest.raises(InvalidBundleLine, match=reason):
-        from_line(line)
-
-
-@given(st.binary(max_size=100) | st.text(max_size=100).map(lambda text: json.dumps({"handle": text}).encode()))
-def test_from_line_raises_only_its_own_error(line: bytes) -> None:
-    with contextlib.suppress(InvalidBundleLine):
-        from_line(line)
-
-
-@pytest.mark.usefixtures("western_machine")
-@pytest.mark.parametrize("zone", ["", "Z", "+00:00"])
-def test_the_times_of_a_line_are_utc_in_any_time_zone(zone: str) -> None:
-    line = b'{"handle":"10.1/a","responseCode":100,"fetched":"2023-11-14T22:13:20%b"}' % zone.encode()
-    assert from_line(line).fetched_at == 1_700_000_000.0
-    assert b'"fetched":"2023-11-14T22:13:20Z"' in to_line(from_line(line))

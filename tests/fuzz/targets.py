@@ -13,11 +13,12 @@ from typing import Any, Final
 from zlib import crc32
 
 from app.cache.compression import compress
-from app.cache.wire import InvalidBundleLine, from_line, pack, unpack
+from app.cache.wire import pack, unpack
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.uri import url_path
 from app.errors import CouldNotVerify, InvalidName, InvalidParameter, MalformedMessage, StoreError, UnreadableList
+from app.features.bundles.lines import InvalidBundleLine, from_line
 from app.features.lists.bibtex import BibtexReader
 from app.features.lists.item import Item, ListReader
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader

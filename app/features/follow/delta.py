@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 
 from app.cache.entry import FOREVER, Entry
-from app.cache.wire import InvalidBundleLine, to_line
 from app.doi.name import HandleName
 from app.errors import InvalidName, InvalidParameter
+from app.features.bundles.lines import InvalidBundleLine, to_line
 from app.features.registry.record import (
     LAST_DATE,
     MAX_AGENCY_CHARACTERS,

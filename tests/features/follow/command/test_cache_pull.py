@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import app.features.follow.sqlite_change_pages
-from app.cache.wire import to_line
 from app.cli.main import main
+from app.features.bundles.lines import to_line
 from app.features.follow.change_feed import ChangeFeed
 from app.features.follow.delta import Tombstone, change_line
 from app.features.follow.pull import PullLimits

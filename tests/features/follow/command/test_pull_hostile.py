@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from app.cache.wire import to_line
+from app.features.bundles.lines import to_line
 from app.features.follow.pull import PullLimits
 from tests.cache.entries import entry
 from tests.features.follow.command.parents import NOW, Place, hostile, page, raw_server
