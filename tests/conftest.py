@@ -16,7 +16,7 @@ from hypothesis import settings
 
 # Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make fuzz`
 # sets the variable to "random".
-settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None, max_examples=50)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

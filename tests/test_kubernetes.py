@@ -62,7 +62,9 @@ def test_the_schema_refuses_a_misspelt_field() -> None:
         kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="kubectl is not installed: https://kubernetes.io/docs/tasks/tools/"
+)
 def test_kustomize_puts_the_manifests_together() -> None:
     done = subprocess.run(
         ["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, timeout=DEADLINE, check=True

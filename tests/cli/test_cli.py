@@ -455,7 +455,7 @@ def test_it_serves_over_ipv6() -> None:
 def test_it_serves_https_with_a_certificate_of_its_own(tmp_path: Path) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("there is no openssl to make a certificate with")
+        pytest.skip("openssl, which makes a certificate, is not installed: apt-get install openssl")
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = (
         f"{openssl} req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost "

@@ -157,7 +157,7 @@ def test_a_completion_script_has_every_setting(name: str, folder: Path) -> None:
 def test_the_shell_accepts_its_script(name: str, check: str, folder: Path) -> None:
     shell = check.split()
     if shutil.which(shell[0]) is None:
-        pytest.skip(f"{shell[0]} is not installed")
+        pytest.skip(f"{shell[0]} is not installed: apt-get install {shell[0]}")
     subprocess.run([*shell, str(folder / name)], check=True)
 
 

@@ -129,7 +129,7 @@ def _issue_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
     """A certificate authority, and the TLS of a server with its certificate for NAMES."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("there is no openssl to make certificates with")
+        pytest.skip("openssl, which makes certificates, is not installed: apt-get install openssl")
     key, ca, server_key, server = (folder / f"{name}.pem" for name in ("ca-key", "ca", "key", "cert"))
     names = ",".join(f"DNS:{name}" for name in NAMES)
     new_key = "-nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1"

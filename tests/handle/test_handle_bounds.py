@@ -69,6 +69,7 @@ def test_the_first_100_handles_count() -> None:
     assert (len((both + both).includes), len((both + both).namespaces)) == (100, 100)
 
 
+@pytest.mark.slow
 def test_the_first_1000_networks_count() -> None:
     assert networks(*["192.0.2.0/24"] * 1_001) == 1_000
     assert networks(*["192.0.2.0/24"] * 999, "192.0.2.7") == 1_000

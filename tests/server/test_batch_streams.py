@@ -66,6 +66,7 @@ async def test_a_connection_whose_list_was_read_in_one_piece_can_be_used_again(s
     assert answer.count(ROW) == 3 * answer.count(b"HTTP/1.1 200")
 
 
+@pytest.mark.slow
 async def test_a_client_that_sends_everything_before_it_reads_is_answered(served: Served) -> None:
     body = b"10.5555/a\n" * 100_000
     reader, writer = await served.connect()
@@ -76,6 +77,7 @@ async def test_a_client_that_sends_everything_before_it_reads_is_answered(served
     assert answer.count(ROW) == 100_000
 
 
+@pytest.mark.slow
 async def test_a_client_that_never_reads_is_bounded_and_closed() -> None:
     async with serving(client_write_timeout=0.4) as served:
         served.put("10.5555/a")

@@ -248,6 +248,7 @@ async def test_who_is_cancelled_inside_frees_its_place() -> None:
     assert (budget.waiting, budget.in_flight) == (0, 0)
 
 
+@pytest.mark.slow
 async def test_a_line_that_is_full_refuses_at_once() -> None:
     budget = budget_of(Clock(0.0), places=1)
     async with budget.admit(PERSON, ENOUGH), asyncio.TaskGroup() as line:
@@ -434,6 +435,7 @@ class TestClients:
                 pass
         assert waiters.refused
 
+    @pytest.mark.slow
     async def test_when_every_place_is_taken_the_longest_line_loses_its_newest(self) -> None:
         budget = budget_of(Clock(0.0), places=1, share=MAX_WAITING)
         guests = Guests(budget)

@@ -15,7 +15,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     """The files of a key and of a certificate for 127.0.0.1 that is its own authority."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("there is no openssl to make a certificate with")
+        pytest.skip("openssl, which makes a certificate, is not installed: apt-get install openssl")
     key, certificate = folder / "key.pem", folder / "cert.pem"
     command = (
         f"{openssl} req -x509 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -days 1 -subj /CN=localhost "

@@ -9,6 +9,7 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
+from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -260,11 +261,16 @@ def check(got: Got) -> None:
         json.loads(got.body)
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("record", RECORDS)
+# JSON has a script of the record as it is, and its media type is not that of a page.
+@pytest.mark.parametrize(
+    ("record", "face"),
+    [
+        (record, face)
+        for record, face in product(RECORDS, FACES)
+        if face not in ("api", "jsonp") or SCRIPT not in json.dumps(RECORDS[record])
+    ],
+)
 async def test_a_hostile_record_is_answered_and_does_no_harm(proxy: Proxy, record: str, face: str) -> None:
-    if face in ("api", "jsonp") and SCRIPT in json.dumps(RECORDS[record]):
-        pytest.skip("JSON holds the record as it is, and is declared to be no page")
     proxy.upstream.put(NAME, RECORDS[record])
     proxy.upstream.delete("10.5555")
     path, accept = FACES[face]

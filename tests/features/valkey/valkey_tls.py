@@ -80,6 +80,6 @@ class Tls:
     def _create(self, file: Path, words: str) -> None:
         openssl = shutil.which("openssl")
         if openssl is None:
-            pytest.skip("there is no openssl to make a certificate with")
+            pytest.skip("openssl, which makes a certificate, is not installed: apt-get install openssl")
         files = ["-keyout", str(file.with_suffix(".key")), "-out", str(file)]
         subprocess.run([openssl, "req", *_KEY.split(), *words.split(), *files], check=True, capture_output=True)

@@ -35,7 +35,7 @@ _RUN: Final = 60
 )
 def test_an_app_tells_200_strings_apart(site: Site, needs: list[str], command: list[str]) -> None:
     if missing := [program for program in needs if shutil.which(program) is None]:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+        pytest.skip(f"not installed: apt-get install {' '.join(missing)}")
     assert Counter(kind for _, kind in STRINGS) == {"doi": 50, "short_doi": 50, "not_a_doi": 50, "error": 50}
     lines = "".join(f"{text}\n" for text, _ in STRINGS)
     done = subprocess.run([*command, site.url], input=lines, check=False, capture_output=True, text=True, timeout=_RUN)
