@@ -52,7 +52,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "cryptography": frozenset({"features.native"}),
     "sqlite3": frozenset({"cache", "features.registry", "features.follow"}),
     "redis": frozenset({"features.valkey"}),
-    "jinja2": frozenset({"web", "features.branding"}),
+    "jinja2": frozenset({"web"}),
     # Every feature that answers requests.
     "fastapi": frozenset({"web", "features", "assembly"}),
     "starlette": frozenset({"web", "features"}),

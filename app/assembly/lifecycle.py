@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from app.assembly.settings import Settings, reloadable
+from app.assembly.settings import Settings, mask_settings, reloadable
+from app.assembly.settings.sources import names_from_files
 from app.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,10 @@ class Lifecycle:
     def reloaded(self) -> frozenset[str]:
         """The names of the settings that the parts reload."""
         return frozenset().union(*(part.names for part in self._parts))
+
+    def show_settings(self) -> dict[str, Any]:
+        """The settings in force, with secrets masked."""
+        return dict(mask_settings(self.settings, names_from_files(os.environ, Settings.model_fields)))
 
     def start_draining(self) -> None:
         """Answer 503 at `/readyz` from now on."""

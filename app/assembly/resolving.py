@@ -7,28 +7,26 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import SharedBucket
-from app.assembly.stores import OPENERS, read_tables
-from app.assembly.upstreams import FIRST_PAUSE, Upstream, count_processes, is_signed, open_upstream
+from app.assembly.stores import openers, read_tables
+from app.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream
 from app.cache.address import StoreOptions, open_store
 from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
-from app.features.local_records.files import FileBounds, LocalFiles
-from app.features.local_records.records import LocalRecords
-from app.resolver import observer as resolving
+from app.features.feature import Observers
 from app.resolver.demand import Patience
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import TtlPolicy
 from app.resolver.resolver import Resolver
 from app.upstream.allotment import AllottedBucket
 from app.upstream.budget import TokenBucket
-from app.upstream.guard import UpstreamObserver
 from app.upstream.source import Source, Verification
+from app.upstream.upstream import Upstream
 
 #: Seconds between two reads of the store while another process queries the upstream for the same name.
 _POLL_INTERVAL: Final = 0.05
@@ -38,16 +36,6 @@ _FAILURE_BYTES: Final = 4 * 1024 * 1024
 _ALLOTMENT: Final = 16
 #: Length of a lease on a query, in seconds. It is renewed while the query lasts.
 _LEASE: Final = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class Observers:
-    """The observers of the parts. `upstream` and `exchanges` return those of an upstream, by its number, from 1."""
-
-    resolver: resolving.ResolutionObserver | None = None
-    upstream: Callable[[int], UpstreamObserver] | None = None
-    store: TierObserver | None = None
-    exchanges: Callable[[int], Any] | None = None
 
 
 UNOBSERVED: Final = Observers()
@@ -63,8 +51,10 @@ class Parts:
     resolver: Resolver
     #: The budget's tokens, if other processes share them.
     bucket: SharedBucket | None = None
-    #: The files of local records, None without them.
-    local_files: LocalFiles | None = None
+
+    async def read_tokens(self) -> float:
+        """The tokens of the budget, those of other processes included."""
+        return self.upstream.budget.tokens if self.bucket is None else await self.bucket.look()
 
 
 def assemble(
@@ -81,8 +71,6 @@ def assemble(
     `cache` takes the place of the cache that the settings name. `wrap_source` returns the source that the resolver
     queries, given the upstream.
     """
-    if settings.seed is not None and not settings.seed.is_file():
-        raise ConfigurationError(f"--seed {settings.seed}: there is no such file")
     cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
     shared = _is_shared(settings)
     # To the upstream, all processes with this store are one client, also a command beside a running proxy.
@@ -114,26 +102,7 @@ def assemble(
         observer=observers.resolver,
         verification=read_verification(settings),
     )
-    # A command that only reads the store has its records, not those of the operator.
-    local_files = None if read_only else load_local_files(settings, clock, upstream, resolver)
-    return Parts(settings, cache, upstream, resolver, bucket, local_files)
-
-
-def load_local_files(
-    settings: Settings, clock: Callable[[], float], upstream: Upstream, resolver: Resolver
-) -> LocalFiles | None:
-    """Put the local records in force, if there are any files. Raises ConfigurationError if a file has an error."""
-    if settings.local_records is None:
-        return None
-
-    def use(records: LocalRecords) -> None:
-        upstream.use_routes(records.routes())
-        resolver.local_records = records if len(records) else None
-
-    bounds = FileBounds.of_records(settings.local_records_max)
-    files = LocalFiles(settings.local_records, bounds, clock, use)
-    files.load()
-    return files
+    return Parts(settings, cache, upstream, resolver, bucket)
 
 
 def read_ttl_policy(settings: Settings) -> TtlPolicy:
@@ -175,7 +144,7 @@ def open_cache(
         return open_store(
             settings.store_url,
             StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables),
-            openers=OPENERS,
+            openers=openers(),
             memory_bytes=settings.cache_memory_bytes,
             ceiling=settings.cache_ttl_ceiling,
             observer=observer,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from app.upstream.loop import read_loop_id
 from app.upstream.pause import Pause, SharedPause
 from app.upstream.routed import RoutedSource
 from app.upstream.source import AgencySource, Priority, Source
+from app.upstream.upstream import Upstream
 from app.upstream.upstream_log import UpstreamLog
 
 #: The module of a feature that opens the upstreams of a URL scheme: by `open_source(settings, url, SourceContext)`.
@@ -44,24 +44,6 @@ FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3_600.0
 #: Seconds that a query waits for the budget if no person waits for its answer.
 _UNATTENDED_PATIENCE: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """The two services of the upstreams, with a breaker for each upstream and one budget."""
-
-    source: Source
-    agencies: AgencySource | None
-    #: The guard of each upstream by its base URL; all of them share one budget.
-    guards: dict[str, Guard]
-    budget: Budget
-    #: Opens an upstream, or returns the one that is open. None if nothing is queried.
-    open_source: Callable[[str], Source] | None = None
-
-    def use_routes(self, routes: Mapping[str, str]) -> None:
-        """Put the routes of local records in force: an upstream's URL by prefix. Raises ConfigurationError."""
-        if self.open_source is not None and isinstance(self.source, RoutedSource):
-            self.source.use_local_routes({prefix: self.open_source(url) for prefix, url in routes.items()})
 
 
 def open_upstream(
@@ -117,7 +99,7 @@ def open_upstream(
 
     default = [open_source(url) for url in settings.upstream_urls]
     routes = {prefix: open_source(url) for prefix, url in settings.upstream_route_urls.items()}
-    is_routed = len(default) > 1 or routes or settings.local_records is not None
+    is_routed = len(default) > 1 or routes or settings.value("local_records") is not None
     source: Source = RoutedSource(routes, default) if is_routed else default[0]
     which_ra = next((agencies[url] for url in settings.upstream_urls if url in agencies), None)
     return Upstream(source, which_ra, guards, budget, open_source)

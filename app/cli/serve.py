@@ -16,10 +16,10 @@ from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
 from app.cli.worker import start_worker
 from app.errors import ConfigurationError
-from app.features.metrics.workers import FOLDER_VARIABLE, temporary_folder
 from app.main import check, create
 from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
 from app.server.listening import check_certificate, listen, listen_at
+from app.server.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.server.signals import SignalServer, ignore_hangup
 from app.server.supervisor import Supervisor
 from app.server.systemd import SOCKET_VARIABLE, Notifier
@@ -51,10 +51,10 @@ def serve(load: Callable[[], Settings]) -> int:
 def _open_sockets(settings: Settings) -> Sequence[socket.socket]:
     """The socket of the service, then that of the admin API if it has one. Raises ConfigurationError."""
     main = listen(settings.host, settings.port)
-    if settings.admin_listen is None or not settings.has_admin_api:
+    if settings.value("admin_listen") is None or not settings.value("has_admin_api"):
         return (main,)
     try:
-        return main, listen_at(settings.admin_listen)
+        return main, listen_at(settings.value("admin_listen"))
     except ConfigurationError:
         main.close()
         raise
@@ -173,8 +173,8 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"{scheme}://{host}:{listening.getsockname()[1]}"
     log.info("starting on %s", address)
-    if settings.admin_listen is not None and settings.has_admin_api:
-        log.info("the admin API is on %s", settings.admin_listen)
+    if settings.value("admin_listen") is not None and settings.value("has_admin_api"):
+        log.info("the admin API is on %s", settings.value("admin_listen"))
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to a URL "

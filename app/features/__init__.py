@@ -1,0 +1,28 @@
+"""The features, in the order of their stages: the first is the outermost. Each has a folder with its feature.py."""
+
+NAMES = (
+    "access_log",
+    "tracing",
+    "limits",
+    "library",
+    "compression",
+    "metrics",
+    "local_records",
+    "suggestions",
+    "native",
+    "valkey",
+    "registry",
+    "follow",
+    "bundles",
+    "cache_commands",
+    "parse",
+    "lists",
+    "health",
+    "status",
+    "admin",
+    "openapi",
+    "setup",
+    "assistants",
+    "proxy_client",
+    "toml_files",
+)

@@ -95,25 +95,25 @@ class Destinations:
 
     def __init__(self, resolver: Resolver, prefixes: PrefixChain, *, resolves: Literal["doi", "any"]) -> None:
         """With `resolves` "any", every handle is resolved. Otherwise DOI names, short DOIs and prefixes are."""
-        self._resolver = resolver
+        self.resolver = resolver
         #: The chain in which locations are found.
         self.prefixes = prefixes
         self._resolves = resolves
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
         """The target that every client gets, if it depends on one fresh record in memory alone."""
-        found = self._resolver.find_fresh(name)
+        found = self.resolver.find_fresh(name)
         if found is None or len(found.entry.answer.values) > _MAX_BYTES_NOW or not self._resolves_here(name):
             return None
         target = _cached_unconditional_target(found.entry.answer.values)
         if target is None:
             return None
-        self._resolver.count_answer(found)
+        self.resolver.count_answer(found)
         return found, target
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
         """The target, alias or record, if fresh records in memory decide it. Otherwise None: use `find`."""
-        options, first = query.options, self._resolver.find_fresh(query.name)
+        options, first = query.options, self.resolver.find_fresh(query.name)
         if first is None or options.bypasses_cache or not self._resolves_here(query.name):
             return None
         if len(first.entry.answer.values) > _MAX_BYTES_NOW:
@@ -122,12 +122,12 @@ class Destinations:
         if destination is None or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
             return None
         for resolution in destination.chain.resolutions:
-            self._resolver.count_answer(resolution)
+            self.resolver.count_answer(resolution)
         return destination
 
     def _decide_now(self, chain: Chain, query: DestinationQuery) -> Destination | None:
         while (alias := _next_alias(chain, query.options)) is not None:
-            resolution = self._resolver.find_fresh(alias)
+            resolution = self.resolver.find_fresh(alias)
             if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:
                 return None
             chain = chain.then(resolution)
@@ -165,12 +165,12 @@ class Destinations:
         """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
         chain = Chain(first)
         while (alias := _next_alias(chain, query.options)) is not None:
-            chain = chain.then(await self._resolver.resolve(alias, demand))
+            chain = chain.then(await self.resolver.resolve(alias, demand))
         return self._decide_alone(chain, query) or await self._decide_with_others(chain, query, demand)
 
     async def _decide_with_others(self, chain: Chain, query: DestinationQuery, demand: Demand) -> Destination:
         record = chain.last.record.select(query.options.types, query.options.indexes)
-        lookup = Lookup(self._resolver, demand.client, demand.priority, only_cached=demand.only_cached)
+        lookup = Lookup(self.resolver, demand.client, demand.priority, only_cached=demand.only_cached)
         locations = await self.prefixes.find_locations(
             chain.last.name, record, query.options, query.negotiation, lookup, has_prefix=_has_prefix(chain)
         )
@@ -182,8 +182,8 @@ class Destinations:
 
     async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
         takes_any_fresh = demand.max_age is None and not (demand.authoritative or demand.certified)
-        fresh = self._resolver.peek(name) if takes_any_fresh else None
-        return fresh or await self._resolver.resolve(name, demand)
+        fresh = self.resolver.peek(name) if takes_any_fresh else None
+        return fresh or await self.resolver.resolve(name, demand)
 
     def _resolves_here(self, name: HandleName) -> bool:
         return self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix

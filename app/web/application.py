@@ -63,7 +63,15 @@ class Lane(Protocol):
 
 
 class Gate(Protocol):
-    """Answers some paths of operation behind a check of its own."""
+    """Answers some paths of operation behind a check of its own: whole paths, and those with certain beginnings."""
+
+    @property
+    def paths(self) -> frozenset[bytes]:
+        """The whole paths."""
+
+    @property
+    def below(self) -> tuple[bytes, ...]:
+        """The beginnings."""
 
     def answers(self, path: bytes) -> bool:
         """Whether a path is behind this gate."""
@@ -114,6 +122,8 @@ class Application:
         self._face = face
         self._operations = operations
         self._paths = operations.paths
+        #: What a text in the form can be: any path except one of operation.
+        self._typed_paths = Paths(own_api=operations.paths.own_api)
         self._site = site
         self._timer = site.timer
         self._stages = stages
@@ -300,9 +310,10 @@ class Application:
         typed = parameters.first("hdl") if request.method == "POST" else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)
-        # The text of the form can be any path except a path of operation.
         path = b"/" + typed.strip().encode("utf-8", "replace")
-        return await self._dispatch(request, find_route(request.method, path), path, parameters, typed)
+        return await self._dispatch(
+            request, find_route(request.method, path, self._typed_paths), path, parameters, typed
+        )
 
     async def _dispatch(
         self, request: Request, route: str, path: bytes, parameters: Parameters, typed: str | None = None

@@ -51,8 +51,7 @@ class Conditions:
 
     def lookup(self, request: Request, resolver: Resolver) -> Lookup:
         """The look-up of further names for a request."""
-        only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
-        return Lookup(resolver, self.client_of(request), only_cached=only_cached)
+        return lookup_of(request, resolver, self.client_of(request))
 
     def _charge_once(self, address: str) -> Callable[[], None]:
         """Counts a bypass of the cache at its first call. A request with aliases bypasses it several times."""
@@ -66,3 +65,9 @@ class Conditions:
                 is_charged = True
 
         return charge
+
+
+def lookup_of(request: Request, resolver: Resolver, client: str) -> Lookup:
+    """The look-up of further names for a request, at the cost of a client."""
+    only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
+    return Lookup(resolver, client, only_cached=only_cached)

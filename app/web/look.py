@@ -28,10 +28,10 @@ from jinja2 import (
 from jinja2.bccache import Bucket
 
 from app.errors import ConfigurationError
-from app.features.branding.branding import Brand, Branding, StaticFile, read_brand
-from app.features.branding.page_samples import sample_context, sample_facts
+from app.web.branding import Brand, Branding, StaticFile, read_brand
 from app.web.languages import Catalogue, load_catalogues, read_tags
 from app.web.numbers import write_count, write_number, write_share
+from app.web.page_samples import sample_context, sample_facts
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from app.web.application import Face, Gate
 from app.web.fastapi_errors import add_errors
 from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_LANGUAGE
 from app.web.header import Header
 from app.web.languages import choose
-from app.web.pages import Link, Pages
+from app.web.pages import Pages
 from app.web.privacy import PrivacyFacts
 from app.web.responses import HTML, PAGE_POLICY
 from app.web.route import STATIC_PATH, Paths
@@ -28,55 +28,59 @@ _FILE_POLICY: Final[Header] = (b"content-security-policy", b"default-src 'none';
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-#: The application that `create_operations` returns.
-Operations = FastAPI
-
-
-@dataclass(frozen=True, slots=True)
-class OperationPages:
-    """The pages and static files that are not about a name."""
-
-    pages: Pages
-    link: Link
-    #: What `/privacy` states. The upstreams can change with the local records.
-    read_privacy: Callable[[], PrivacyFacts]
-
-    def language(self, request: Request) -> str:
-        """The language of a page for a request."""
-        return choose(request.headers.get("accept-language"), self.pages.languages)
-
-
 def create_operations(
-    *, version: str, lifespan: Lifespan, face: OperationPages, add_routes: Sequence[Callable[[FastAPI], None]]
+    version: str,
+    lifespan: Lifespan,
+    face: Face,
+    read_privacy: Callable[[], PrivacyFacts],
+    routes: Sequence[Callable[[FastAPI, Face], None]],
 ) -> FastAPI:
-    """The FastAPI application with the pages and files of the core, and the routes of features."""
+    """The FastAPI application with the pages and files of the core, and the routes of features.
+
+    `read_privacy` returns what `/privacy` states: the upstreams can change with the local records.
+    """
     app = FastAPI(
         title="doi-proxy",
         version=version,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,
         lifespan=lifespan,
     )
     add_errors(app, face.link.base)
-    _add_pages(app, face)
+    _add_pages(app, face, read_privacy)
     _add_files(app, face)
-    for add in add_routes:
-        add(app)
+    for add in routes:
+        add(app, face)
     return app
 
 
-def find_paths(app: FastAPI, own_api: Mapping[bytes, str]) -> Paths:
-    """The paths that FastAPI answers. `own_api` are JSON endpoints by path, each with its route."""
+def language_of(request: Request, pages: Pages) -> str:
+    """The language of a page for a request."""
+    return choose(request.headers.get("accept-language"), pages.languages)
+
+
+def find_paths(app: FastAPI, own_api: Mapping[bytes, str], private: Collection[bytes], gates: Sequence[Gate]) -> Paths:
+    """The paths that FastAPI and gates answer. `own_api` are JSON endpoints by path, each with its route.
+
+    No page of another site may read the answers of `private` paths.
+    """
     paths = {str(getattr(route, "path", "")).encode() for route in app.routes} - own_api.keys()
     below = tuple(path.partition(b"{")[0] for path in paths if b"{" in path)
-    return Paths(operations=frozenset(path for path in paths if b"{" not in path), below=below, own_api=own_api)
+    return Paths(
+        operations=frozenset(path for path in paths if b"{" not in path),
+        below=below,
+        gated=frozenset(path for gate in gates for path in gate.paths),
+        gated_below=tuple(path for gate in gates for path in gate.below),
+        private=frozenset(private),
+        own_api=own_api,
+    )
 
 
-def _add_pages(app: FastAPI, face: OperationPages) -> None:
+def _add_pages(app: FastAPI, face: Face, read_privacy: Callable[[], PrivacyFacts]) -> None:
     @app.api_route("/privacy", methods=["GET", "HEAD"], include_in_schema=False)
     async def privacy(request: Request) -> Response:
-        return own_page(face.pages.privacy(face.link, face.language(request), face.read_privacy()), OWN_PAGE)
+        return own_page(face.pages.privacy(face.link, language_of(request, face.pages), read_privacy()), OWN_PAGE)
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
     async def robots() -> PlainTextResponse:
@@ -94,13 +98,13 @@ def own_page(body: bytes, freshness: Header, status: int = 200) -> Response:
     return Response(body, headers=headers, status_code=status)
 
 
-def no_file(face: OperationPages, request: Request) -> Response:
+def no_file(face: Face, request: Request) -> Response:
     """The page of a path at which there is nothing."""
-    language = face.language(request)
+    language = language_of(request, face.pages)
     return own_page(face.pages.error(face.link, language, title_key="error_no_file", reason=""), NO_STORE, 404)
 
 
-def _add_files(app: FastAPI, face: OperationPages) -> None:
+def _add_files(app: FastAPI, face: Face) -> None:
     """The static files. A reload can add and remove some."""
 
     @app.api_route("/favicon.ico", methods=["GET", "HEAD"], include_in_schema=False)

@@ -11,11 +11,11 @@ from typing import Any, Final
 from app.doi.code_point import CodePoint
 from app.doi.name import HandleName
 from app.doi.uri import url_path
-from app.features.branding.branding import Branding, StaticFile
 from app.features.status.models import StatusView
 from app.handle.location import Location
 from app.handle.value import HandleValue
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
+from app.web.branding import Branding, StaticFile
 from app.web.locations_page import show_locations
 from app.web.look import open_look
 from app.web.numbers import write_date

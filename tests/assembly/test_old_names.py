@@ -52,7 +52,7 @@ def test_a_secret_file_can_have_the_old_name(tmp_path: Path) -> None:
     secret = tmp_path / "token"
     secret.write_text("correct-horse-battery")
     environment = {"DOI_PROXY_ADMIN_FOLLOW_TOKEN_FILE": str(secret)}
-    assert load({}, environment).admin_replica_token == "correct-horse-battery"
+    assert load({}, environment).value("admin_replica_token") == "correct-horse-battery"
     assert names_from_files(environment, Settings.model_fields) == {"admin_replica_token"}
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from playwright.async_api import Page, Route, ViewportSize, async_playwright
 
-from app.assembly.names import build_pages
+from app.assembly.core import build_pages
 from app.assembly.settings import Settings
 from app.features.status.models import HistoryPoint, Status, view
 from app.web.pages import Link

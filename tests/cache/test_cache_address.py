@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.stores import OPENERS
+from app.assembly.stores import openers
 from app.cache.address import StoreOptions
 from app.cache.address import open_store as open_cache
 from app.cache.tiered import TieredStore
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 def open_store(url: str, clock: Clock) -> TieredStore:
     options = StoreOptions(clock, max_bytes=100_000_000, timeout=0.1)
-    return open_cache(url, options, openers=OPENERS, memory_bytes=100_000, ceiling=86_400.0)
+    return open_cache(url, options, openers=openers(), memory_bytes=100_000, ceiling=86_400.0)
 
 
 @pytest.mark.parametrize("url", ["memory:", "memory://"])

@@ -12,7 +12,7 @@ from mmdb_writer import MMDBWriter
 from netaddr import IPSet  # type: ignore[import-untyped]
 
 from app.errors import ConfigurationError
-from app.features.country.country import open_countries
+from app.web.country import open_countries
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio

@@ -10,18 +10,17 @@ from importlib import resources
 
 import pytest
 
-from app.assembly.names import read_branding
-from app.assembly.operations import read_privacy
+from app.assembly.core import read_branding, read_privacy
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
-from app.features.branding.colours import check_contrast, contrast, read_palettes
-from app.features.branding.page_samples import sample_facts
 from app.handle.location import Location
 from app.handle.record import read_values
 from app.handle.value import HandleValue
+from app.web.colours import check_contrast, contrast, read_palettes
 from app.web.languages import load_catalogues
 from app.web.locations_page import MAX_LOCATIONS_SHOWN
 from app.web.outline import MAX_VALUES_SHOWN
+from app.web.page_samples import sample_facts
 from app.web.pages import (
     ERROR_TITLES,
     NOTES,

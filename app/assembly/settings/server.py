@@ -1,4 +1,4 @@
-"""The server: addresses, certificates, logs, local records, and which names are resolved."""
+"""The server: addresses, certificates, logs, and which names are resolved."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from app.features.options import RELOADED, SECRET, SettingsGroup, require_hosts
+from app.features.options import RELOADED, SettingsGroup, require_hosts
 
 
 class ServerSettings(SettingsGroup):
-    """The server: addresses, certificates, logs, local records, and which names are resolved."""
+    """The server: addresses, certificates, logs, and which names are resolved."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `::` serves IPv6 and IPv4.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
@@ -46,19 +46,6 @@ class ServerSettings(SettingsGroup):
         "commas; `*` trusts every address.",
         json_schema_extra=RELOADED,
     )
-    probe_key: str | None = Field(
-        None,
-        min_length=16,
-        description="Secret that signs the probes of `doi-proxy doctor`. Without it, probes are not answered.",
-        json_schema_extra=SECRET,
-    )
-    seed: Path | None = Field(None, description="NDJSON file of records to load at start, each as already expired.")
-    local_records: Path | None = Field(
-        None,
-        description="TOML file, or folder of TOML files, with records that win over the cache and the upstream. "
-        "A change takes effect without a reload.",
-    )
-    local_records_max: int = Field(200_000, ge=1, description="Largest number of local records.")
     mode: Literal["online", "sealed"] = Field(
         "online",
         description="In mode `online` the upstream is queried. In mode `sealed` it is not, and a name outside the "
@@ -69,10 +56,6 @@ class ServerSettings(SettingsGroup):
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="Format of the program's log on standard error: `text`, or `json` with one object a line."
-    )
-    access_log: Literal["off", "json", "text"] = Field(
-        "off",
-        description="Format of the access log on standard output: `off`, `json` objects, or `text` as `name=value`.",
     )
     privacy_level: int = Field(
         2,
@@ -113,12 +96,6 @@ class ServerSettings(SettingsGroup):
         pattern=r"^[A-Za-z0-9-]*(\s*,\s*[A-Za-z0-9-]+)*$",
         description="Headers that 10320/headers values are allowed to set on a redirect, separated by commas. "
         "Headers that control browsers, front proxies or the connection are refused.",
-    )
-    bypass_burst: float = Field(
-        60.0,
-        ge=1,
-        description="Requests of one client that can bypass the cache (`auth`, `cert`) in a minute, or at once after "
-        "an idle minute.",
     )
 
     @field_validator("public_url")

@@ -27,13 +27,13 @@ def open_client(settings: Settings, server: str | None) -> AdminClient:
     """The proxy at a URL, or the one on this machine that these settings describe. Raises ConfigurationError."""
     if server is not None:
         place = parse_server(server, "--server")
-    elif settings.admin_listen is not None and settings.status_access == "admin":
+    elif settings.value("admin_listen") is not None and settings.value("status_access") == "admin":
         # `/status` is then where the admin API is.
-        address = settings.admin_listen
+        address = settings.value("admin_listen")
         place = parse_server(address if address.startswith(UNIX) else f"http://{address}", "admin_listen")
     else:
         place = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
-    return AdminClient(place, settings.admin_token)
+    return AdminClient(place, settings.value("admin_token"))
 
 
 # --- On a running proxy -------------------------------------------------------------------------------------------

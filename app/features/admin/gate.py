@@ -12,8 +12,8 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
+from fastapi import FastAPI
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
 from app.errors import RequestTooLarge, TooManyRequests
 from app.features.limits.buckets import ClientBuckets, Rate
@@ -77,28 +77,37 @@ class AdminGate:
 
     def __init__(
         self,
-        admin: ASGIApp,
+        admin: FastAPI,
         *,
         tokens: AdminTokens,
         attempts: ClientBuckets,
         client_of: Callable[[str], str],
         base: str,
-        paths: frozenset[bytes] = frozenset(),
-        routes: Sequence[BaseRoute] = (),
+        has_listener: bool = False,
     ) -> None:
-        """`attempts` limits the wrong tokens of each client. `paths` are answered besides those below ADMIN_PATH.
+        """`attempts` limits the wrong tokens of each client. `base` is the path of this resolver.
 
-        `base` is the path of this resolver.
+        With `has_listener`, the gate is on an address of its own.
         """
         self._problem = partial(problem, base=base)
-        self._admin = admin
-        #: The routes behind this gate.
-        self.routes = routes
+        #: The application behind this gate.
+        self.app = admin
+        self.has_listener = has_listener
         self._tokens = tokens
         self._attempts = attempts
         self._client_of = client_of
         #: The paths that are answered besides those below ADMIN_PATH.
-        self.paths = paths
+        self.paths: frozenset[bytes] = frozenset()
+        self.below: tuple[bytes, ...] = (ADMIN_PATH,)
+
+    @property
+    def routes(self) -> Sequence[BaseRoute]:
+        """The routes behind this gate."""
+        return self.app.routes
+
+    def add_path(self, path: bytes) -> None:
+        """Answer another path."""
+        self.paths |= {path}
 
     def set_tokens(self, tokens: AdminTokens) -> None:
         """Use other tokens from now on."""
@@ -130,7 +139,7 @@ class AdminGate:
         if refusal is not None:
             await _send(refusal, wrapped)
         else:
-            await self._admin({**scope, CLIENT: self._client_of(request.client_address)}, _replay(body), wrapped)
+            await self.app({**scope, CLIENT: self._client_of(request.client_address)}, _replay(body), wrapped)
         return status
 
     def _refuse(self, request: Request) -> Reply | None:

@@ -6,9 +6,9 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Protocol
+from typing import Any, Final
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 
 from app.doi.name import HandleName
@@ -26,14 +26,11 @@ from app.features.admin.models import (
     RefreshRequest,
     ReloadReport,
 )
-from app.web.fastapi_errors import add_errors, respond
-from app.web.media_types import NDJSON, PROBLEM
-from app.web.problem import problem
+from app.web.fastapi_errors import add_errors
+from app.web.media_types import PROBLEM
 
 log = logging.getLogger(__name__)
 
-#: Characters of a cursor, which has the key of a name.
-_MAX_CURSOR: Final = 4_096
 #: The path of an entry, before the name.
 ENTRIES: Final = b"/admin/entries/"
 
@@ -52,24 +49,6 @@ class AdminActions:
     reload: Callable[[], ReloadReport]
     deny: Callable[[DenyRequest], DenyReport]
     settings: Callable[[], dict[str, Any]]
-    #: The page of changes after a cursor, compressed by gzip. None if too many pages are under way.
-    read_changes: Callable[[str], Awaitable[Changes | None]]
-
-
-class Changes(Protocol):
-    """A page of the changes of the store."""
-
-    @property
-    def body(self) -> bytes:
-        """The page, compressed by gzip."""
-
-    @property
-    def lines(self) -> int:
-        """The number of its changes."""
-
-    @property
-    def more(self) -> bool:
-        """Whether another page follows."""
 
 
 def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
@@ -85,7 +64,6 @@ def create_admin(version: str, actions: AdminActions, base: str) -> FastAPI:
     add_errors(app, base, _audit_error)
     _add_cache(app, actions)
     _add_service(app, actions)
-    _add_changes(app, actions, base)
     return app
 
 
@@ -100,7 +78,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
     async def show_entry(request: Request, doi: str) -> EntryReport:
         name = read_path(request.scope["raw_path"][len(ENTRIES) - 1 :])
         report = await actions.show(name)
-        _audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
+        audit(request, "show", {"doi": name.text}, "absent" if report is None else report.state)
         if report is None:
             local = actions.find_hiding(name)
             hint = "" if local is None else f"; the local record in {local} answers"
@@ -115,7 +93,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
     )
     async def purge(request: Request, body: PurgeRequest) -> PurgeReport:
         report = await actions.purge(body, _selected_name(body))
-        _audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
+        audit(request, "purge", body.model_dump(exclude_defaults=True), f"{report.entries} entries")
         return report
 
     @app.post(
@@ -129,10 +107,10 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
         if body.prefix is not None:
             names = await actions.refresh_prefix(_read_prefix(body.prefix), body.limit)
             result = f"{names.refreshed} refreshed, {names.failed} failed, {names.left_out} left out"
-            _audit(request, "refresh", what, result)
+            audit(request, "refresh", what, result)
             return names
         report = await actions.refresh(read_typed(body.doi or ""))
-        _audit(request, "refresh", what, report.failure or "refreshed")
+        audit(request, "refresh", what, report.failure or "refreshed")
         return report
 
 
@@ -145,7 +123,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
     )
     async def reload(request: Request) -> ReloadReport:
         report = actions.reload()
-        _audit(request, "reload", {}, "reloading")
+        audit(request, "reload", {}, "reloading")
         return report
 
     @app.post(
@@ -156,7 +134,7 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
     )
     async def deny(request: Request, body: DenyRequest) -> DenyReport:
         report = actions.deny(body)
-        _audit(request, "deny", body.model_dump(), f"until {report.until}")
+        audit(request, "deny", body.model_dump(), f"until {report.until}")
         return report
 
     @app.get(
@@ -166,42 +144,12 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
         response_description="The settings.",
     )
     async def show_settings(request: Request) -> dict[str, Any]:
-        _audit(request, "settings", {}, "shown")
+        audit(request, "settings", {}, "shown")
         return actions.settings()
 
 
-def _add_changes(app: FastAPI, actions: AdminActions, base: str) -> None:
-    @app.get(
-        "/admin/changes",
-        tags=["cache"],
-        summary="Pull what the store wrote since a cursor, one page at a time",
-        response_description="A delta: lines of JSON with a cursor and a checksum at the end, compressed by gzip.",
-        response_class=Response,
-        responses={
-            200: {"content": {NDJSON: {"schema": {"type": "string"}}}},
-            410: {"description": "The log does not go back to the cursor.", "content": {PROBLEM: {}}},
-            429: {"description": "Other pages are under way; try again after Retry-After.", "content": {PROBLEM: {}}},
-        },
-    )
-    async def read_changes(
-        request: Request,
-        cursor: Annotated[
-            str, Query(max_length=_MAX_CURSOR, description="The cursor of the last page. Empty for everything.")
-        ] = "",
-    ) -> Response:
-        page = await actions.read_changes(cursor)
-        if page is None:
-            detail = "Other pages of changes are under way; try again in a moment."
-            # RFC 6585, section 4: a limit may count the requests of all clients for a resource.
-            return respond(problem(429, detail, ((b"retry-after", b"1"),), base=base))
-        # One line for the first page of everything, and one for the end. There can be many thousands between them.
-        if not cursor or not page.more:
-            _audit(request, "changes", {"cursor": cursor}, f"{page.lines} changes")
-        return Response(page.body, media_type=NDJSON, headers={"content-encoding": "gzip"})
-
-
 def _audit_error(request: Request, error: DoiProxyError) -> None:
-    _audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
+    audit(request, request.method, {"path": request.scope["path"]}, f"{error.status} {error.message}")
 
 
 def _selected_name(body: PurgeRequest) -> HandleName | None:
@@ -222,7 +170,8 @@ def _read_prefix(text: str) -> HandleName:
     return prefix
 
 
-def _audit(request: Request, action: str, what: dict[str, Any], result: str) -> None:
+def audit(request: Request, action: str, what: dict[str, Any], result: str) -> None:
+    """Log an action of an operator."""
     # JSON escapes line breaks, so one action is one line.
     client = request.scope.get(CLIENT, "")
     log.warning("admin: client %s, %s %s: %s", client, action, json.dumps(what), json.dumps(result)[1:-1])

@@ -1,12 +1,11 @@
-"""The admin API and the status page."""
+"""The admin API."""
 
 from __future__ import annotations
 
 import re
-from ipaddress import ip_network
-from typing import Final, Literal
+from typing import Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from app.features.options import RELOADED_SECRET, SettingsGroup
 
@@ -17,8 +16,8 @@ _LISTEN: Final = re.compile(r"unix:(?P<path>/[!-~]{1,106})|(?:\[[0-9A-Fa-f:.]+\]
 _MAX_PORT: Final = 65_535
 
 
-class OperatorSettings(SettingsGroup):
-    """The admin API and the status page."""
+class AdminSettings(SettingsGroup):
+    """The admin API."""
 
     admin_token: str | None = Field(
         None,
@@ -36,15 +35,6 @@ class OperatorSettings(SettingsGroup):
         None,
         description="Address of a listener for the admin API alone: a host and a port such as `127.0.0.1:8001`, or a "
         "socket such as `unix:/run/doi-proxy/admin.sock`. The main address then has no admin API.",
-    )
-    status_access: Literal["public", "networks", "admin"] = Field(
-        "networks",
-        description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",
-    )
-    status_networks: str = Field(
-        "127.0.0.0/8 ::1",
-        description="Networks whose clients can see `/status`, separated by spaces. A front proxy on this machine must "
-        "send X-Forwarded-For, or all of its clients count as this machine.",
     )
 
     @property
@@ -76,12 +66,14 @@ class OperatorSettings(SettingsGroup):
             )
         return value
 
-    @field_validator("status_networks")
-    @classmethod
-    def _check_networks(cls, value: str) -> str:
-        for network in value.split():
-            try:
-                ip_network(network)
-            except ValueError as error:
-                raise ValueError(f"{network[:80]!r} is not a network such as 192.0.2.0/24: {error}") from error
-        return value
+    @model_validator(mode="after")
+    def _tell_tokens_apart(self) -> Self:
+        if self.admin_replica_token is not None and self.admin_replica_token == self.admin_token:
+            raise ValueError(
+                "admin_replica_token is the same as admin_token, so followers could purge; choose another one"
+            )
+        return self
+
+
+SETTINGS: Final = AdminSettings
+TABLES: Final = ("admin",)

@@ -78,7 +78,7 @@ def _read_address(address: str, settings: Settings) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > _MAX_PORT:
         raise ConfigurationError(f"--http {address}: not HOST:PORT, such as 127.0.0.1:8010")
     host = host.strip("[]")
-    if not is_loopback(host) and not settings.mcp_hosts:
+    if not is_loopback(host) and not settings.value("mcp_hosts"):
         raise ConfigurationError(
             f"--http {address}: other machines can connect to this address; set mcp_hosts to the names by which they "
             "do, so requests with other names can be refused"
@@ -134,10 +134,9 @@ def _serve_http(settings: Settings, server: ProxyServer | None, host: str, port:
 
 
 async def _serve_socket(settings: Settings, server: ProxyServer | None, host: str, listening: socket.socket) -> int:
+    from app.assembly.core import open_connections
     from app.features.assistants.http_application import HttpApplication, list_hosts
     from app.features.assistants.server import PATH, create_application, create_server
-    from app.features.limits.opening import read_connection_limits
-    from app.server.connections import Connections
     from app.server.http_server import Events, ServerOptions
     from app.server.signals import SignalServer
 
@@ -154,10 +153,10 @@ async def _serve_socket(settings: Settings, server: ProxyServer | None, host: st
     async with _open_names(settings, server) as names:
         application = create_application(
             create_server(_build_tools(settings, server, names), __version__),
-            list_hosts(host, port, settings.mcp_hosts),
+            list_hosts(host, port, settings.value("mcp_hosts")),
             _MAX_MESSAGE_BYTES,
         )
-        connections = Connections(read_connection_limits(settings))
+        connections = open_connections(settings)
         http = SignalServer(HttpApplication(application, connections), options, events, reload=_do_not_reload)
         await http.serve(sockets=[listening])
     return 0 if http.started else 1
@@ -182,19 +181,19 @@ def _open_names(settings: Settings, server: ProxyServer | None) -> AbstractAsync
 @asynccontextmanager
 async def _open_own_names(settings: Settings) -> AsyncIterator[Names]:
     """Open the resolver with the store and the budget that a running proxy has. Raises ConfigurationError."""
-    from app.assembly.resolving import assemble
+    from app.assembly.core import open_core
     from app.features.assistants.names import OwnNames
     from app.features.lists.opening import build_batches
 
     memory = min(settings.cache_memory_bytes, _MEMORY_BYTES)
-    parts = assemble(settings.model_copy(update={"cache_memory_bytes": memory}))
+    core = open_core(settings.model_copy(update={"cache_memory_bytes": memory}))
     try:
-        yield OwnNames(build_batches(parts))
+        yield OwnNames(build_batches(settings, core))
     finally:
-        await parts.cache.flush()
-        await parts.resolver.close()
-        await parts.upstream.source.aclose()
-        await parts.cache.close()
+        await core.cache.flush()
+        await core.resolver.close()
+        await core.upstream.source.aclose()
+        await core.cache.close()
 
 
 def _build_tools(settings: Settings, server: ProxyServer | None, names: Names) -> Tools:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field, field_validator
 
 from app.features.options import SettingsGroup
@@ -23,3 +25,7 @@ class McpSettings(SettingsGroup):
             if not host.isascii() or any(character in host for character in "/@*?#,"):
                 raise ValueError(f"{host[:80]!r} is not a host name; write mcp.example.org or mcp.example.org:8443")
         return value
+
+
+SETTINGS: Final = McpSettings
+TABLES: Final = ("mcp",)

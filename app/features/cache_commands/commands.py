@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
-from app.assembly.resolving import Observers, Parts
 from app.assembly.settings import Settings
 from app.cache.store import StoreStats
 from app.doi.name import HandleName
@@ -24,6 +23,7 @@ from app.features.cache_commands.stats import count_entries
 from app.features.cache_commands.store import open_online, open_sealed, open_store, require_store
 from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome
 from app.features.cache_commands.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
+from app.features.feature import Core, Observers
 from app.features.follow.parents import ParentState, read_parents
 from app.features.lists.list_stream import STANDARD_INPUT
 from app.features.progress import progress, shows_progress
@@ -76,7 +76,7 @@ async def _export(settings: Settings, choice: ExportChoice, writer: BundleWriter
         async with (
             open_online(settings, observers) if choice.queries_upstream else open_sealed(settings, observers) as parts
         ):
-            return await _export_list(parts, choice, choice.names_from, records)
+            return await _export_list(settings, parts, choice, choice.names_from, records)
     elif choice.prefix is not None:
         async with open_sealed(settings, observers) as parts:
             with progress("exporting", None) as bar:
@@ -89,10 +89,12 @@ async def _export(settings: Settings, choice: ExportChoice, writer: BundleWriter
     return None
 
 
-async def _export_list(parts: Parts, choice: ExportChoice, path: str, records: RecordWriter) -> Visit:
-    any_handle = parts.settings.resolve == "any"
+async def _export_list(
+    settings: Settings, parts: Core, choice: ExportChoice, path: str, records: RecordWriter
+) -> Visit:
+    any_handle = settings.resolve == "any"
     names = UniqueNames(read_lists([path], column=choice.column, any_handle=any_handle))
-    concurrency = parts.settings.upstream_max_concurrency if choice.queries_upstream else 1
+    concurrency = settings.upstream_max_concurrency if choice.queries_upstream else 1
     visit = Visit(
         parts.cache,
         parts.resolver,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from app.assembly.resolving import UNOBSERVED, Observers, Parts, assemble, open_cache
+from app.assembly.core import SuppliedParts, open_core
+from app.assembly.resolving import UNOBSERVED, open_cache
 from app.assembly.settings import Settings
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.features.cache_commands.source import BulkSource
+from app.features.feature import Core, Observers
 from app.features.redaction import redact
 
 #: Size of the memory tier of a command, in bytes: enough for the prefix records that names share.
@@ -64,7 +65,7 @@ async def open_store(settings: Settings, *, read_only: bool = False) -> AsyncIte
 
 
 @asynccontextmanager
-async def open_online(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+async def open_online(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
     """Open a resolver that queries the upstream as a bulk job. Raises the errors of `open_store`, also if sealed."""
     if settings.mode == "sealed":
         raise ConfigurationError(
@@ -73,46 +74,46 @@ async def open_online(settings: Settings, observers: Observers = UNOBSERVED) -> 
     # Wait for the fresh record even if there is a stale one.
     patience = {"upstream_stale_timeout": _PATIENCE, "upstream_recheck": 0.0}
     with _name_store_in_errors(settings):
-        parts = assemble(
-            for_command(settings).model_copy(update=patience), time.time, observers, wrap_source=BulkSource
-        )
-    async with _close_at_end(parts):
-        yield parts
+        adapted = for_command(settings).model_copy(update=patience)
+        core = open_core(adapted, observers=observers, parts=SuppliedParts(wrap_source=BulkSource))
+    async with _close_at_end(core):
+        yield core
 
 
 @asynccontextmanager
-async def open_for_batches(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+async def open_for_batches(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
     """Open a resolver for batches, in any mode, also with the store `memory:`. Raises the errors of `open_store`."""
     if not settings.store_url.startswith("memory:"):
         settings = for_command(settings)
     patience = {"upstream_stale_timeout": _PATIENCE, "upstream_recheck": 0.0}
     with _name_store_in_errors(settings):
-        parts = assemble(settings.model_copy(update=patience), time.time, observers)
-    async with _close_at_end(parts):
-        yield parts
+        core = open_core(settings.model_copy(update=patience), observers=observers)
+    async with _close_at_end(core):
+        yield core
 
 
 @asynccontextmanager
-async def open_sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Parts]:
+async def open_sealed(settings: Settings, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
     """Open a resolver that only reads the store. Raises the errors of `open_store`."""
     # Without queries there are no failures to remember.
     quiet = {"mode": "sealed", "upstream_recheck": 0.0}
     with _name_store_in_errors(settings):
-        parts = assemble(for_command(settings).model_copy(update=quiet), time.time, observers, read_only=True)
-    async with _close_at_end(parts):
-        yield parts
+        adapted = for_command(settings).model_copy(update=quiet)
+        core = open_core(adapted, observers=observers, read_only=True)
+    async with _close_at_end(core):
+        yield core
 
 
 @asynccontextmanager
-async def _close_at_end(parts: Parts) -> AsyncIterator[None]:
+async def _close_at_end(core: Core) -> AsyncIterator[None]:
     try:
         yield
-        await parts.cache.flush()
-        await parts.cache.check()
+        await core.cache.flush()
+        await core.cache.check()
     finally:
-        await parts.resolver.close()
-        await parts.upstream.source.aclose()
-        await parts.cache.close()
+        await core.resolver.close()
+        await core.upstream.source.aclose()
+        await core.cache.close()
 
 
 @contextmanager

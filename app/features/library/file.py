@@ -14,8 +14,8 @@ from typing import Final
 from app.errors import ConfigurationError
 from app.features.library.copy import LibraryRules
 from app.features.library.rules import RulesFile, read_rules
-from app.features.local_records.files import take_stamp
 from app.features.toml_files.text import Problem
+from app.features.toml_files.watching import take_stamp
 
 log = logging.getLogger(__name__)
 

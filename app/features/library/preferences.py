@@ -12,15 +12,15 @@ from app.errors import CrossSiteForm, DoiProxyError, InvalidParameter
 from app.features.library.copy import NO_SERVICE
 from app.features.library.library import Library, write_cookie
 from app.resolver.options import ClientFact
-from app.web.error_handlers import ErrorPages
+from app.web.application import Face
 from app.web.freshness import NO_STORE, vary
 from app.web.pages import Link, Pages
 from app.web.request import Request
 from app.web.responses import Reply, page
 
 PATH: Final = "/preferences"
-#: Seconds for which a browser keeps a reader's choice: half a year.
-COOKIE_SECONDS: Final = 180 * 86_400.0
+#: How long the cookie keeps a choice.
+COOKIE_SECONDS: Final = 180 * 86_400
 #: The field of the form: the name of a service, NO_SERVICE, or "" to follow the rules of the library.
 FIELD: Final = "service"
 #: The values of Sec-Fetch-Site that our own page causes, and a person who types the address.
@@ -30,48 +30,37 @@ _OWN_SITE: Final = ("same-origin", "none")
 class Preferences:
     """Shows the choices, and keeps the reader's one in a cookie."""
 
-    def __init__(
-        self,
-        *,
-        library: Library,
-        pages: Pages,
-        errors: ErrorPages,
-        link: Link,
-        public_url: str | None,
-        max_age: float = COOKIE_SECONDS,
-    ) -> None:
-        """`max_age` is that of the cookie, in seconds. `public_url` has no slash at its end."""
+    def __init__(self, library: Library, link: Link, public_url: str | None) -> None:
+        """`public_url` is this resolver's own URL, without a slash at its end."""
         self._library = library
-        self._pages = pages
-        self._errors = errors
         self._link = link
         self._public_url = public_url
-        self._max_age = max_age
 
-    def add_to(self, app: FastAPI) -> None:
-        """Answer the path in an application."""
+    def add_to(self, app: FastAPI, face: Face) -> None:
+        """Answer the path in an application. While there are rules, every page has a link to it."""
+        face.pages.has_preferences = lambda: self._library.makes_detours
 
         @app.api_route(PATH, methods=["GET", "HEAD", "POST"], include_in_schema=False)
         async def preferences(given: FastAPIRequest) -> Response:
             request = Request(given.scope, given.receive, public_url=self._public_url, sub_path=b"")
-            reply = await self.answer(request)
+            reply = await self.answer(request, face)
             headers = {name.decode("ascii"): value.decode("ascii") for name, value in reply.headers + reply.freshness}
             return Response(reply.body, reply.status, headers)
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Request, face: Face) -> Reply:
         """Show the page; for POST, set the cookie and lead back to the page."""
         try:
-            return await self._save(request) if request.method == "POST" else self._show(request)
+            return await self._save(request) if request.method == "POST" else self._show(request, face.pages)
         except DoiProxyError as error:
-            return self._errors.answer(request, error, name=None, typed="")
+            return face.errors.answer(request, error, name=None, typed="")
 
-    def _show(self, request: Request) -> Reply:
+    def _show(self, request: Request, pages: Pages) -> Reply:
         services = self._library.rules.services if self._library.makes_detours else ()
         choice = self._library.choice_of(request)
         chosen = next((one.name for one in services if one.base == choice), choice or "")
-        body = self._pages.preferences(
+        body = pages.preferences(
             self._link,
-            request.language(self._pages.languages),
+            request.language(pages.languages),
             services=[(one.name, one.label) for one in services],
             chosen=chosen,
         )
@@ -84,7 +73,7 @@ class Preferences:
         if wanted not in values:
             raise InvalidParameter(f"{FIELD} must be one of the choices on the page; open {PATH} and choose again.")
         secure = request.base_url.startswith("https:")
-        cookie = write_cookie(values[wanted], path=self._link.base, secure=secure, max_age=self._max_age)
+        cookie = write_cookie(values[wanted], path=self._link.base, secure=secure, max_age=COOKIE_SECONDS)
         # The page is fetched again, so a reload of it sends no form (RFC 9110, section 15.4.4).
         location = f"{self._link.base}{PATH}".encode()
         return Reply(303, ((b"location", location), cookie), freshness=(NO_STORE,))

@@ -1,40 +1,18 @@
-"""Limits of clients and their connections."""
+"""Limits of clients."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
 from app.features.options import SettingsGroup
 
 
-class ClientSettings(SettingsGroup):
-    """Limits of clients and their connections."""
+class LimitSettings(SettingsGroup):
+    """Limits of clients."""
 
-    client_max_connections: int = Field(
-        256,
-        ge=1,
-        description="Open connections of one client; the addresses in `trusted_proxies` have no such limit.",
-    )
-    client_head_timeout: float = Field(
-        15.0,
-        gt=0,
-        description="Seconds from the connection, or from the first byte, in which the head of a request must arrive.",
-    )
-    client_body_timeout: float = Field(
-        30.0,
-        gt=0,
-        description="Seconds without progress after which the proxy stops waiting for the body of a request.",
-    )
-    client_write_timeout: float = Field(
-        30.0,
-        gt=0,
-        description="Seconds after which the connection of a client that does not read its answer is closed.",
-    )
-    client_idle_timeout: float = Field(
-        75.0, gt=0, description="Seconds after which an idle connection is closed; should exceed the 60 s of nginx."
-    )
     client_rate: float = Field(
         0.0,
         ge=0,
@@ -51,6 +29,13 @@ class ClientSettings(SettingsGroup):
     client_deny_file: Path | None = Field(
         None, description="File of networks, one a line, whose requests get 403; read again at SIGHUP."
     )
-    client_most_waiting: int = Field(
-        100, ge=1, description="Limit of one client's upstream queries in the queue; one more is answered 429."
+    bypass_burst: float = Field(
+        60.0,
+        ge=1,
+        description="Requests of one client that can bypass the cache (`auth`, `cert`) in a minute, or at once after "
+        "an idle minute.",
     )
+
+
+SETTINGS: Final = LimitSettings
+TABLES: Final = ()

@@ -1,53 +1,29 @@
-"""Builds the batch engine and the suggestions from the settings, for HTTP, commands and assistants."""
+"""Builds the engine of lists, for HTTP, commands and assistants."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
-from app.assembly.resolving import Parts
-from app.assembly.settings import Settings
+from app.features.feature import Core, Settings
 from app.features.lists.batch import BatchBounds, Batches
+from app.features.lists.settings import BatchSettings
 from app.features.lists.verdict import Verdict
-from app.features.suggestions.existence import Existence
+from app.features.suggestions.opening import build_suggested_names
 from app.features.suggestions.suggested_names import SuggestedNames
-from app.resolver.destination import Destinations
-from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
 
 
 def build_batches(
-    parts: Parts,
+    settings: Settings,
+    core: Core,
+    names: SuggestedNames | None = None,
     clock: Callable[[], float] = time.time,
-    *,
-    prefixes: PrefixChain | None = None,
     count: Callable[[Verdict], None] = lambda verdict: None,
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
-    settings, chain = parts.settings, prefixes or PrefixChain()
+    group, destinations = settings.group(BatchSettings), core.destinations
+    bounds = BatchBounds(concurrency=group.batch_concurrency, patience=group.batch_wait_timeout)
+    names = names or build_suggested_names(settings, core.resolver, settings.public_url)
     return Batches(
-        parts.resolver,
-        Destinations(parts.resolver, chain, resolves=settings.resolve),
-        chain,
-        BatchBounds(
-            concurrency=settings.batch_concurrency,
-            patience=settings.batch_wait_timeout,
-        ),
-        clock,
-        time.monotonic,
-        build_suggested_names(settings, parts.resolver),
-        count,
+        destinations.resolver, destinations, destinations.prefixes, bounds, clock, time.monotonic, names, count
     )
-
-
-def build_suggested_names(settings: Settings, resolver: Resolver) -> SuggestedNames:
-    """The names that answers suggest."""
-    existence = Existence(
-        resolver,
-        queries=settings.suggestion_queries,
-        patience=settings.suggestion_timeout,
-    )
-    public_url = urlsplit(settings.public_url or "")
-    own_host = public_url.netloc + public_url.path.rstrip("/")
-    return SuggestedNames(existence, frozenset({own_host} if own_host else ()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
-from app.assembly.resolving import Observers
 from app.assembly.settings import Settings
 from app.features.cache_commands.store import open_for_batches
+from app.features.feature import Observers
 from app.features.lists.batch import BatchInput, BatchOptions
 from app.features.lists.opening import build_batches
 from app.features.lists.verdict import Row
@@ -21,8 +21,8 @@ async def open_rows(
     """The rows of the inputs, in groups. `count_query` is called for each upstream query."""
     observers = Observers(upstream=lambda number: _QueryCounter(count_query))
     async with (
-        open_for_batches(settings, observers) as parts,
-        aclosing(build_batches(parts).groups(inputs, options)) as groups,
+        open_for_batches(settings, observers) as core,
+        aclosing(build_batches(settings, core).groups(inputs, options)) as groups,
     ):
         yield groups
 

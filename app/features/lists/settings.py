@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from app.features.options import SettingsGroup
@@ -19,3 +21,7 @@ class BatchSettings(SettingsGroup):
     )
     batch_max_names: int = Field(1_000_000, ge=1, description="Limit of names in one list.")
     batch_max_open: int = Field(16, ge=1, description="Limit of lists that one worker process answers at a time.")
+
+
+SETTINGS: Final = BatchSettings
+TABLES: Final = ("batch",)

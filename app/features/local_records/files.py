@@ -8,7 +8,6 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +15,13 @@ from app.errors import ConfigurationError
 from app.features.local_records.file_text import read_records
 from app.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
 from app.features.toml_files.text import Problem
+from app.features.toml_files.watching import MAX_FILES, Stamp, list_files, take_stamp
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the files.
-WATCH_INTERVAL: Final = 1.0
-#: Files of one folder. The others of a folder with more are a problem.
-MAX_FILES: Final = 1_000
 #: Problems that are collected, and those of them that are logged.
 MAX_PROBLEMS: Final = 1_000
 _MAX_LOGGED: Final = 20
-
-#: What tells whether a file has changed: its name, and its modification time, size and inode, or an error number.
-_Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +62,8 @@ class LocalFiles:
         self._clock = clock
         self._use = use
         self._requested = asyncio.Event()
-        self._last_stamp: _Stamp = ()
-        self._read_stamp: _Stamp = ()
+        self._last_stamp: Stamp = ()
+        self._read_stamp: Stamp = ()
         #: The number of records in force, and the problems of the last reading.
         self.records = 0
         self.problems: tuple[Problem, ...] = ()
@@ -144,36 +137,11 @@ def _log_problems(level: int, problems: tuple[Problem, ...]) -> None:
         log.log(level, "local records: %s more problems", len(problems) - _MAX_LOGGED)
 
 
-def take_stamp(path: Path) -> _Stamp:
-    """The state of the files by which a change is noticed."""
-    return tuple(_stamp_of(file) for file in _list_files(path))
-
-
-def _stamp_of(file: Path) -> tuple[str, int, int, int]:
-    try:
-        found = file.stat()
-    except OSError as error:
-        return str(file), 0, 0, -(error.errno or 1)
-    return str(file), found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _list_files(path: Path) -> list[Path]:
-    """The file itself, or the files of the folder whose names end with .toml, sorted; one more than MAX_FILES."""
-    if not path.is_dir():
-        return [path]
-    try:
-        with os.scandir(path) as entries:
-            names = (one.name for one in entries if one.name.endswith(".toml") and not one.name.startswith("."))
-            return [path / name for name in sorted(islice(names, MAX_FILES + 1))]
-    except OSError:
-        return [path]
-
-
 def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
     """Read the records of a file or folder. `now` is in seconds since the epoch."""
     records: list[LocalRecord] = []
     problems: list[Problem] = []
-    files = _list_files(path)
+    files = list_files(path)
     if len(files) > MAX_FILES:
         problems.append(Problem(str(path), 0, 0, f"the folder has more than {MAX_FILES} files"))
     room = bounds.bytes

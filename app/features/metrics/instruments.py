@@ -8,16 +8,15 @@ Numbers that every request increments are plain integers, which cost a tenth of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from app.errors import ShareSpent, failure_tokens
-from app.features.library.copy import Outcome
-from app.features.lists.verdict import Verdict
+from app.features.feature import CounterData, GaugeData, Meter
 from app.resolver.resolution import Origin, Resolution
 
 #: Histogram bounds for upstream queries, in seconds. They cross the Internet and end at a deadline.
@@ -35,16 +34,12 @@ KINDS: Final = {
     Origin.REGISTRY: "registry",
 }
 NEGATIVE: Final = "negative"
-#: The limits that can refuse a client: its share of upstream queries, its request rate, the deny list, and `auth` or
-#: `cert`.
+#: The reason for a refusal that has its own counter: the share of upstream queries.
 SHARE_REFUSED: Final = "share"
-REFUSALS: Final = (SHARE_REFUSED, "rate", "denied", "bypass", "batches")
 #: The transports of the native Handle protocol.
 TRANSPORTS: Final = ("udp", "tcp", "http", "https")
 #: What a message to a handle server is for.
 PURPOSES: Final = ("name", "lookup", "site")
-#: The results of a request for a page of changes: a page, too many pages under way, and a cursor that cannot be used.
-PAGE_RESULTS: Final = ("sent", "busy", "refused")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
     "get", "put", "delete", "forget_registry", "count_registry", "scan", "changes", "read_note", "write_note",
@@ -54,59 +49,6 @@ STORE_OPERATIONS: Final = (
 
 def _counter(registry: CollectorRegistry, name: str, about: str, *labels: str) -> Counter:
     return Counter(f"doi_proxy_{name}", about, labels, registry=registry)
-
-
-class ClientMetrics:
-    """Requests refused because of the client that sent them."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        about = "Answers refused because their client is over a limit or on the deny list."
-        refusals = _counter(registry, "client_refusals", about, "reason")
-        self._refused = {reason: refusals.labels(reason).inc for reason in REFUSALS}
-
-    def refused(self, reason: str) -> None:
-        """Count a refusal; `reason` is one of REFUSALS."""
-        self._refused[reason]()
-
-
-class LibraryMetrics:
-    """Redirects that the library's rules concern."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        about = "Redirects that a library rule applies to, by outcome."
-        copies = _counter(registry, "library_copies", about, "outcome")
-        self._counted = {one.value: copies.labels(one.value).inc for one in Outcome if one is not Outcome.NOT_CONCERNED}
-
-    def count(self, outcome: str) -> None:
-        """Count a redirect; `outcome` is the value of an Outcome."""
-        self._counted[outcome]()
-
-
-class BatchMetrics:
-    """The rows of lists."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        rows = _counter(registry, "batch_rows", "Rows of lists (POST /api/resolve), by verdict.", "verdict")
-        self._counted = {one: rows.labels(one.value).inc for one in Verdict}
-
-    def count(self, verdict: Verdict) -> None:
-        """Count a row."""
-        self._counted[verdict]()
-
-
-class FollowerMetrics:
-    """The pages of changes for children of this proxy."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        about = "Requests of followers for a page of changes, by result."
-        pages = _counter(registry, "change_pages", about, "result")
-        self._counted = {result: pages.labels(result).inc for result in PAGE_RESULTS}
-        self._bytes = _counter(registry, "change_page_bytes", "Bytes of the pages of changes, compressed.").inc
-
-    def record(self, result: str, length: int) -> None:
-        """Count a request; `result` is one of PAGE_RESULTS."""
-        self._counted[result]()
-        self._bytes(length)
 
 
 class AnswerMetrics:
@@ -159,6 +101,53 @@ class AnswerMetrics:
         self._answered[Origin.HIT](self._hits)
         self._answered[Origin.LOCAL](self._local)
         self._hits = self._local = 0
+
+
+class FeatureMetrics(Meter):
+    """The counters and gauges that features declare."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._counters: dict[str, Callable[..., None]] = {}
+        self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
+        self._shared: list[tuple[Gauge, Callable[[], Awaitable[float]]]] = []
+
+    def counter(self, data: CounterData) -> Callable[..., None]:
+        """See Meter. A counter that several features use is one."""
+        if data.name not in self._counters:
+            self._counters[data.name] = self._create(data)
+        return self._counters[data.name]
+
+    def _create(self, data: CounterData) -> Callable[..., None]:
+        if not data.label:
+            return _counter(self._registry, data.name, data.about).inc
+        family = _counter(self._registry, data.name, data.about, data.label)
+        counted = {value: family.labels(value).inc for value in data.values}
+
+        def count(value: str, amount: float = 1) -> None:
+            counted[value](amount)
+
+        return count
+
+    def gauge(self, data: GaugeData, read: Callable[[], float]) -> None:
+        """See Meter."""
+        gauge = Gauge(f"doi_proxy_{data.name}", data.about, registry=self._registry, multiprocess_mode=data.mode)
+        self._gauges.append((gauge, read))
+
+    def shared_gauge(self, data: GaugeData, read: Callable[[], Awaitable[float]]) -> None:
+        """See Meter."""
+        gauge = Gauge(f"doi_proxy_{data.name}", data.about, registry=self._registry, multiprocess_mode=data.mode)
+        self._shared.append((gauge, read))
+
+    async def read_shared_gauges(self) -> None:
+        """Set the gauges of what all processes share."""
+        for gauge, read in self._shared:
+            gauge.set(await read())
+
+    def read_gauges(self) -> None:
+        """Set the gauges to what they show now."""
+        for gauge, read in self._gauges:
+            gauge.set(read())
 
 
 class UpstreamMetrics:

@@ -34,8 +34,6 @@ class ProcessState:
     memory_evictions: int
     lease_fallbacks: int
     budget_fallbacks: int
-    local_records: int
-    local_record_problems: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +44,6 @@ class SharedState:
     store_entries: int
     store_bytes: int
     store_up: bool
-    #: When the store last had all changes of its parent, in seconds since the epoch. 0.0 if it follows none.
-    followed_at: float
 
 
 class StateMetrics:
@@ -57,7 +53,6 @@ class StateMetrics:
         self._upstreams = _UpstreamMetrics(registry)
         self._memory = _MemoryMetrics(registry)
         self._fallbacks = _FallbackMetrics(registry)
-        self._local_records = _LocalRecordMetrics(registry)
         self._shared = _SharedMetrics(registry)
         _gauge(registry, "workers", "Worker processes that run.").set(1)
         about = "1, with the version of this program."
@@ -68,7 +63,6 @@ class StateMetrics:
         self._upstreams.set(state)
         self._memory.set(state)
         self._fallbacks.set(state)
-        self._local_records.set(state)
 
     def set_shared_state(self, state: SharedState) -> None:
         """Set the metrics of the state that all processes share."""
@@ -135,18 +129,6 @@ class _FallbackMetrics:
         self._budgets.set_total(state.budget_fallbacks)
 
 
-class _LocalRecordMetrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
-        newest = partial(_gauge, registry, mode="livemostrecent")
-        self._records = newest("local_records", "Local records in force.")
-        about = "Problems found in the files of local records by the last reading."
-        self._problems = newest("local_record_problems", about)
-
-    def set(self, state: ProcessState) -> None:
-        self._records.set(state.local_records)
-        self._problems.set(state.local_record_problems)
-
-
 class _SharedMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         newest = partial(_gauge, registry, mode="livemostrecent")
@@ -154,15 +136,12 @@ class _SharedMetrics:
         self._entries = newest("store_entries", "Entries in the store.")
         self._bytes = newest("store_bytes", "Bytes of the store.")
         self._up = newest("store_up", "1 while the store works, 0 while it fails.")
-        about = "Time of the last complete pull from the parent, in seconds since the epoch; 0 without a parent."
-        self._followed = newest("parent_pull_timestamp_seconds", about)
 
     def set(self, state: SharedState) -> None:
         self._tokens.set(state.tokens)
         self._entries.set(state.store_entries)
         self._bytes.set(state.store_bytes)
         self._up.set(state.store_up)
-        self._followed.set(state.followed_at)
 
 
 class _ExternalCounter:

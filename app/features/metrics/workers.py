@@ -8,12 +8,9 @@ counts of its last second, and there are as many files as slots.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,13 +23,10 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from app.errors import ConfigurationError
 from app.features.metrics.durations import assemble_histograms
+from app.server.shared_folder import FOLDER_VARIABLE, lock_file
 
-#: The environment variable with the folder. prometheus-client reads it in each worker.
-FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 #: Twice the highest number of workers in the settings, because a worker and its replacement can overlap.
 MAX_SLOTS: Final = 128
-#: The prefix of the folders that `temporary_folder` creates.
-FOLDER_PREFIX: Final = "doi-proxy-counts-"
 _OPENMETRICS: Final = "application/openmetrics-text"
 
 
@@ -100,7 +94,7 @@ class WorkerSlots:
     def take(self) -> int:
         """Take the first free slot until this process ends, and return its number. Raises ConfigurationError."""
         for number in range(MAX_SLOTS):
-            lock = _lock(self._file(number))
+            lock = lock_file(self._file(number))
             if lock is not None:
                 self._held.append(lock)
                 self._drop_state(number)
@@ -113,7 +107,7 @@ class WorkerSlots:
     def drop_ended_workers(self) -> None:
         """Drop the gauges of workers that have ended, such as their queries under way."""
         for file in self.folder.glob("slot-*.lock"):
-            lock = _lock(file)
+            lock = lock_file(file)
             if lock is not None:
                 # The lock keeps a new worker out of the slot meanwhile.
                 self._drop_state(int(file.stem.removeprefix("slot-")))
@@ -126,54 +120,3 @@ class WorkerSlots:
         # Another worker may drop the same files at this moment.
         with suppress(FileNotFoundError):
             mark_process_dead(number, path=str(self.folder))  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """Create a folder for the workers' metrics and remove it at the end. Raises ConfigurationError.
-
-    Folders that killed services of this user left behind are removed too.
-    """
-    try:
-        parent = Path(tempfile.gettempdir())
-        for existing in parent.glob(f"{FOLDER_PREFIX}*"):
-            _remove_if_abandoned(existing)
-        folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
-    except OSError as error:
-        raise ConfigurationError(
-            f"--workers: cannot create a temporary folder for the workers' metrics: {error}; set TMPDIR to a "
-            "writable folder"
-        ) from error
-    lock = _lock(folder, os.O_RDONLY)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
-
-
-def _remove_if_abandoned(folder: Path) -> None:
-    """Remove a folder whose service and workers have all ended. A new folder without slots may not be locked yet."""
-    locks = [_lock(folder, os.O_RDONLY)]
-    # Workers outlive the service that started them for a moment.
-    locks += [_lock(file, os.O_RDWR) for file in folder.glob("slot-*.lock")]
-    if len(locks) > 1 and None not in locks:
-        shutil.rmtree(folder, ignore_errors=True)
-    for lock in locks:
-        if lock is not None:
-            os.close(lock)
-
-
-def _lock(file: Path, mode: int = os.O_RDWR | os.O_CREAT) -> int | None:
-    """Open and lock a file. Returns None if another process holds the lock, or if the file cannot be opened."""
-    try:
-        descriptor = os.open(file, mode | os.O_CLOEXEC, 0o600)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor

@@ -7,15 +7,17 @@ from functools import cache
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 from app.features.openapi.document import replace_references, write_document
+from app.web.application import Face
 from app.web.freshness import OWN_PAGE
-from app.web.operations import OperationPages, own_page
+from app.web.operations import language_of, own_page
 from app.web.problem import TITLES
 
 
-def add_openapi(app: FastAPI, face: OperationPages, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
+def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
     """Describe all paths, those of `admin_routes` too."""
 
     # The routes are complete at the first request.
@@ -24,8 +26,15 @@ def add_openapi(app: FastAPI, face: OperationPages, admin_routes: Sequence[BaseR
         return write_document(app.routes, admin_routes, version=app.version, server_url=server_url)
 
     app.openapi = describe  # type: ignore[method-assign]
+
+    @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
+    async def openapi() -> JSONResponse:
+        return JSONResponse(describe())
+
     describe_in_place = cache(lambda: replace_references(describe()))
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs(request: Request) -> Response:
-        return own_page(face.pages.docs(face.link, face.language(request), describe_in_place(), TITLES), OWN_PAGE)
+        return own_page(
+            face.pages.docs(face.link, language_of(request, face.pages), describe_in_place(), TITLES), OWN_PAGE
+        )

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from app.assembly.names import build_pages
+from app.assembly.core import build_pages
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
-from app.features.country.country import open_countries
 from app.features.library.file import read_library_rules
 from app.features.limits.network_list import read_networks
 from app.features.local_records.files import FileBounds, read_files
@@ -22,6 +21,7 @@ from app.features.redaction import redact
 from app.features.setup.configuration import Configuration
 from app.features.setup.finding import Finding
 from app.server.listening import check_certificate
+from app.web.country import open_countries
 from app.web.record_headers import read_allowed
 
 #: Days before the end of a certificate from which its end is a warning.
@@ -53,8 +53,14 @@ def _access_problem(path: Path) -> str | None:
 _READERS: Final[tuple[tuple[str, Callable[[Settings], object]], ...]] = (
     ("country_database", lambda settings: open_countries(settings.country_database)),
     ("record_headers", lambda settings: read_allowed(settings.record_headers)),
-    ("client_allow_file", lambda settings: settings.client_allow_file and read_networks(settings.client_allow_file)),
-    ("client_deny_file", lambda settings: settings.client_deny_file and read_networks(settings.client_deny_file)),
+    (
+        "client_allow_file",
+        lambda settings: settings.value("client_allow_file") and read_networks(settings.value("client_allow_file")),
+    ),
+    (
+        "client_deny_file",
+        lambda settings: settings.value("client_deny_file") and read_networks(settings.value("client_deny_file")),
+    ),
     ("branding", build_pages),
     ("upstream_bootstrap", read_root),
 )
@@ -76,10 +82,10 @@ def find_unusable_content(configuration: Configuration) -> Iterator[Finding]:
 def find_local_record_problems(configuration: Configuration) -> Iterator[Finding]:
     """Every problem in the files of local records, with its line and column."""
     settings = configuration.settings
-    if settings.local_records is None or _access_problem(settings.local_records):
+    if settings.value("local_records") is None or _access_problem(settings.value("local_records")):
         return
-    bounds = FileBounds.of_records(settings.local_records_max)
-    for problem in read_files(settings.local_records, bounds, time.time()).problems:
+    bounds = FileBounds.of_records(settings.value("local_records_max"))
+    for problem in read_files(settings.value("local_records"), bounds, time.time()).problems:
         remedy = "correct the file; until then the last good records stay in force, and a start fails"
         yield Finding(
             problem.severity,
@@ -91,7 +97,7 @@ def find_local_record_problems(configuration: Configuration) -> Iterator[Finding
 
 def find_library_rule_problems(configuration: Configuration) -> Iterator[Finding]:
     """Every problem in the library rules, with its line; among them are expectations that do not hold."""
-    path = configuration.settings.library_rules
+    path = configuration.settings.value("library_rules")
     if path is None or _access_problem(path):
         return
     for problem in read_library_rules(path).problems:

@@ -106,12 +106,15 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
 
 
 def _status_networks(settings: Settings) -> tuple[str, ...]:
-    match settings.status_access:
+    match settings.value("status_access"):
         case "public":
             return ()
         case "networks":
             # Without a network, doi-proxy refuses everyone. A front proxy needs at least one.
-            return tuple(settings.status_networks.split()) or THIS_MACHINE
+            return tuple(settings.value("status_networks").split()) or THIS_MACHINE
         case "admin":
             # As for the admin API itself: the token is checked by doi-proxy, the address by the front proxy.
             return THIS_MACHINE
+        case _:
+            # Without the feature, there is no such page.
+            return ()

@@ -75,17 +75,21 @@ def find_port_in_use(configuration: Configuration) -> Iterator[Finding]:
 def find_admin_listener_problems(configuration: Configuration) -> Iterator[Finding]:
     """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
     settings = configuration.settings
-    if settings.admin_listen is None or not settings.has_admin_api or _is_doi_proxy(settings.host, settings.port):
+    if (
+        settings.value("admin_listen") is None
+        or not settings.value("has_admin_api")
+        or _is_doi_proxy(settings.host, settings.port)
+    ):
         return
     try:
-        listening = listen_at(settings.admin_listen)
+        listening = listen_at(settings.value("admin_listen"))
     except ConfigurationError as error:
         problem, _, remedy = error.message.partition("; ")
         yield Finding("error", configuration.source("admin_listen"), problem, remedy)
         return
     listening.close()
-    if settings.admin_listen.startswith("unix:"):
-        Path(settings.admin_listen.removeprefix("unix:")).unlink(missing_ok=True)
+    if settings.value("admin_listen").startswith("unix:"):
+        Path(settings.value("admin_listen").removeprefix("unix:")).unlink(missing_ok=True)
 
 
 def _is_doi_proxy(host: str, port: int) -> bool:

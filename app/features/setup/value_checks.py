@@ -30,22 +30,22 @@ def _store_kind(settings: Settings) -> str:
 
 #: Settings that depend on another one.
 _DEPENDENCIES: Final = (
-    _Dependency("admin_listen", lambda one: one.has_admin_api, "admin_token or admin_replica_token is set"),
+    _Dependency("admin_listen", lambda one: one.value("has_admin_api"), "admin_token or admin_replica_token is set"),
     _Dependency(
         "admin_replica_token",
         lambda one: _store_kind(one) == "sqlite",
         "store_url names a SQLite file, which has a log",
     ),
-    _Dependency("client_burst", lambda one: one.client_rate > 0, "client_rate is set"),
+    _Dependency("client_burst", lambda one: bool(one.value("client_rate")), "client_rate is set"),
     _Dependency("express_memory_bytes", lambda one: one.express_lane, "express_lane is true"),
-    _Dependency("privacy_level", lambda one: one.access_log != "off", "access_log is json or text"),
+    _Dependency("privacy_level", lambda one: one.value("access_log") != "off", "access_log is json or text"),
     _Dependency("store_max_bytes", lambda one: _store_kind(one) == "sqlite", "store_url names a SQLite file"),
     _Dependency(
         "store_timeout",
         lambda one: _store_kind(one).startswith(_STORE_SERVERS),
         "store_url names a Valkey or Redis server",
     ),
-    _Dependency("cache_negative_ttl", lambda one: one.mode == "online" or one.seed is not None, "mode is online"),
+    _Dependency("cache_negative_ttl", lambda one: one.mode == "online" or bool(one.value("seed")), "mode is online"),
     *(
         _Dependency(name, lambda one: one.mode == "online", "mode is online")
         for name in Settings.model_fields
@@ -115,7 +115,7 @@ def find_risks(configuration: Configuration) -> Iterator[Finding]:
             "every client can claim any address and scheme by X-Forwarded-For and X-Forwarded-Proto",
             "set trusted_proxies to the addresses of your front proxies",
         )
-    if _is_open_to_others(settings.admin_listen):
+    if _is_open_to_others(settings.value("admin_listen")):
         yield Finding(
             "warning",
             source("admin_listen"),

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field
 
-from app.features.status.health import LocalReadiness, UpstreamReadiness
+from app.features.health.models import LocalReadiness, UpstreamReadiness
 from app.features.status.plot import Plot, plot
 
 #: The path of the page.

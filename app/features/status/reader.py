@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from app import __version__
-from app.assembly.lifecycle import Lifecycle
-from app.assembly.resolving import Parts
 from app.errors import PrefixDenied
-from app.features.library.file import LibraryFile
+from app.features.feature import Context, required
+from app.features.health.readiness import describe_readiness
 from app.features.limits.counts import ClientCounts
-from app.features.metrics.gauges import read_process
+from app.features.metrics.gauges import set_process_state
 from app.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
+from app.features.metrics.instruments import FeatureMetrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
 from app.features.status.models import BudgetStatus, ClientStatus, HistoryPoint, Status, StoreStatus
-from app.features.status.readiness import describe_readiness
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
 
 
-@dataclass(frozen=True, slots=True)
 class StatusReader:
     """Reads and records the state of a service."""
 
-    parts: Parts
-    lifecycle: Lifecycle
-    library_file: LibraryFile
-    state: StateMetrics
-    exposition: Exposition
-    history: SharedHistory
-    clients: ClientCounts
-    clock: Callable[[], float]
+    def __init__(self, context: Context, history: SharedHistory) -> None:
+        self._context = context
+        self._core = context.core
+        self._history = history
+        self._exposition = required(context.find(Exposition))
+        self._features = required(context.find(FeatureMetrics))
+        self._state = required(context.find(StateMetrics))
+        self._counts = required(context.find(ClientCounts))
 
     def record(self) -> None:
         """Record a point of the history, if it is due."""
-        now = self.clock()
-        if self.history.is_due(now):
-            self.history.record(now, self._collect().series())
+        now = self._context.clock()
+        if self._history.is_due(now):
+            self._history.record(now, self._collect().series())
 
     async def read(self) -> Status:
         """The state now. The store is read, and an upstream never."""
-        readiness = await describe_readiness(self.parts, self.lifecycle, self.library_file)
-        self.state.set_process_state(read_process(self.parts))
-        totals, points = self._collect(), self.history.points()
+        readiness = await describe_readiness(self._context)
+        set_process_state(self._core, self._state, self._features)
+        totals, points = self._collect(), self._history.points()
         answers = totals.by("doi_proxy_cache_answers_total", "kind")
         number = sum(answers.values())
         hits = totals.series()["hits"]
@@ -53,8 +50,8 @@ class StatusReader:
         denied = unverified.pop(PrefixDenied.token, 0)
         return Status(
             version=__version__,
-            mode=self.parts.settings.mode,
-            draining=self.lifecycle.draining,
+            mode=self._context.facts.mode,
+            draining=self._context.reloads.draining,
             workers=int(totals.sum("doi_proxy_workers")),
             requests=totals.by("doi_proxy_http_requests_total", "status"),
             answers=answers,
@@ -74,28 +71,27 @@ class StatusReader:
         )
 
     def _collect(self) -> Totals:
-        self.exposition.flush()
-        return read_totals(self.exposition.collect())
+        self._exposition.flush()
+        return read_totals(self._exposition.collect())
 
     def _clients(self) -> ClientStatus:
-        shares = self.clients.shares()
+        shares = self._counts.shares()
         return ClientStatus(
             networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
         )
 
     async def _budget(self, totals: Totals) -> BudgetStatus:
-        bucket = self.parts.bucket
         return BudgetStatus(
-            tokens=self.parts.upstream.budget.tokens if bucket is None else await bucket.look(),
-            rate=self.parts.settings.upstream_rate,
+            tokens=await self._core.read_tokens(),
+            rate=self._context.facts.upstream_rate,
             in_flight=int(totals.sum("doi_proxy_upstream_in_flight")),
             waiting=int(totals.sum("doi_proxy_upstream_waiting")),
             clients_waiting=int(totals.sum("doi_proxy_upstream_clients_waiting")),
         )
 
     async def _store(self, totals: Totals) -> StoreStatus:
-        stats = await self.parts.cache.stats()
-        store, scheme = stats.store, self.parts.settings.store_url.partition(":")[0]
+        stats = await self._core.cache.stats()
+        store, scheme = stats.store, self._context.facts.store_url.partition(":")[0]
         return StoreStatus(
             kind="memory" if scheme == "memory" else "sqlite" if scheme == "sqlite" else "server",
             healthy=stats.healthy,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field, field_validator
 
 from app.features.options import SettingsGroup, require_hosts
@@ -24,3 +26,7 @@ class TracingSettings(SettingsGroup):
     @classmethod
     def _name_collector_host(cls, value: str | None) -> str | None:
         return require_hosts(value)
+
+
+SETTINGS: Final = TracingSettings
+TABLES: Final = ("otel",)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.assembly.resolving import assemble
+from app.assembly.core import open_core
 from app.assembly.settings import Settings
 from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.names import OwnNames
@@ -45,14 +45,15 @@ class Desk:
 @asynccontextmanager
 async def running(settings: dict[str, Any] | None = None, **bounds: Any) -> AsyncIterator[Desk]:
     async with FakeUpstream() as upstream:
-        parts = assemble(Settings(**(OUT_OF_THE_WAY | {"upstream_url": upstream.url} | (settings or {}))))
-        names = OwnNames(build_batches(parts))
+        chosen = Settings(**(OUT_OF_THE_WAY | {"upstream_url": upstream.url} | (settings or {})))
+        core = open_core(chosen)
+        names = OwnNames(build_batches(chosen, core))
         try:
             yield Desk(Tools(names, ToolBounds(**(BOUNDS | bounds)), None, frozenset()), upstream, [])
         finally:
-            await parts.resolver.close()
-            await parts.upstream.source.aclose()
-            await parts.cache.close()
+            await core.resolver.close()
+            await core.upstream.source.aclose()
+            await core.cache.close()
 
 
 async def test_a_list_has_a_row_for_each_line_and_a_summary() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigurationError
-from app.features.local_records.files import MAX_FILES, FileBounds, LocalFiles, read_files
+from app.features.local_records.files import FileBounds, LocalFiles, read_files
 from app.features.local_records.records import LocalRecords
+from app.features.toml_files.watching import MAX_FILES
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

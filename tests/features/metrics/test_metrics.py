@@ -36,7 +36,8 @@ from app.cache.coordination import Coordination
 from app.cache.store import RecordStore, Store
 from app.features.metrics.instruments import STORE_OPERATIONS, UpstreamMetrics
 from app.features.metrics.requests import HttpMetrics
-from app.features.metrics.workers import FOLDER_PREFIX, Exposition, temporary_folder
+from app.features.metrics.workers import Exposition
+from app.server.shared_folder import FOLDER_PREFIX, temporary_folder
 from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
 from app.web.stage import AnsweredRequest
 from tests.web.proxy import Got, Proxy, running

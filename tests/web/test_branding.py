@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
+from app.assembly.core import build_pages, read_branding
 from app.assembly.lifecycle import Lifecycle
-from app.assembly.names import build_pages, read_branding
 from app.assembly.settings import Settings, load
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
-from app.features.branding.branding import MAX_LOGO_BYTES, read_brand, read_links
 from app.main import create
+from app.web.branding import MAX_LOGO_BYTES, read_brand, read_links
 from app.web.look import Look, open_look
 from app.web.pages import Link, Pages
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 HERE = Link("/doi")
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 4"><path d="M0 0h4v4z"/></svg>'
 

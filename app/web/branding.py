@@ -12,7 +12,7 @@ from typing import Final
 
 from app.doi.uri import component
 from app.errors import ConfigurationError
-from app.features.branding.colours import brand_stylesheet
+from app.web.colours import brand_stylesheet
 
 #: Larger logos are refused, because every reader loads the logo.
 MAX_LOGO_BYTES: Final = 262_144

@@ -1,0 +1,234 @@
+"""Builds the core from the settings and from what features add to it: the parts that answer names, and the pages."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from app import __version__
+from app.assembly.features import switched_on
+from app.assembly.lifecycle import Lifecycle
+from app.assembly.resolving import UNOBSERVED, assemble
+from app.assembly.settings import Settings
+from app.cache.tiered import TieredStore
+from app.features.feature import Context, Core, Facts, Observers, Opened
+from app.resolver.destination import Destinations
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.which_ra import WhichRa
+from app.server.connections import ConnectionLimits, Connections
+from app.server.descriptors import connections_that_fit
+from app.server.prepared_answers import ExpressLane
+from app.server.proxies import trusted_addresses
+from app.server.shared_folder import FOLDER_VARIABLE
+from app.upstream.source import Source
+from app.web.api import RestApi
+from app.web.application import Face
+from app.web.branding import Branding
+from app.web.client_network import ClientNetworks
+from app.web.conditions import Conditions
+from app.web.country import open_countries
+from app.web.error_handlers import ErrorPages
+from app.web.name_pages import NamePages
+from app.web.pages import Link, Pages
+from app.web.privacy import PrivacyFacts
+from app.web.record_headers import read_allowed
+from app.web.redirect import Facts as RedirectFacts
+from app.web.redirect import Redirects
+from app.web.stage import Stage, Stages
+
+_SECONDS_A_DAY: Final = 86_400
+
+
+def read_sub_path(settings: Settings) -> str:
+    """The path under which a front proxy serves the service, without a slash at its end."""
+    return urlsplit(settings.public_url or "").path.rstrip("/")
+
+
+def read_public_url(settings: Settings) -> str | None:
+    """This resolver's own URL without a slash at its end."""
+    return settings.public_url.rstrip("/") if settings.public_url else None
+
+
+def read_facts(settings: Settings) -> Facts:
+    """What features can know of the settings of the core."""
+    return Facts(
+        version=__version__,
+        mode=settings.mode,
+        public_url=read_public_url(settings),
+        store_url=settings.store_url,
+        privacy_level=settings.privacy_level,
+        trusted_proxies=settings.trusted_proxies,
+        upstream_rate=settings.upstream_rate,
+        grace=settings.cache_grace,
+    )
+
+
+def read_redirect_facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> RedirectFacts:
+    """What redirects need besides a request. Raises ConfigurationError."""
+    return RedirectFacts(
+        clock=clock,
+        chance=chance,
+        country=open_countries(settings.country_database),
+        max_age=settings.web_max_age,
+        record_headers=read_allowed(settings.record_headers),
+    )
+
+
+def read_branding(settings: Settings) -> Branding:
+    """The settings of branding as one value."""
+    prefix = "branding_"
+    names = (name for name in type(settings).model_fields if name.startswith(prefix))
+    return Branding(**{name.removeprefix(prefix): getattr(settings, name) for name in names})
+
+
+def build_pages(settings: Settings) -> Pages:
+    """The pages, with the texts and templates of the institution. Raises ConfigurationError."""
+    return Pages(
+        branding=read_branding(settings),
+        base_url_hint=settings.public_url or "",
+        product_version=__version__,
+        contact=settings.web_contact,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SuppliedParts:
+    """Parts that the caller supplies. The settings decide about those that are None."""
+
+    cache: TieredStore | None = None
+    #: Returns the source that the resolver queries, given the upstream.
+    wrap_source: Callable[[Source], Source] | None = None
+    access_log: Stage | None = None
+
+
+NO_PARTS: Final = SuppliedParts()
+
+
+def open_core(
+    settings: Settings,
+    context: Context | None = None,
+    observers: Observers = UNOBSERVED,
+    *,
+    parts: SuppliedParts = NO_PARTS,
+    read_only: bool = False,
+) -> Core:
+    """The parts that answer names, with the local sources of features. Raises ConfigurationError.
+
+    A command needs no `context`. If it is `read_only`, it has the records of the store alone.
+    """
+    context = context or new_context(settings, Lifecycle(settings))
+    assembled = assemble(
+        settings, context.clock, observers, cache=parts.cache, wrap_source=parts.wrap_source, read_only=read_only
+    )
+    prefixes = PrefixChain(observers.resolver)
+    core = Core(
+        cache=assembled.cache,
+        upstream=assembled.upstream,
+        resolver=assembled.resolver,
+        prefixes=prefixes,
+        destinations=Destinations(assembled.resolver, prefixes, resolves=settings.resolve),
+        networks=ClientNetworks(),
+        link=Link(base=read_sub_path(settings)),
+        read_tokens=assembled.read_tokens,
+        prepared=[],
+    )
+    context.use_core(core)
+    for feature in () if read_only else switched_on(settings):
+        if feature.add_sources is not None:
+            feature.add_sources(context)
+    return core
+
+
+def new_context(settings: Settings, reloads: Lifecycle, clock: Callable[[], float] = time.time) -> Context:
+    """What features are opened with."""
+    return Context(settings, read_facts(settings), reloads, clock, _shared_folder(settings))
+
+
+def _shared_folder(settings: Settings) -> Path | None:
+    """Where the workers of this machine share files until the service ends, None for a process alone."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named and settings.workers > 1 else None
+
+
+def build_face(
+    settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, stages: Stages, opened: Opened
+) -> Face:
+    """The answers to names."""
+    conditions = Conditions(core.networks, stages, settings.cache_reload_age)
+    sections = opened.sections
+    api = RestApi(
+        resolver=core.resolver,
+        conditions=conditions,
+        clock=facts.clock,
+        max_age=facts.max_age,
+        resolves=settings.resolve,
+        stages=stages,
+    )
+    redirects = Redirects(
+        resolver=core.resolver,
+        conditions=conditions,
+        destinations=core.destinations,
+        api=api,
+        name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=facts.clock, max_age=facts.max_age),
+        facts=facts,
+        stages=stages,
+        sections=sections,
+    )
+    which_ra = WhichRa(core.resolver, core.prefixes, core.upstream.agencies)
+    errors = ErrorPages(pages=pages, link=core.link, sections=sections)
+    return Face(redirects, which_ra, api, errors, pages, core.link, conditions)
+
+
+def build_prepared_answers(
+    settings: Settings, core: Core, stages: Stages, clock: Callable[[], float]
+) -> ExpressLane | None:
+    """The prepared answers, if they are switched on."""
+    if not settings.express_lane:
+        return None
+    prepared = ExpressLane(
+        core.resolver,
+        stages,
+        clock=clock,
+        timer=time.perf_counter,
+        sub_path=read_sub_path(settings).encode(),
+        max_bytes=settings.express_memory_bytes,
+    )
+    core.prepared.append(prepared)
+    return prepared
+
+
+def open_connections(settings: Settings) -> Connections:
+    """What the server keeps about the connections of this process."""
+    limits = ConnectionLimits(
+        head_timeout=settings.client_head_timeout,
+        body_timeout=settings.client_body_timeout,
+        write_timeout=settings.client_write_timeout,
+        idle_timeout=settings.client_idle_timeout,
+        total=settings.max_connections or connections_that_fit(2 * settings.upstream_max_concurrency),
+        per_client=settings.client_max_connections,
+        client_of=ClientNetworks().client_of,
+        is_trusted=trusted_addresses(settings.trusted_proxies),
+    )
+    return Connections(limits)
+
+
+def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
+    """The settings that decide what is stored. `urls` are those of the upstreams that have been opened."""
+    scheme, networks = settings.store_url.partition(":")[0], ClientNetworks()
+    hosts = (urlsplit(url).hostname or url for url in urls)
+    return PrivacyFacts(
+        log_level=None if settings.value("access_log") in (None, "off") else settings.privacy_level,
+        store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",
+        grace_days=ceil(settings.cache_grace / _SECONDS_A_DAY),
+        # Only the hosts, because a URL may contain a password.
+        hosts=tuple(dict.fromkeys(hosts)),
+        ipv4_prefix=networks.ipv4_prefix,
+        ipv6_prefix=networks.ipv6_prefix,
+        has_countries=settings.country_database is not None,
+    )

@@ -1,0 +1,22 @@
+"""The access log."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from app.features.options import SettingsGroup
+
+
+class AccessLogSettings(SettingsGroup):
+    """The access log."""
+
+    access_log: Literal["off", "json", "text"] = Field(
+        "off",
+        description="Format of the access log on standard output: `off`, `json` objects, or `text` as `name=value`.",
+    )
+
+
+SETTINGS: Final = AccessLogSettings
+TABLES: Final = ()

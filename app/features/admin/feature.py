@@ -1,0 +1,63 @@
+"""The admin API: look at an entry, refresh, purge, reload, deny a client."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from app.errors import ConfigurationError, RateExceeded
+from app.features.admin.actions import build_actions
+from app.features.admin.application import AdminApplication
+from app.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate, AdminTokens
+from app.features.admin.http import create_admin
+from app.features.admin.settings import AdminSettings
+from app.features.feature import NOTHING, Context, Feature, Opened, Settings
+from app.features.limits.buckets import ClientBuckets
+
+#: The settings that a reload changes.
+_TOKENS: Final = ("admin_token", "admin_replica_token")
+
+
+def open_admin(context: Context) -> Opened:
+    """The gate with the API behind it, if there is a token."""
+    settings = context.settings.group(AdminSettings)
+    if not settings.has_admin_api:
+        context.reloads.on_reload(_refuse_first_token, *_TOKENS)
+        return NOTHING
+    core = context.core
+    gate = AdminGate(
+        create_admin(context.facts.version, build_actions(context), core.link.base),
+        tokens=_read_tokens(context.settings),
+        attempts=ClientBuckets(WRONG_TOKENS, WRONG_TOKEN_RATE, RateExceeded, context.clock),
+        client_of=core.networks.client_of,
+        base=core.link.base,
+        has_listener=settings.admin_listen is not None,
+    )
+    context.provide(gate)
+    context.reloads.on_reload(lambda new: gate.set_tokens(_read_tokens(new)), *_TOKENS)
+    if settings.admin_listen is None:
+        return Opened(gates=(gate,))
+
+    def listen(stages: Any, connections: object) -> AdminApplication:
+        return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
+
+    return Opened(listeners=(listen,))
+
+
+def _read_tokens(settings: Settings) -> AdminTokens:
+    group = settings.group(AdminSettings)
+    return AdminTokens(group.admin_token, group.admin_replica_token)
+
+
+def _refuse_first_token(new: Settings) -> None:
+    """A process that began without the admin API does not open it later."""
+    if new.group(AdminSettings).has_admin_api:
+        raise ConfigurationError("the admin API has its first token; restart the service to open the API")
+
+
+FEATURE: Final = Feature(
+    "admin",
+    "the admin API, and the commands that use it",
+    needs=("limits", "cache_commands", "local_records", "proxy_client"),
+    open=open_admin,
+)

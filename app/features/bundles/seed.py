@@ -1,0 +1,48 @@
+"""Loads the seed: records that are served while the upstream cannot be reached."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from app.cache.entry import Entry, RegistryEntry
+from app.cache.tiered import TieredStore
+from app.features.bundles.bundle import Refused, read_bundle
+from app.features.feature import Service
+
+log = logging.getLogger(__name__)
+
+
+class Seed(Service):
+    """Puts the records of a bundle into the cache at the start, except names that the cache already has.
+
+    A seed record is expired from the start. It is served only while the upstream cannot be reached.
+    """
+
+    def __init__(self, path: Path, cache: TieredStore, clock: Callable[[], float], grace: float) -> None:
+        """`grace` is the time in seconds for which a seed record can be served."""
+        self._path = path
+        self._cache = cache
+        self._clock = clock
+        self._grace = grace
+
+    async def start(self) -> None:
+        """Load the records."""
+        loaded = known = 0
+        with self._path.open("rb") as file:
+            for item in read_bundle(file):
+                now = self._clock()
+                if isinstance(item, Refused):
+                    log.warning("%s, line %s is left out: %s", self._path, item.number, item.reason)
+                elif isinstance(item, Entry):
+                    entry = await self._cache.reread(item.key)
+                    if entry is not None and entry.is_usable(now) and not isinstance(entry, RegistryEntry):
+                        known += 1
+                        continue
+                    expired = replace(item, fetched_at=now, fresh_until=now, stale_until=now + self._grace)
+                    await self._cache.put(expired)
+                    loaded += 1
+        log.info("%s: %s records loaded, %s were in the cache already", self._path, loaded, known)

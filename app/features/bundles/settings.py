@@ -1,0 +1,20 @@
+"""The seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from app.features.options import SettingsGroup
+
+
+class BundleSettings(SettingsGroup):
+    """The seed."""
+
+    seed: Path | None = Field(None, description="NDJSON file of records to load at start, each as already expired.")
+
+
+SETTINGS: Final = BundleSettings
+TABLES: Final = ()

@@ -1,0 +1,13 @@
+"""Commands on the store: export, warm, stats, purge."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.features.feature import Feature
+
+FEATURE: Final = Feature(
+    "cache_commands",
+    "commands on the store: export, warm, stats, purge",
+    needs=("bundles", "lists"),
+)

@@ -1,0 +1,285 @@
+"""What a feature is: one frozen value in the file feature.py of its folder, which app/assembly opens.
+
+A feature imports the core, and another feature only if its `needs` name it. Deleting the folder of a feature, and of
+those that need it, leaves a program that works without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeVar
+
+from fastapi import FastAPI
+
+from app.cache.tier_state import TierObserver
+from app.cache.tiered import TieredStore
+from app.features.options import SettingsGroup
+from app.resolver.destination import Destinations
+from app.resolver.observer import ResolutionObserver
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.resolver import Resolver
+from app.upstream.guard import UpstreamObserver
+from app.upstream.upstream import Upstream
+from app.web.application import Face, Gate
+from app.web.client_network import ClientNetworks
+from app.web.pages import Link
+from app.web.section import Section
+from app.web.stage import Stage, Stages
+
+Part = TypeVar("Part")
+Group = TypeVar("Group", bound=SettingsGroup)
+
+
+class Service:
+    """What lives beside requests. It is started in the order of the features, and stopped in reverse."""
+
+    async def start(self) -> None:
+        """Called before the first request."""
+
+    async def run(self) -> None:
+        """Called in a task of its own, which is cancelled at the end."""
+
+    def tick(self) -> None:
+        """Called every second."""
+
+    def ready(self) -> Mapping[str, Any]:
+        """What /readyz shows about this service: words, or members of their own, without paths and messages."""
+        return {}
+
+    async def stop(self) -> None:
+        """Called after the last request."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterData:
+    """A counter of a feature, with at most one label and the values that it can have. See docs/metrics.md."""
+
+    name: str
+    about: str
+    label: str = ""
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeData:
+    """A gauge of a feature. `mode` makes one value of those of all workers."""
+
+    name: str
+    about: str
+    mode: Literal["livesum", "livemax", "livemostrecent"] = "livesum"
+
+
+class Meter:
+    """What counts for the features. This one counts nothing; the feature metrics has one that does."""
+
+    def counter(self, data: CounterData) -> Callable[..., None]:
+        """A function that increments the counter, given the value of its label if it has one, and an amount."""
+        return _count_nothing
+
+    def gauge(self, data: GaugeData, read: Callable[[], float]) -> None:
+        """Read the gauge before each scrape."""
+
+    def shared_gauge(self, data: GaugeData, read: Callable[[], Awaitable[float]]) -> None:
+        """Read a gauge of what all processes share, before a scrape that finds the store healthy."""
+
+
+def _count_nothing(*_: object) -> None:
+    """Count nothing."""
+
+
+class Settings(Protocol):
+    """The settings in force."""
+
+    @property
+    def public_url(self) -> str | None:
+        """This resolver's own URL."""
+
+    def group(self, kind: type[Group]) -> Group:
+        """The settings of one feature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a feature can know about this service, from the settings of the core."""
+
+    version: str
+    #: "online" or "sealed".
+    mode: str
+    public_url: str | None
+    store_url: str
+    privacy_level: int
+    trusted_proxies: str
+    #: The budget's tokens a second.
+    upstream_rate: float
+    #: Seconds for which an expired record can be served.
+    grace: float
+
+
+class PreparedAnswers(Protocol):
+    """Answers as bytes, which depend on nothing but the records."""
+
+    def clear(self) -> None:
+        """Drop every answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The parts of the core that features build on."""
+
+    cache: TieredStore
+    upstream: Upstream
+    resolver: Resolver
+    prefixes: PrefixChain
+    destinations: Destinations
+    networks: ClientNetworks
+    link: Link
+    #: The tokens of the upstream's budget, those of other processes included.
+    read_tokens: Callable[[], Awaitable[float]]
+    #: The prepared answers, once there are some.
+    prepared: list[PreparedAnswers]
+
+    def forget_prepared(self) -> None:
+        """Drop the prepared answers, because something besides the records has changed."""
+        for answers in self.prepared:
+            answers.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """The observers of the core's answers, queries and failures. `upstream` returns that of an upstream, by number."""
+
+    resolver: ResolutionObserver | None = None
+    upstream: Callable[[int], UpstreamObserver] | None = None
+    store: TierObserver | None = None
+    #: The observer of the messages to the handle servers of an upstream, by its number.
+    exchanges: Callable[[int], Any] | None = None
+
+
+class Reloads(Protocol):
+    """Reloads of the settings by SIGHUP or the admin API."""
+
+    draining: bool
+    request_reload: Callable[[], None] | None
+
+    def show_settings(self) -> dict[str, Any]:
+        """The settings in force, with secrets masked."""
+
+    def on_reload(self, apply: Callable[[Any], None], *names: str) -> None:
+        """Call `apply` with the new settings at each reload. `names` are those that it uses.
+
+        It raises ConfigurationError if it cannot use them, and then changes nothing.
+        """
+
+
+class Context:
+    """What a feature is opened with. `clock` is in seconds since the epoch, `chance` is at least 0 and below 1."""
+
+    def __init__(
+        self, settings: Settings, facts: Facts, reloads: Reloads, clock: Callable[[], float], shared_folder: Path | None
+    ) -> None:
+        """`shared_folder` is where the workers of this machine share files. None for a process alone."""
+        self.settings = settings
+        self.facts = facts
+        self.reloads = reloads
+        self.clock = clock
+        self._shared_folder = shared_folder
+        #: Counts for the features.
+        self.meter = Meter()
+        #: The services of the features that have been opened.
+        self.services: list[Service] = []
+        self._provided: dict[type, object] = {}
+        self._core: list[Core] = []
+
+    @property
+    def core(self) -> Core:
+        """The parts of the core. They are there when `open` of a feature is called."""
+        return self._core[0]
+
+    def use_core(self, core: Core) -> None:
+        """Let features find the parts of the core."""
+        self._core = [core]
+
+    def shared_file(self, name: str) -> Path | None:
+        """A file that the workers of this machine share until the service ends, None for a process alone."""
+        return None if self._shared_folder is None else self._shared_folder / name
+
+    @property
+    def shared_folder(self) -> Path | None:
+        """Where the workers of this machine share files."""
+        return self._shared_folder
+
+    def provide(self, part: object) -> None:
+        """Let other features find a part by its class."""
+        self._provided[type(part)] = part
+
+    def find(self, kind: type[Part]) -> Part | None:
+        """What another feature provides. None if that feature is switched off or not installed."""
+        found = self._provided.get(kind)
+        return found if isinstance(found, kind) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What an open feature adds."""
+
+    stages: Sequence[Stage] = ()
+    sections: Sequence[Section] = ()
+    services: Sequence[Service] = ()
+    #: Each adds routes to the application of FastAPI.
+    routes: Sequence[Callable[[FastAPI, Face], None]] = ()
+    #: JSON endpoints for which the limits of clients hold, each with its route.
+    own_api: Mapping[bytes, str] = field(default_factory=dict)
+    #: Paths whose answers no page of another site may read.
+    private: Sequence[bytes] = ()
+    #: What answers paths behind a check of its own: whole paths, and beginnings of paths.
+    gates: Sequence[Gate] = ()
+    #: Builds the application of a second listener, given the stages and the server's data about its connections.
+    listeners: Sequence[Callable[[Stages, object], object]] = ()
+
+
+NOTHING: Final = Opened()
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An extra of pip, and the modules of its libraries."""
+
+    name: str
+    libraries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature. `needs` names the features that it imports."""
+
+    name: str
+    #: What it does, in one line: docs/architecture.md lists it.
+    summary: str
+    needs: tuple[str, ...] = ()
+    #: The libraries that it cannot do without. FEATURE itself imports none of them.
+    extra: Extra | None = None
+    #: Whether the settings switch it on.
+    is_on: Callable[[Settings], bool] = lambda settings: True
+    #: Opens what observes the core, before the core is built.
+    observe: Callable[[Context], Observers] | None = None
+    #: Adds sources of answers that go before the cache, once the core is built. Commands have them too.
+    add_sources: Callable[[Context], None] | None = None
+    #: Opens the rest of the feature, for a service.
+    open: Callable[[Context], Opened] | None = None
+    #: Finds out before a start whether its settings can be used. Raises ConfigurationError.
+    check: Callable[[Settings], None] | None = None
+    #: Opens an upstream, by the scheme of its URL.
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    #: Opens a store, by the scheme of its URL.
+    stores: Mapping[str, Any] = field(default_factory=dict)
+    #: Its tables in a SQLite store.
+    tables: Callable[[], Sequence[Any]] | None = None
+
+
+def required(part: Part | None) -> Part:
+    """A part that a feature provides which is always open."""
+    if part is None:
+        raise LookupError("a feature uses a part of another one that is not open")
+    return part

@@ -1,0 +1,49 @@
+"""The state of the parts of one process, in a fixed vocabulary without paths, hosts or messages of libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Final, Literal
+
+from app.features.feature import Context
+from app.features.health.models import Readiness, UpstreamReadiness
+from app.upstream.breaker import BreakerState
+from app.upstream.guard import Guard
+
+#: The breaker's state as a word for readiness.
+_BREAKER_WORDS: Final[dict[BreakerState, Literal["closed", "half-open", "open"]]] = {
+    BreakerState.CLOSED: "closed",
+    BreakerState.HALF_OPEN: "half-open",
+    BreakerState.OPEN: "open",
+}
+
+
+async def describe_readiness(context: Context) -> Readiness:
+    """The body of `/readyz`. It queries the store, and never an upstream."""
+    core, draining = context.core, context.reloads.draining
+    stats = await core.cache.stats()
+    # A failing store makes the cache slower. It is not a reason to send requests to another node.
+    store = "memory-only" if stats.store is None else "ok" if stats.healthy else "failing"
+    upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(core.upstream.guards.values(), 1)]
+    detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": store}
+    shown = {name: value for service in context.services for name, value in service.ready().items()}
+    detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
+    if draining:
+        detail["service"] = "draining"
+    local = shown.get("local_records")
+    return Readiness(ready=not draining, detail=detail, upstreams=upstreams, local_records=local)
+
+
+def _upstream_readiness(number: int, guard: Guard) -> UpstreamReadiness:
+    return UpstreamReadiness(
+        number=number,
+        state=guard.state,
+        breaker=_BREAKER_WORDS[guard.breaker.state],
+        retry_after=ceil(guard.pause_seconds) or None,
+    )
+
+
+def _worst_state(upstreams: Sequence[UpstreamReadiness]) -> str:
+    states = {upstream.state for upstream in upstreams}
+    return next((state for state in ("failing", "backing-off", "ok", "unknown") if state in states), "sealed")

@@ -1,0 +1,53 @@
+"""Limits of clients, and the networks that an operator denies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.features.feature import Context, Feature, Opened, Service
+from app.features.limits.buckets import Rate
+from app.features.limits.counts import ClientCounts
+from app.features.limits.denials import Denials
+from app.features.limits.limits import ClientLimits
+from app.features.limits.metrics import REFUSED
+from app.features.limits.settings import LimitSettings
+
+_SECONDS_A_MINUTE: Final = 60
+
+
+class ClientRefreshes(Service):
+    """Follows the denials of other workers, and counts clients."""
+
+    def __init__(self, denials: Denials, counts: ClientCounts) -> None:
+        self._denials = denials
+        self._counts = counts
+
+    def tick(self) -> None:
+        """Read the denials again if another worker changed them, and count the clients that wait."""
+        self._denials.refresh()
+        self._counts.refresh()
+
+
+def open_limits(context: Context) -> Opened:
+    """The stages that admit clients and count them. Raises ConfigurationError for a list that cannot be read."""
+    settings, networks = context.settings.group(LimitSettings), context.core.networks
+    limits = ClientLimits(
+        networks=networks,
+        requests=Rate(settings.client_rate, settings.client_burst) if settings.client_rate else None,
+        bypasses=Rate(settings.bypass_burst / _SECONDS_A_MINUTE, settings.bypass_burst),
+        allow_file=settings.client_allow_file,
+        deny_file=settings.client_deny_file,
+        clock=context.clock,
+        refused=context.meter.counter(REFUSED),
+    )
+    counts = ClientCounts(networks.client_of, context.clock)
+    denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
+    context.provide(denials)
+    context.provide(counts)
+    context.reloads.on_reload(lambda _: limits.reload())
+    return Opened(stages=(limits, counts), services=(ClientRefreshes(denials, counts),))
+
+
+FEATURE: Final = Feature(
+    "limits", "what one client may do: requests, bypasses of the cache, denied networks", open=open_limits
+)

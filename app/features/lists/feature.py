@@ -1,0 +1,49 @@
+"""Lists of names: the verdict on each of up to a million."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI
+
+from app.features.feature import Context, Feature, Opened, required
+from app.features.limits.metrics import REFUSED
+from app.features.lists.answer import BatchService
+from app.features.lists.body import ListLimits
+from app.features.lists.http import RESOLVE_PATH, add_resolve
+from app.features.lists.metrics import ROWS
+from app.features.lists.open_lists import OpenBatches
+from app.features.lists.opening import build_batches
+from app.features.lists.settings import BatchSettings
+from app.features.suggestions.suggested_names import SuggestedNames
+from app.web.application import Face
+
+#: One client can have this part of the lists that are answered at a time.
+_CLIENT_SHARE: Final = 4
+
+
+def open_lists(context: Context) -> Opened:
+    """The endpoint /api/resolve."""
+    settings, core = context.settings.group(BatchSettings), context.core
+    count = context.meter.counter(ROWS)
+    names = required(context.find(SuggestedNames))
+    batches = build_batches(context.settings, core, names, context.clock, count=lambda verdict: count(verdict.value))
+    open_lists = OpenBatches(
+        settings.batch_max_open,
+        max(1, settings.batch_max_open // _CLIENT_SHARE),
+        context.meter.counter(REFUSED),
+    )
+    service = BatchService(batches, open_lists, ListLimits(names=settings.batch_max_names))
+
+    def add(app: FastAPI, face: Face) -> None:
+        add_resolve(app, service, core.networks.client_of)
+
+    return Opened(routes=(add,), own_api={RESOLVE_PATH.encode(): "batch"})
+
+
+FEATURE: Final = Feature(
+    "lists",
+    "lists of up to a million names, by HTTP and as a command",
+    needs=("suggestions", "limits", "proxy_client"),
+    open=open_lists,
+)

@@ -1,0 +1,25 @@
+"""Local records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from app.features.options import SettingsGroup
+
+
+class LocalRecordSettings(SettingsGroup):
+    """Local records."""
+
+    local_records: Path | None = Field(
+        None,
+        description="TOML file, or folder of TOML files, with records that win over the cache and the upstream. "
+        "A change takes effect without a reload.",
+    )
+    local_records_max: int = Field(200_000, ge=1, description="Largest number of local records.")
+
+
+SETTINGS: Final = LocalRecordSettings
+TABLES: Final = ()

@@ -1,0 +1,23 @@
+"""The data files of registration agencies, imported into a SQLite store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from app.features.feature import Feature
+
+if TYPE_CHECKING:
+    from app.cache.sqlite.tables import Table
+
+
+def tables() -> Sequence[Table]:
+    """The table of registry records."""
+    from app.features.registry.store_table import REGISTRY_TABLE  # noqa: PLC0415 - only SQLite stores need it
+
+    return (REGISTRY_TABLE,)
+
+
+FEATURE: Final = Feature(
+    "registry", "the data files of registration agencies, imported into a SQLite store", tables=tables
+)

@@ -1,0 +1,30 @@
+"""Checks before a start, files of an installation, and `doi-proxy doctor`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI
+
+from app.features.feature import NOTHING, Context, Feature, Opened
+from app.features.setup.probe import Probe, add_probe
+from app.features.setup.settings import SetupSettings
+from app.web.application import Face
+from app.web.operations import no_file
+
+
+def open_probe(context: Context) -> Opened:
+    """The route of the probes, if there is a key."""
+    key = context.settings.group(SetupSettings).probe_key
+    if key is None:
+        return NOTHING
+
+    def add(app: FastAPI, face: Face) -> None:
+        add_probe(app, Probe(key, context.clock), lambda request: no_file(face, request))
+
+    return Opened(routes=(add,))
+
+
+FEATURE: Final = Feature(
+    "setup", "check, doctor, and the files of an installation", needs=("native", "proxy_client"), open=open_probe
+)

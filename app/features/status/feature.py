@@ -1,0 +1,64 @@
+"""`/status`: what the service is doing."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Final
+
+from fastapi import FastAPI
+
+from app.errors import ConfigurationError
+from app.features.admin.gate import AdminGate
+from app.features.feature import Context, Feature, Opened, Service
+from app.features.limits.network_list import NetworkList
+from app.features.metrics.history import SharedHistory
+from app.features.status.models import STATUS_PATH
+from app.features.status.page import add_status
+from app.features.status.reader import StatusReader
+from app.features.status.settings import StatusSettings
+from app.web.application import Face
+
+
+class History(Service):
+    """Records a point of the last 24 hours when one is due."""
+
+    def __init__(self, reader: StatusReader) -> None:
+        self._reader = reader
+
+    def tick(self) -> None:
+        """Record a point, if it is due."""
+        self._reader.record()
+
+
+def open_status(context: Context) -> Opened:
+    """The route, for those who may see it: behind the gate of the admin API if only operators may."""
+    settings = context.settings.group(StatusSettings)
+    reader = StatusReader(context, SharedHistory(context.shared_file("history.json")))
+    if settings.status_access == "admin":
+        gate = context.find(AdminGate)
+        if gate is None:
+            raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
+        gate.add_path(STATUS_PATH.encode())
+        admin = gate.app
+
+        def add_behind_gate(app: FastAPI, face: Face) -> None:
+            add_status(admin, reader.read, lambda address: True, face.pages, face.link)
+
+        return Opened(services=(History(reader),), routes=(add_behind_gate,), private=(STATUS_PATH.encode(),))
+    networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
+
+    def may_see(address: str) -> bool:
+        return settings.status_access == "public" or address in networks
+
+    def add(app: FastAPI, face: Face) -> None:
+        add_status(app, reader.read, may_see, face.pages, face.link)
+
+    return Opened(services=(History(reader),), routes=(add,), private=(STATUS_PATH.encode(),))
+
+
+FEATURE: Final = Feature(
+    "status",
+    "/status: what the service is doing, as a page and as JSON",
+    needs=("health", "metrics", "limits", "admin"),
+    open=open_status,
+)

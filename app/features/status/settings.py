@@ -1,0 +1,44 @@
+"""The status page."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from app.features.options import SettingsGroup
+
+
+class StatusSettings(SettingsGroup):
+    """The status page."""
+
+    status_access: Literal["public", "networks", "admin"] = Field(
+        "networks",
+        description="Who can see `/status`: all clients, those in `status_networks`, or those with `admin_token`.",
+    )
+    status_networks: str = Field(
+        "127.0.0.0/8 ::1",
+        description="Networks whose clients can see `/status`, separated by spaces. A front proxy on this machine must "
+        "send X-Forwarded-For, or all of its clients count as this machine.",
+    )
+
+    @field_validator("status_networks")
+    @classmethod
+    def _check_networks(cls, value: str) -> str:
+        for network in value.split():
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise ValueError(f"{network[:80]!r} is not a network such as 192.0.2.0/24: {error}") from error
+        return value
+
+    @model_validator(mode="after")
+    def _need_a_token(self) -> Self:
+        if self.status_access == "admin" and getattr(self, "admin_token", None) is None:
+            raise ValueError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
+        return self
+
+
+SETTINGS: Final = StatusSettings
+TABLES: Final = ("status",)

@@ -1,0 +1,26 @@
+"""Names that answers suggest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from app.features.options import SettingsGroup
+
+
+class SuggestionSettings(SettingsGroup):
+    """Names that answers suggest."""
+
+    suggestion_queries: int = Field(
+        2,
+        ge=0,
+        le=5,
+        description="Limit of upstream queries for one not-found page that find out which suggested names exist. All "
+        "other queries go first. With 0, the rules alone decide the order.",
+    )
+    suggestion_timeout: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for these queries.")
+
+
+SETTINGS: Final = SuggestionSettings
+TABLES: Final = ()

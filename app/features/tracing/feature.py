@@ -1,0 +1,61 @@
+"""Traces for OpenTelemetry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from app.features.feature import Context, Extra, Feature, Observers, Opened, Service, Settings, required
+from app.features.tracing.opening import Export, TracedQueries, Traces, check_extra, open_traces
+from app.features.tracing.settings import TracingSettings
+from app.features.tracing.stage import TracedRequests
+from app.server.proxies import trusted_addresses
+
+
+class OpenTraces(Service):
+    """The spans of one process. They are exported at its end."""
+
+    def __init__(self, traces: Traces) -> None:
+        self.traces = traces
+
+    async def stop(self) -> None:
+        """Export the spans that are left."""
+        await self.traces.aclose()
+
+
+def observe(context: Context) -> Observers:
+    """Open the traces, and record a span for each query to an upstream. Raises ConfigurationError."""
+    settings = context.settings.group(TracingSettings)
+    export = Export(required(settings.otel_endpoint), settings.otel_share)
+    traces = open_traces(export, context.facts.version, trusted_addresses(context.facts.trusted_proxies), time.time_ns)
+    context.provide(OpenTraces(traces))
+    observer: Callable[[int], TracedQueries] = lambda number: TracedQueries(traces, number)  # noqa: E731
+    return Observers(upstream=observer)
+
+
+def open_tracing(context: Context) -> Opened:
+    """The stage that opens a span for each request."""
+    service = required(context.find(OpenTraces))
+    context.reloads.on_reload(_trust(service.traces), "trusted_proxies")
+    return Opened(stages=(TracedRequests(service.traces),), services=(service,))
+
+
+def _trust(traces: Traces) -> Callable[[Any], None]:
+    return lambda new: traces.trust(trusted_addresses(new.trusted_proxies))
+
+
+def check(settings: Settings) -> None:
+    """Raise ConfigurationError if a package is missing."""
+    check_extra()
+
+
+FEATURE: Final = Feature(
+    "tracing",
+    "spans of requests and queries for OpenTelemetry",
+    extra=Extra("otel", ("opentelemetry",)),
+    is_on=lambda settings: settings.group(TracingSettings).otel_endpoint is not None,
+    observe=observe,
+    open=open_tracing,
+    check=check,
+)

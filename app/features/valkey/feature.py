@@ -1,0 +1,10 @@
+"""Valkey and Redis stores, for proxies of several machines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.features.feature import Feature
+from app.features.valkey.opener import OPENERS
+
+FEATURE: Final = Feature("valkey", "Valkey and Redis stores, for proxies of several machines", stores=OPENERS)
