@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -135,9 +135,6 @@ class Stage:
 
     def sample_client(self, address: str, requests: int) -> None:
         """Count the client of one prepared answer for several of them."""
-
-
-Method = TypeVar("Method")
 
 
 @dataclass(frozen=True, slots=True)
