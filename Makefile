@@ -165,12 +165,12 @@ mutate: setup
 lock: .tools/.locked
 	@$(USE_PIP_INDEX); set -e; \
 	echo 'uv>=0.13' | $(COMPILE) --output-file requirements/uv.lock -; \
-	$(COMPILE) --output-file requirements/runtime.lock pyproject.toml; \
+	$(COMPILE) --all-extras --output-file requirements/runtime.lock pyproject.toml; \
 	$(COMPILE) --group pyproject.toml:build --output-file requirements/build.lock; \
 	$(COMPILE) --overrides tests/clients/overrides.txt --output-file requirements/clients.lock \
 		tests/clients/requirements.in; \
 	$(COMPILE) --output-file requirements/openapi.lock tests/features/openapi/clients/requirements.in; \
-	$(COMPILE) --group dev --extra otel --extra mcp --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
+	$(COMPILE) --group dev --all-extras --constraints requirements/runtime.lock --constraints requirements/build.lock --output-file requirements/dev.lock pyproject.toml
 
 clean:
 	rm -rf .venv .venv-3.* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

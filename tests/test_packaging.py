@@ -17,6 +17,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -318,8 +319,9 @@ def test_a_lock_pins_every_package_with_a_hash_and_names_no_host(lock: str) -> N
     assert "index-url" not in text
 
 
-def test_the_runtime_lock_holds_every_declared_dependency() -> None:
+def test_the_runtime_lock_holds_every_declared_dependency_and_every_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {re.split(r"[\[<>=!~ ;]", one, maxsplit=1)[0].replace(".", "-") for one in project["dependencies"]}
+    named = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    declared = {re.split(r"[\[<>=!~ ;]", one, maxsplit=1)[0].replace(".", "-") for one in named}
     locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements/runtime.lock").read_text(), re.MULTILINE))
     assert declared <= locked

@@ -8,9 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
-from app.errors import ConfigurationError
 from app.features import NAMES
-from app.features.feature import Context, Feature, Observers, Opened, Settings
+from app.features.feature import Context, Feature, Observers, Opened, Settings, require_libraries
 
 
 @cache
@@ -42,17 +41,6 @@ def switched_on(settings: Settings) -> tuple[Feature, ...]:
     for feature in features:
         require_libraries(feature)
     return tuple(features)
-
-
-def require_libraries(feature: Feature) -> None:
-    """Raise ConfigurationError if a library that the feature needs is not installed."""
-    extra = feature.extra
-    missing = [library for library in extra.libraries if find_spec(library) is None] if extra is not None else []
-    if extra is not None and missing:
-        raise ConfigurationError(
-            f"the feature {feature.name} needs the package {missing[0]}, which is not installed; run: "
-            f"pip install 'doi-proxy[{extra.name}]'"
-        )
 
 
 def join_observers(found: Iterable[Observers]) -> Observers:

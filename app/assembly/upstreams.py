@@ -117,7 +117,8 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
             opener = import_module(OPENERS[scheme])
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                f"upstream_url: {scheme}: needs {error.name}, which is not installed; install it, or name an https: URL"
+                f"upstream_url: {scheme}: needs {error.name}, which is not part of this installation; install "
+                "doi-proxy again, or name an https: URL"
             ) from error
         api: UpstreamApi = opener.open_source(settings, url, context)
         return api

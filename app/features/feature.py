@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from fastapi import FastAPI
 
 from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
+from app.errors import ConfigurationError
 from app.features.options import SettingsGroup
 from app.resolver.destination import Destinations
 from app.resolver.observer import ResolutionObserver
@@ -95,6 +97,18 @@ class Settings(Protocol):
     @property
     def public_url(self) -> str | None:
         """This resolver's own URL."""
+
+    @property
+    def mode(self) -> str:
+        """Whether names are queried: "online" or "sealed"."""
+
+    @property
+    def upstream_urls(self) -> Sequence[str]:
+        """The upstreams, in the order in which they are tried."""
+
+    @property
+    def upstream_route_urls(self) -> Mapping[str, str]:
+        """The upstream of each routed prefix."""
 
     def group(self, kind: type[Group]) -> Group:
         """The settings of one feature."""
@@ -276,6 +290,27 @@ class Feature:
     stores: Mapping[str, Any] = field(default_factory=dict)
     #: Its tables in a SQLite store.
     tables: Callable[[], Sequence[Any]] | None = None
+
+
+def require_libraries(feature: Feature) -> None:
+    """Raise ConfigurationError if a library that the feature needs is not installed."""
+    extra = feature.extra
+    if extra is None:
+        return
+    for library in extra.libraries:
+        if not _is_installed(library):
+            raise ConfigurationError(
+                f"the feature {feature.name} needs the package {library}, which is not installed; run: "
+                f"pip install 'doi-proxy[{extra.name}]'"
+            )
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ModuleNotFoundError:
+        # The package around it is missing too.
+        return False
 
 
 def required(part: Part | None) -> Part:

@@ -16,7 +16,9 @@ from urllib.parse import urlsplit
 from app import __version__
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
+from app.features.assistants.feature import FEATURE
 from app.features.command import Command, Context
+from app.features.feature import require_libraries
 from app.features.proxy_client.server import ProxyServer, parse_server
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 _MEMORY_BYTES: Final = 8 * 1024 * 1024
 #: The largest message of a client, in bytes.
 _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-_EXTRA: Final = "mcp"
 _MAX_PORT: Final = 65_535
 
 
@@ -48,23 +49,12 @@ def run_mcp(namespace: argparse.Namespace, settings: Settings) -> int:
     """Serve until the client leaves or a signal ends the process. Raises ConfigurationError."""
     from app.assembly.program_log import begin_logging
 
-    _require_extra()
+    require_libraries(FEATURE)
     server = _read_server(namespace.server)
     if namespace.http is not None:
         return _serve_http(settings, server, *_read_address(namespace.http, settings))
     begin_logging(settings)
     return asyncio.run(_serve_standard_streams(settings, server))
-
-
-def _require_extra() -> None:
-    try:
-        import app.features.assistants.server  # noqa: F401 - to find out whether it can be imported
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != _EXTRA:
-            raise
-        raise ConfigurationError(
-            "mcp needs a package that is not installed; run: pip install 'doi-proxy[mcp]'"
-        ) from error
 
 
 def _read_server(server: str | None) -> ProxyServer | None:

@@ -10,6 +10,6 @@ FEATURE: Final = Feature(
     "assistants",
     "tools for assistants, by the Model Context Protocol",
     needs=("lists", "parse", "suggestions", "proxy_client"),
-    extra=Extra("mcp", ("mcp",)),
+    extra=Extra("assistants", ("mcp",)),
     is_on=lambda settings: False,
 )

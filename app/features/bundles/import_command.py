@@ -26,10 +26,12 @@ from app.features.bundles.import_bundle import (
     size_of,
 )
 from app.features.cache_commands.store import open_store
+from app.features.feature import require_libraries
 from app.features.lists.list_stream import STANDARD_INPUT
 from app.features.progress import Bar, progress
 from app.features.redaction import redact
 from app.features.registry.detect import detect_format, is_gzip
+from app.features.registry.feature import FEATURE as REGISTRY
 from app.features.registry.import_files import COUNTS, ImportRequest, Missing, RegistryReport, import_registry
 from app.features.registry.import_streams import HEAD_BYTES, decompress_head
 from app.features.registry.reading import RegistryFormat
@@ -62,9 +64,11 @@ def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
         raise ConfigurationError(f"--no-checksum is for bundles, and {path} is a file of a registration agency")
     if namespace.since and namespace.missing:
         raise ConfigurationError("--since leaves records out, so --missing cannot be used with it; give one of them")
+    if form != RegistryFormat.CSV:
+        require_libraries(REGISTRY)
     request = ImportRequest(
         path,
-        None if form == AUTO else RegistryFormat(form),
+        None if namespace.format == AUTO else RegistryFormat(form),
         _read_since(namespace.since),
         None if namespace.missing is None else Missing(namespace.missing),
         namespace.restart,
@@ -141,7 +145,7 @@ def _report_import(imported: ImportReport, accept_no_checksum: bool) -> int:
 
 
 def _detect(path: str) -> str:
-    """BUNDLE, or AUTO for registry files: each file has its own format. Raises ConfigurationError."""
+    """BUNDLE, or the format of a registry file. AUTO for several files: each has its own. Raises ConfigurationError."""
     if path == STANDARD_INPUT:
         head = cast(BufferedReader, sys.stdin.buffer).peek(HEAD_BYTES)
     elif Path(path).is_dir():
@@ -151,7 +155,7 @@ def _detect(path: str) -> str:
             head = file.read(HEAD_BYTES)
     if is_gzip(head):
         head = decompress_head(head)
-    return AUTO if is_tar(head) or detect_format(head) is not None else BUNDLE
+    return AUTO if is_tar(head) else detect_format(head) or BUNDLE
 
 
 def _read_since(text: str | None) -> int:

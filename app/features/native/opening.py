@@ -7,18 +7,21 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
+from app.features.feature import require_libraries
 from app.features.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
 from app.features.native.cached_records import CachedRecords
 from app.features.native.direct import DirectLimits, DirectServer
 from app.features.native.directory_limits import LOOKUP_TIMEOUT
 from app.features.native.directory_opening import open_directory
 from app.features.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
+from app.features.native.feature import FEATURE, FROM_ROOT
 from app.features.native.health import Health
 from app.features.native.referral import Question, Service
 from app.features.native.root_file import RootFile, root_file_path
@@ -39,15 +42,8 @@ from app.upstream.source import CONTROL_NAME
 
 log = logging.getLogger(__name__)
 
-#: The setting that means: every handle server, from the root.
-FROM_ROOT: Final = "hdl:"
 #: The port of handle servers (IANA: hdl-srv).
 _PORT: Final = 2641
-
-
-def is_native(url: str) -> bool:
-    """Whether a URL of the settings names handle servers."""
-    return url.startswith(FROM_ROOT)
 
 
 def open_source(settings: Settings, url: str, context: SourceContext) -> NativeSource:
@@ -96,6 +92,9 @@ def _open_exchange(
     observer: ExchangeObserver | None,
     only: TransportProtocol | None,
 ) -> Exchange:
+    require_libraries(FEATURE)
+    # Before the first answer: the import takes longer than an answer.
+    import_module("app.features.native.signature")
     transports = _open_transports(settings, may_ask_again)
     return Exchange(
         transports if only is None else {only: transports[only]},

@@ -6,16 +6,9 @@ import hashlib
 from struct import Struct
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.dsa import DSAParameterNumbers, DSAPublicKey, DSAPublicNumbers
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
-from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
-
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from app.features.native.wire.credential import SIGNED, Credential, Signature, decode_signature
+from app.features.native.wire.credential import SIGNED, Credential, decode_signature
 from app.features.native.wire.message import OpFlag, ResponseStatus
-from app.features.native.wire.public_key import RSA, decode_public_key
 from app.features.native.wire.query import Query, encode_digested
 from app.features.native.wire.response import DIGEST_NAMES, Response, Values, encode_content
 
@@ -26,9 +19,6 @@ _CONTENT_SIGNED_UNTIL: Final = (2, 5)
 #: From this version on, servers sign with SHA-256, whatever their key is.
 _SHA256_SINCE: Final = (2, 11)
 _SIGNED_ENVELOPE: Final = Struct(">BBBBIII")
-# Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
-_MAX_KEY_BITS: Final = 8_192
-_MAX_EXPONENT_BITS: Final = 64
 
 
 def check_answer(response: Response, query: Query) -> None:
@@ -66,6 +56,9 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
     An answer below `oldest_version` is refused. Below ENVELOPE_SIGNED_SINCE the request id is not signed, so an old
     answer could be replayed. The signature does not name the request: `check_answer` compares its digest.
     """
+    # It imports a library that only a proxy with handle servers has.
+    from app.features.native.signature import verify_bytes  # noqa: PLC0415
+
     credential, version = response.credential, response.envelope.version
     if credential is None or credential.type != SIGNED:
         raise SignatureInvalid("The handle server did not sign its answer.")
@@ -98,40 +91,3 @@ def _signed_bytes(response: Response, credential: Credential) -> bytes:
         credential.counter,
     )
     return head + content
-
-
-def verify_bytes(signed: bytes, signature: Signature, public_key: bytes) -> None:
-    """Check a signature of `signed`. Raises SignatureInvalid, and MalformedMessage for a key that is not one."""
-    algorithm = _read_algorithm(signature.digest_name)
-    try:
-        key = _load_key(public_key)
-        if isinstance(key, RSAPublicKey):
-            key.verify(signature.signature, signed, PKCS1v15(), algorithm)
-        else:
-            key.verify(signature.signature, signed, algorithm)
-    except InvalidSignature as error:
-        raise SignatureInvalid from error
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise SignatureInvalid(detail=f"{type(error).__name__}: {error}"[:200]) from error
-
-
-def _read_algorithm(name: bytes) -> HashAlgorithm:
-    if name == b"SHA-256":
-        return SHA256()
-    if name in (b"SHA1", b"SHA-1"):
-        return SHA1()  # noqa: S303 - versions below 2.11 sign with it; the caller refuses them or not
-    raise SignatureInvalid(detail=f"the digest {name[:40]!r} is not known")
-
-
-def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
-    key = decode_public_key(data)
-    numbers = [int.from_bytes(number, "big", signed=True) for number in key.numbers]
-    if any(number <= 0 or number.bit_length() > _MAX_KEY_BITS for number in numbers):
-        raise SignatureInvalid(detail="a number of the public key is negative or too long")
-    if key.type == RSA:
-        exponent, modulus = numbers
-        if exponent.bit_length() > _MAX_EXPONENT_BITS:
-            raise SignatureInvalid(detail="the exponent of the public key is too long")
-        return RSAPublicNumbers(exponent, modulus).public_key()
-    q, p, g, y = numbers
-    return DSAPublicNumbers(y, DSAParameterNumbers(p, q, g)).public_key()

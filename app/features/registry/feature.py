@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from app.features.feature import Feature
+from app.features.feature import Extra, Feature
 
 if TYPE_CHECKING:
     from app.cache.sqlite.tables import Table
@@ -19,5 +19,10 @@ def tables() -> Sequence[Table]:
 
 
 FEATURE: Final = Feature(
-    "registry", "the data files of registration agencies, imported into a SQLite store", tables=tables
+    "registry",
+    "the data files of registration agencies, imported into a SQLite store",
+    # The import of such a file needs it. Tables of names and URLs, and records of a store, are read without it.
+    extra=Extra("registry", ("isal",)),
+    is_on=lambda settings: False,
+    tables=tables,
 )

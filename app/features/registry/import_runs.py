@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, Final, TypeVar, cast
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
-from isal import isal_zlib
 
 from app.errors import ConfigurationError
+from app.features.registry.import_streams import DamagedData, library
 from app.features.registry.wire import RegistryRow
 
 #: Rows in a block of a run. A merge holds one block of each run in memory.
@@ -183,7 +183,7 @@ def keep_newest(block: Sequence[RegistryRow]) -> tuple[list[RegistryRow], int]:
 
 def _write_frame(file: BinaryIO, data: bytes) -> None:
     # A frame becomes a quarter as long, in 0.3 µs a row.
-    compressed = isal_zlib.compress(data, _LEVEL)
+    compressed = library.compress(data, _LEVEL)
     file.write(_LENGTH.pack(len(compressed)))
     file.write(compressed)
 
@@ -195,6 +195,6 @@ def _read_frame(file: BinaryIO) -> bytes:
 
 def _decode(path: Path, frame: bytes, kind: type[Kind]) -> Kind:
     try:
-        return msgspec.msgpack.decode(isal_zlib.decompress(frame), type=kind)
-    except (msgspec.DecodeError, ValueError, cast("type[Exception]", isal_zlib.error)) as error:
+        return msgspec.msgpack.decode(library.decompress(frame), type=kind)
+    except (msgspec.DecodeError, ValueError, DamagedData) as error:
         raise ConfigurationError(f"{path}: this file of an import is damaged; --restart begins again") from error

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
-from typing import Final, cast
-
-from isal import isal_zlib
+from contextlib import suppress
+from typing import Any, Final, cast
 
 from app.features.gunzip import GZIP, Gunzip, GzipLimits
 
+#: The library that compresses. isal takes half the time of zlib. Without its extra, only tables are read.
+library: Any = zlib
+with suppress(ModuleNotFoundError):
+    from isal import isal_zlib
+
+    library = isal_zlib
 #: Bytes that are read at a time.
 PIECE_BYTES: Final = 1024 * 1024
 #: Bytes by which a file is recognised.
 HEAD_BYTES: Final = 65_536
 #: JSON of one agency has up to 30 bytes for each compressed byte.
 _LIMITS: Final = GzipLimits(ratio=400, free_bytes=64 * 1024 * 1024, piece_bytes=PIECE_BYTES)
-#: The type stub of isal calls it an instance.
-_DamagedData: Final = cast("type[Exception]", isal_zlib.error)
+#: Data cannot be decompressed.
+DamagedData: Final = cast("type[Exception]", library.error)
 
 #: Reads up to so many bytes, and none at the end.
 Read = Callable[[int], bytes]
@@ -70,8 +76,8 @@ def read_head(read: Read) -> bytes:
 def decompress_head(head: bytes) -> bytes:
     """The beginning of what gzip data contains, from its own beginning. Empty if it is damaged."""
     try:
-        return isal_zlib.decompressobj(GZIP).decompress(head, HEAD_BYTES)
-    except _DamagedData:
+        return cast(bytes, library.decompressobj(GZIP).decompress(head, HEAD_BYTES))
+    except DamagedData:
         return b""
 
 
@@ -82,7 +88,7 @@ def decompress(read: Read) -> Read:
 
 def gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Decompress gzip data, also of several members, in pieces of PIECE_BYTES. Raises UnreadablePart."""
-    gzip = Gunzip(_LIMITS, lambda reason: UnreadablePart(f"the {reason}"), isal_zlib)
+    gzip = Gunzip(_LIMITS, lambda reason: UnreadablePart(f"the {reason}"), library)
     for data in pieces:
         yield from gzip.feed(data)
     gzip.end()

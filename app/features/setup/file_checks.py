@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app.assembly.core import build_pages
+from app.assembly.features import switched_on
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.library.file import read_library_rules
@@ -28,6 +29,14 @@ from app.web.record_headers import read_allowed
 _EXPIRY_DAYS: Final = 30.0
 _DAY: Final = 86_400.0
 _SQLITE: Final = "sqlite:///"
+
+
+def find_missing_libraries(configuration: Configuration) -> Iterator[Finding]:
+    """A feature that the settings switch on, and a library of it that is not installed."""
+    try:
+        switched_on(configuration.settings)
+    except ConfigurationError as error:
+        yield Finding("error", "", error.message)
 
 
 def find_unreadable_files(configuration: Configuration) -> Iterator[Finding]:

@@ -13,7 +13,8 @@ from app.assembly.settings import Settings
 from app.cache.upgrade import STORE_FORMAT, Survey, Surveyable
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from app.features.native.directory_limits import LOOKUP_TIMEOUT
-from app.features.native.opening import is_native, open_native
+from app.features.native.feature import is_native
+from app.features.native.opening import open_native
 from app.features.redaction import redact
 from app.features.setup.configuration import Configuration
 from app.features.setup.finding import Finding

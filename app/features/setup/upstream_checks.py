@@ -10,7 +10,8 @@ from typing import Final
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError, CouldNotVerify, ServiceNotFound
 from app.features.native.exchange import TransportProtocol
-from app.features.native.opening import FROM_ROOT, is_native, list_root_interfaces, open_native, probe_interface
+from app.features.native.feature import FROM_ROOT, is_native
+from app.features.native.opening import list_root_interfaces, open_native, probe_interface
 from app.features.native.wire.site_value import Site
 from app.features.redaction import redact
 from app.features.setup.finding import Finding

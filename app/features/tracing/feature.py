@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from app.features.feature import Context, Extra, Feature, Observers, Opened, Service, Settings, required
-from app.features.tracing.opening import Export, TracedQueries, Traces, check_extra, open_traces
+from app.features.feature import Context, Extra, Feature, Observers, Opened, Service, required
+from app.features.tracing.opening import Export, TracedQueries, Traces, open_traces
 from app.features.tracing.settings import TracingSettings
 from app.features.tracing.stage import TracedRequests
 from app.server.proxies import trusted_addresses
@@ -25,7 +25,7 @@ class OpenTraces(Service):
 
 
 def observe(context: Context) -> Observers:
-    """Open the traces, and record a span for each query to an upstream. Raises ConfigurationError."""
+    """Open the traces, and record a span for each query to an upstream."""
     settings = context.settings.group(TracingSettings)
     export = Export(required(settings.otel_endpoint), settings.otel_share)
     traces = open_traces(export, context.facts.version, trusted_addresses(context.facts.trusted_proxies), time.time_ns)
@@ -45,17 +45,11 @@ def _trust(traces: Traces) -> Callable[[Any], None]:
     return lambda new: traces.trust(trusted_addresses(new.trusted_proxies))
 
 
-def check(settings: Settings) -> None:
-    """Raise ConfigurationError if a package is missing."""
-    check_extra()
-
-
 FEATURE: Final = Feature(
     "tracing",
     "spans of requests and queries for OpenTelemetry",
-    extra=Extra("otel", ("opentelemetry",)),
+    extra=Extra("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
     is_on=lambda settings: settings.group(TracingSettings).otel_endpoint is not None,
     observe=observe,
     open=open_tracing,
-    check=check,
 )

@@ -7,8 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from app.errors import ConfigurationError
-
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
@@ -63,19 +61,7 @@ class TracedQueries:
 
 
 def open_traces(export: Export, version: str, is_trusted: Callable[[str], bool], clock: Callable[[], int]) -> Traces:
-    """The traces of this process. `clock` returns nanoseconds since the epoch. Raises ConfigurationError."""
-    check_extra()
+    """The traces of this process. `clock` returns nanoseconds since the epoch."""
     from app.features.tracing.spans import OpenTelemetryTraces
 
     return OpenTelemetryTraces(export, version, is_trusted, clock)
-
-
-def check_extra() -> None:
-    """Raises ConfigurationError if the packages of the extra are not installed."""
-    try:
-        import app.features.tracing.spans  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError(
-            f"otel_endpoint needs OpenTelemetry, but {error.name or 'a package of it'} is not installed; "
-            "run: pip install 'doi-proxy[otel]'"
-        ) from error

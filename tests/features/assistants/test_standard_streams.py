@@ -188,10 +188,9 @@ def test_without_the_extra_one_line_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    monkeypatch.delitem(sys.modules, "app.features.assistants.server", raising=False)
     assert main(["mcp"]) == 2
-    line = "doi-proxy: mcp needs a package that is not installed; run: pip install 'doi-proxy[mcp]'\n"
-    assert capsys.readouterr().err == line
+    line = "the package mcp, which is not installed; run: pip install 'doi-proxy[assistants]'\n"
+    assert capsys.readouterr().err == f"doi-proxy: the feature assistants needs {line}"
 
 
 @pytest.mark.process

@@ -1,0 +1,56 @@
+"""Verifies signatures of bytes by the keys of handle servers, RSA and DSA, with the library of the extra `native`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.dsa import DSAParameterNumbers, DSAPublicKey, DSAPublicNumbers
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
+
+from app.errors import SignatureInvalid
+from app.features.native.wire.credential import Signature
+from app.features.native.wire.public_key import RSA, decode_public_key
+
+# Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.
+_MAX_KEY_BITS: Final = 8_192
+_MAX_EXPONENT_BITS: Final = 64
+
+
+def verify_bytes(signed: bytes, signature: Signature, public_key: bytes) -> None:
+    """Check a signature of `signed`. Raises SignatureInvalid, and MalformedMessage for a key that is not one."""
+    algorithm = _read_algorithm(signature.digest_name)
+    try:
+        key = _load_key(public_key)
+        if isinstance(key, RSAPublicKey):
+            key.verify(signature.signature, signed, PKCS1v15(), algorithm)
+        else:
+            key.verify(signature.signature, signed, algorithm)
+    except InvalidSignature as error:
+        raise SignatureInvalid from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise SignatureInvalid(detail=f"{type(error).__name__}: {error}"[:200]) from error
+
+
+def _read_algorithm(name: bytes) -> HashAlgorithm:
+    if name == b"SHA-256":
+        return SHA256()
+    if name in (b"SHA1", b"SHA-1"):
+        return SHA1()  # noqa: S303 - versions below 2.11 sign with it; the caller refuses them or not
+    raise SignatureInvalid(detail=f"the digest {name[:40]!r} is not known")
+
+
+def _load_key(data: bytes) -> RSAPublicKey | DSAPublicKey:
+    key = decode_public_key(data)
+    numbers = [int.from_bytes(number, "big", signed=True) for number in key.numbers]
+    if any(number <= 0 or number.bit_length() > _MAX_KEY_BITS for number in numbers):
+        raise SignatureInvalid(detail="a number of the public key is negative or too long")
+    if key.type == RSA:
+        exponent, modulus = numbers
+        if exponent.bit_length() > _MAX_EXPONENT_BITS:
+            raise SignatureInvalid(detail="the exponent of the public key is too long")
+        return RSAPublicNumbers(exponent, modulus).public_key()
+    q, p, g, y = numbers
+    return DSAPublicNumbers(y, DSAParameterNumbers(p, q, g)).public_key()
