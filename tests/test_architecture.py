@@ -74,7 +74,8 @@ PURE: Final = tuple(
         )),
         *(f"features.{name}" for name in (
             "library.copy", "library.rules", "library.service_kinds", "lists.bibtex", "lists.findings",
-            "lists.json_lists", "lists.lines", "lists.outage", "lists.ris", "lists.table", "lists.verdict",
+            "lists.json_lists", "lists.lines", "lists.outage", "lists.ris", "lists.table", "lists.typed_name",
+            "lists.verdict",
             "local_records.file_text",
             "local_records.records", "parse.confusable", "parse.parsing", "registry.blocks", "registry.crossref",
             "registry.csv_file", "registry.datacite", "registry.detect", "registry.json_values", "registry.reading",

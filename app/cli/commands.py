@@ -49,7 +49,7 @@ COMMANDS: Final = {
     "cache refresh": ("fetch names from the upstream now, fresh or not", "app.features.admin.command"),
     "cache purge": (
         "delete entries, also in every running proxy on the same store",
-        "app.features.cache_commands.command",
+        "app.features.admin.purge_command",
     ),
 }
 #: The help of commands that have commands of their own.

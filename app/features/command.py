@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from app.doi.name import HandleName
+from app.errors import ConfigurationError, InvalidName
+
+#: Standard input and standard output in place of a file.
+STANDARD_INPUT: Final = "-"
+STANDARD_OUTPUT: Final = "-"
+#: Exit status of a program that was interrupted (128 + SIGINT).
+INTERRUPTED: Final = 130
 
 
 class Context(Protocol):
@@ -46,3 +55,16 @@ def whole_number(text: str) -> int:
     if not text.isdecimal() or not text.isascii():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def read_prefix(text: str | None) -> HandleName | None:
+    """The value of --prefix. Raises ConfigurationError."""
+    if not text:
+        return None
+    try:
+        prefix = HandleName(text.rstrip("/"))
+    except InvalidName as error:
+        raise ConfigurationError(f"--prefix {text}: {error.message}") from error
+    if not prefix.is_prefix:
+        raise ConfigurationError(f"--prefix {text}: this is not a DOI prefix; a DOI prefix looks like 10.1000")
+    return prefix

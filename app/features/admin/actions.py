@@ -19,9 +19,9 @@ from app.features.admin.models import (
     RefreshReport,
     ReloadReport,
 )
+from app.features.admin.purge import Selection, count_selected, purge
 from app.features.admin.refresh import refresh_prefix
 from app.features.admin.show import describe_entry, show_time
-from app.features.cache_commands.purge import Selection, count_selected, purge
 from app.features.feature import Context, Core, required
 from app.features.limits.denials import Denials
 from app.resolver.demand import Demand

@@ -1,4 +1,4 @@
-"""Runs `doi-proxy status`, and `doi-proxy cache show|refresh|purge` on a running proxy or on the store."""
+"""Runs `doi-proxy status`, and `doi-proxy cache show|refresh` on a running proxy or on the store."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from typing import Any, Final
 
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
-from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError
+from app.doi.presentation import read_typed
+from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, InvalidName, NotUTF8
 from app.features.admin.client import AdminClient
 from app.features.admin.show import describe_entry
-from app.features.cache_commands.command import add_server, read_prefix
-from app.features.command import Command, Context, set_usage, whole_number
+from app.features.command import Command, Context, read_prefix, set_usage, whole_number
 from app.features.proxy_client.server import UNIX, parse_server, server_on_this_machine
 from app.resolver.demand import Demand
 from app.upstream.source import Priority
+
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def open_client(settings: Settings, server: str | None) -> AdminClient:
@@ -92,7 +94,7 @@ def _describe(value: Any) -> str:
 
 async def show_stored(settings: Settings, names: Sequence[HandleName]) -> int:
     """Print the entries of names in the store as JSON. Exit status 1 if one has none."""
-    from app.features.cache_commands.store import open_store, require_store
+    from app.features.command_store import open_store, require_store
 
     require_store(settings)
     async with open_store(settings, read_only=True) as cache:
@@ -109,7 +111,7 @@ async def show_stored(settings: Settings, names: Sequence[HandleName]) -> int:
 
 async def refresh_stored(settings: Settings, names: Sequence[HandleName]) -> int:
     """Fetch names from the upstream now, into the store. Exit status 1 if the upstream did not answer for one."""
-    from app.features.cache_commands.store import open_online
+    from app.features.command_store import open_online
 
     status = 0
     async with open_online(settings) as parts:
@@ -127,7 +129,7 @@ async def refresh_stored(settings: Settings, names: Sequence[HandleName]) -> int
 async def refresh_prefix_stored(settings: Settings, prefix: HandleName, limit: int) -> int:
     """The same as `refresh_prefix_remote`, in the store."""
     from app.features.admin.refresh import refresh_prefix
-    from app.features.cache_commands.store import open_online, require_store
+    from app.features.command_store import open_online, require_store
 
     require_store(settings)
     async with open_online(settings) as parts:
@@ -186,9 +188,24 @@ def _add_refresh(command: argparse.ArgumentParser) -> None:
     add_server(command)
 
 
-def _show(context: Context, namespace: argparse.Namespace) -> int:
-    from app.features.cache_commands.commands import read_argument
+def add_server(command: argparse.ArgumentParser) -> None:
+    """Add the argument of a command that works on the store, or on a running proxy."""
+    command.add_argument(
+        "--server", metavar="URL", help="use the admin API of the proxy at this URL instead of the store"
+    )
 
+
+def read_argument(text: str) -> HandleName:
+    """Read a name of the command line. Raises ConfigurationError."""
+    try:
+        if _REPLACED in text:
+            raise NotUTF8
+        return read_typed(text)
+    except InvalidName as error:
+        raise ConfigurationError(f"{text!r}: {error.message}") from error
+
+
+def _show(context: Context, namespace: argparse.Namespace) -> int:
     names = [read_argument(text) for text in namespace.names]
     if namespace.server is not None:
         return show_remote(open_client(context.settings, namespace.server), names)
@@ -196,8 +213,6 @@ def _show(context: Context, namespace: argparse.Namespace) -> int:
 
 
 def _refresh(context: Context, namespace: argparse.Namespace) -> int:
-    from app.features.cache_commands.commands import read_argument
-
     if bool(namespace.names) == bool(namespace.prefix):
         raise ConfigurationError("refresh needs names, or --prefix")
     if (prefix := read_prefix(namespace.prefix)) is not None:

@@ -58,6 +58,6 @@ def _refuse_first_token(new: Settings) -> None:
 FEATURE: Final = Feature(
     "admin",
     "the admin API, and the commands that use it",
-    needs=("limits", "cache_commands", "local_records", "proxy_client"),
+    needs=("limits", "proxy_client"),
     open=open_admin,
 )

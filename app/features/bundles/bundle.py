@@ -17,8 +17,8 @@ from typing import BinaryIO, Final
 import msgspec
 
 from app.cache.entry import Entry
+from app.features.bundles.delta import DeltaItem, is_delta_line, read_delta_line
 from app.features.bundles.lines import InvalidBundleLine, from_line, to_line
-from app.features.follow.delta import DeltaItem, is_delta_line, read_delta_line
 
 #: The format that this release writes, and the newest that it reads.
 BUNDLE_FORMAT: Final = 1

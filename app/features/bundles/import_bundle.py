@@ -18,9 +18,9 @@ from app.cache.entry import FOREVER, Entry
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused, read_bundle
-from app.features.follow.changes import ChangeWriter
-from app.features.follow.delta import DeltaEnd, DeltaStart
-from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.bundles.changes import ChangeWriter
+from app.features.bundles.delta import DeltaEnd, DeltaStart
+from app.features.command import STANDARD_INPUT
 from app.features.progress import Bar
 from app.features.registry.sqlite_table import RegistryTable
 from app.handle.answer import ResponseCode

@@ -25,9 +25,9 @@ from app.features.bundles.import_bundle import (
     open_bundle,
     size_of,
 )
-from app.features.cache_commands.store import open_store
+from app.features.command import STANDARD_INPUT
+from app.features.command_store import open_store
 from app.features.feature import require_libraries
-from app.features.lists.list_stream import STANDARD_INPUT
 from app.features.progress import Bar, progress
 from app.features.redaction import redact
 from app.features.registry.detect import detect_format, is_gzip

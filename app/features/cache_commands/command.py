@@ -1,4 +1,4 @@
-"""`doi-proxy cache export`, `warm`, `stats` and `purge`."""
+"""`doi-proxy cache export`, `warm` and `stats`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import argparse
 import asyncio
 from typing import Final
 
-from app.doi.name import HandleName
-from app.errors import ConfigurationError, InvalidName
-from app.features.command import Command, Context, set_usage, whole_number
+from app.errors import ConfigurationError
+from app.features.command import Command, Context, read_prefix, set_usage, whole_number
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:
@@ -51,24 +50,6 @@ def _add_stats(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_purge(command: argparse.ArgumentParser) -> None:
-    set_usage(command, "[--server URL] [--soft] [--dry-run] NAME [NAME ...] | --prefix PREFIX | --negative | --all")
-    command.add_argument("names", nargs="*", metavar="NAME", help="names, in any presentation form")
-    command.add_argument("--prefix", metavar="PREFIX", help="all names under this prefix, such as 10.1000")
-    command.add_argument("--negative", action="store_true", help="all names that were not found, or have no values")
-    command.add_argument("--all", dest="everything", action="store_true", help="all entries")
-    add_server(command)
-    command.add_argument("--soft", action="store_true", help="make the entries stale and keep them for outages")
-    command.add_argument("--dry-run", action="store_true", help="count the entries, and change nothing")
-
-
-def add_server(command: argparse.ArgumentParser) -> None:
-    """Add the argument of a command that works on the store, or on a running proxy."""
-    command.add_argument(
-        "--server", metavar="URL", help="use the admin API of the proxy at this URL instead of the store"
-    )
-
-
 def _export(context: Context, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.commands import ExportChoice, export
 
@@ -102,50 +83,8 @@ def _stats(context: Context, namespace: argparse.Namespace) -> int:
     return asyncio.run(show_stats(context.settings, as_json=namespace.as_json, every_entry=namespace.every_entry))
 
 
-def _purge(context: Context, namespace: argparse.Namespace) -> int:
-    from app.features.cache_commands.commands import purge, read_argument
-    from app.features.cache_commands.purge import Selection
-
-    selections = [bool(namespace.names), bool(namespace.prefix), namespace.negative, namespace.everything]
-    if sum(selections) != 1:
-        raise ConfigurationError("purge needs names, or exactly one of --prefix, --negative and --all")
-    prefix = read_prefix(namespace.prefix)
-    if namespace.server is not None:
-        return _purge_remote(context, namespace, prefix)
-    names = [read_argument(text) for text in namespace.names]
-    selection = Selection(names, prefix, namespace.negative, namespace.everything)
-    return asyncio.run(purge(context.settings, selection, soft=namespace.soft, dry_run=namespace.dry_run))
-
-
-def _purge_remote(context: Context, namespace: argparse.Namespace, prefix: HandleName | None) -> int:
-    from app.features.admin.command import open_client, purge_remote
-    from app.features.cache_commands.commands import read_argument
-
-    selections: list[dict[str, object]] = [{"doi": read_argument(text).text} for text in namespace.names]
-    if prefix is not None:
-        selections = [{"prefix": prefix.text}]
-    elif namespace.negative or namespace.everything:
-        selections = [{"negative": True} if namespace.negative else {"all": True}]
-    client = open_client(context.settings, namespace.server)
-    return purge_remote(client, selections, soft=namespace.soft, dry_run=namespace.dry_run)
-
-
-def read_prefix(text: str | None) -> HandleName | None:
-    """The value of --prefix. Raises ConfigurationError."""
-    if not text:
-        return None
-    try:
-        prefix = HandleName(text.rstrip("/"))
-    except InvalidName as error:
-        raise ConfigurationError(f"--prefix {text}: {error.message}") from error
-    if not prefix.is_prefix:
-        raise ConfigurationError(f"--prefix {text}: this is not a DOI prefix; a DOI prefix looks like 10.1000")
-    return prefix
-
-
 COMMANDS: Final = (
     Command("cache export", _add_export, _export),
     Command("cache warm", _add_warm, _warm),
     Command("cache stats", _add_stats, _stats),
-    Command("cache purge", _add_purge, _purge),
 )

@@ -1,4 +1,4 @@
-"""Runs `doi-proxy cache export|warm|stats|purge` and prints the results."""
+"""Runs `doi-proxy cache export|warm|stats` and prints the results."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from typing import Any, Final, TextIO
 from app.assembly.settings import Settings
 from app.cache.store import StoreStats
 from app.doi.name import HandleName
-from app.errors import ConfigurationError, DoiProxyError, InvalidName
+from app.errors import DoiProxyError
 from app.features.admin.show import show_time
 from app.features.bundles.bundle import BundleWriter
-from app.features.bundles.export import STANDARD_OUTPUT, Output, RecordWriter, export_all, export_prefix
-from app.features.cache_commands.lists import UniqueNames, read_lists, read_name
-from app.features.cache_commands.purge import Selection, count_selected
-from app.features.cache_commands.purge import purge as purge_entries
+from app.features.bundles.output import Output
+from app.features.cache_commands.export import RecordWriter, export_all, export_prefix
+from app.features.cache_commands.lists import UniqueNames, read_lists
 from app.features.cache_commands.stats import count_entries
-from app.features.cache_commands.store import open_online, open_sealed, open_store, require_store
 from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome
-from app.features.cache_commands.visit_report import INTERRUPTED, print_tally, stop_on_signals, was_interrupted
+from app.features.cache_commands.visit_report import print_tally, stop_on_signals, was_interrupted
+from app.features.command import INTERRUPTED, STANDARD_INPUT, STANDARD_OUTPUT
+from app.features.command_store import open_online, open_sealed, open_store, require_store
 from app.features.feature import Core, Observers
 from app.features.follow.parents import ParentState, read_parents
-from app.features.lists.list_stream import STANDARD_INPUT
 from app.features.progress import progress, shows_progress
 
 #: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
@@ -195,26 +194,3 @@ def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
     for name, value in facts.items():
         shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
         print(f"{name + ':':10}{shown}")
-
-
-# --- purge --------------------------------------------------------------------------------------------------------
-
-
-async def purge(settings: Settings, selection: Selection, *, soft: bool, dry_run: bool) -> int:
-    """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
-    require_store(settings)
-    async with open_store(settings) as cache:
-        result = await (count_selected if dry_run else purge_entries)(cache, selection, soft=soft)
-        await cache.check()
-    for name in result.absent:
-        print(f"{name.text}: not in the store", file=sys.stderr)
-    print(f"{'would purge' if dry_run else 'made stale' if soft else 'purged'} {result.count}")
-    return 0
-
-
-def read_argument(text: str) -> HandleName:
-    """Read a name of the command line. Raises ConfigurationError."""
-    try:
-        return read_name(text, any_handle=True)
-    except InvalidName as error:
-        raise ConfigurationError(f"{text!r}: {error.message}") from error

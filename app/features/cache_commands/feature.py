@@ -9,5 +9,5 @@ from app.features.feature import Feature
 FEATURE: Final = Feature(
     "cache_commands",
     "commands on the store: export, warm, stats, purge",
-    needs=("bundles", "lists"),
+    needs=("admin", "bundles", "follow", "lists"),
 )

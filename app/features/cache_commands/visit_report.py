@@ -12,8 +12,6 @@ from typing import Final, TextIO
 from app.features.cache_commands.visit import Tally, Visit, VisitOutcome
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-#: Exit status of a program that was interrupted (128 + SIGINT).
-INTERRUPTED: Final = 130
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Final
 
 from app.errors import DoiProxyError, InvalidParameter
 from app.features.bundles.bundle import BundleWriter
-from app.features.follow.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
+from app.features.bundles.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
 
 #: Pages that one process makes at a time. Each needs a thread, and the disk of the store.
 MAX_OPEN_PAGES: Final = 2

@@ -15,12 +15,12 @@ from app.cache.address import read_store_path
 from app.cache.tiered import TieredStore
 from app.errors import ChangesGone, ConfigurationError, DoiProxyError, InvalidParameter
 from app.features.bundles.bundle import BundleWriter
-from app.features.bundles.export import STANDARD_OUTPUT, Output
+from app.features.bundles.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
 from app.features.bundles.import_bundle import BundleImport, ImportReport
 from app.features.bundles.import_command import open_registry, read_bounds
-from app.features.cache_commands.store import open_store, require_store
-from app.features.command import Command, Context, set_usage
-from app.features.follow.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
+from app.features.bundles.output import Output
+from app.features.command import STANDARD_OUTPUT, Command, Context, set_usage
+from app.features.command_store import open_store, require_store
 from app.features.follow.parent_client import ParentClient
 from app.features.follow.parents import ParentState, read_parents, save_parent
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport

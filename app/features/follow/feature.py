@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 
 def tables() -> Sequence[Table]:
-    """The log of changes, and the parents of a store of an earlier release."""
-    from app.features.follow.sqlite_change_log import CHANGE_LOG  # noqa: PLC0415 - only SQLite stores need it
-    from app.features.follow.sqlite_parents import PARENTS_TABLE  # noqa: PLC0415
+    """The parents of a store of an earlier release."""
+    from app.features.follow.sqlite_parents import PARENTS_TABLE  # noqa: PLC0415 - only SQLite stores need it
 
-    return CHANGE_LOG, PARENTS_TABLE
+    return (PARENTS_TABLE,)
 
 
 def open_changes(context: Context) -> Opened:

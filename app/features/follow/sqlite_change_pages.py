@@ -13,10 +13,10 @@ from app.cache.entry import Entry
 from app.cache.sqlite.file import connect_to_read, translate_open_errors
 from app.cache.wire import unpack
 from app.errors import ChangesGone, DamagedEntry
-from app.features.follow.delta import Cursor, DeltaChange, Forgotten, Stage, Tombstone, change_line
-from app.features.follow.sqlite_change_log import RANGE_SEPARATOR, Kind
+from app.features.bundles.delta import Cursor, DeltaChange, Forgotten, Stage, Tombstone, change_line
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
+from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, Kind
 from app.features.registry.wire import to_record
 
 #: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.

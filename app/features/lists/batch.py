@@ -19,6 +19,7 @@ from app.features.lists.findings import Findings
 from app.features.lists.item import Item, ListItem
 from app.features.lists.outage import Outage
 from app.features.lists.time_slice import Turn
+from app.features.lists.typed_name import read_typed_name
 from app.features.lists.verdict import (
     Finding,
     Row,
@@ -30,7 +31,6 @@ from app.features.lists.verdict import (
     judge_target,
     not_a_doi,
 )
-from app.features.parse.parsing import read_name
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.features.suggestions.suggestion import Suggestion
 from app.resolver.demand import Demand
@@ -176,7 +176,7 @@ class _Batch:
     async def _start(self, text: str) -> Row | _Pending:
         """The row of an input if it is known now. Otherwise its lookup, which this starts if there is none."""
         try:
-            name = read(text) if self._options.literal else read_name(text)
+            name = read(text) if self._options.literal else read_typed_name(text)
         except InvalidName as error:
             return self._reject(text, error.message)
         if not self._parts.destinations.looks_up(name):

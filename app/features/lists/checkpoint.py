@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from app.errors import ConfigurationError
-from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.command import STANDARD_INPUT
 from app.features.state_file import read_state, write_state
 
 #: The version of the file. A file of another version is refused.

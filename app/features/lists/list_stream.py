@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError, UnreadableList
+from app.features.command import STANDARD_INPUT
 from app.features.lists.file_format import ListFormat, format_of, is_gzip, open_gunzip, open_reader
 from app.features.lists.item import Item
 
-#: Standard input in place of a file.
-STANDARD_INPUT: Final = "-"
 #: Bytes that are read at a time.
 _PIECE_BYTES: Final = 65_536
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.doi.name import fold
+from app.features.command import STANDARD_INPUT
 from app.features.lists.item import ListItem
-from app.features.lists.list_stream import STANDARD_INPUT, ListSource, read_items
+from app.features.lists.list_stream import ListSource, read_items
 from app.features.lists.verdict import Verdict
 from app.features.progress import ProgressLine, show_duration
 

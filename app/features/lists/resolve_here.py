@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from app.assembly.settings import Settings
-from app.features.cache_commands.store import open_for_batches
+from app.features.command_store import open_for_batches
 from app.features.feature import Observers
 from app.features.lists.batch import BatchInput, BatchOptions
 from app.features.lists.opening import build_batches

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
-from app.features.cache_commands.visit_report import INTERRUPTED
+from app.features.command import INTERRUPTED
 from app.features.lists.batch import BatchInput, BatchOptions, read_input
 from app.features.lists.checkpoint import CheckpointFile, Job, identify
 from app.features.lists.command import ResolveChoice

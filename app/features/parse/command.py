@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from app.doi.code_point import CodePoint
-from app.features.command import Command, Context
+from app.features.command import STANDARD_INPUT, Command, Context
 
 if TYPE_CHECKING:
     from app.assembly.settings import Settings
@@ -57,7 +57,7 @@ def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
 def _read_texts(arguments: Sequence[str], max_line_bytes: int) -> Iterator[Item]:
     """The texts of the arguments, or the lines of standard input."""
     from app.features.lists.item import ListItem
-    from app.features.lists.list_stream import STANDARD_INPUT, ListSource, read_items
+    from app.features.lists.list_stream import ListSource, read_items
 
     if arguments:
         return (ListItem(text, number) for number, text in enumerate(arguments, 1))

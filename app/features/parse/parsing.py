@@ -12,22 +12,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from app.doi.name import DOIName, HandleName
-from app.doi.presentation import BLANKS, strip_typed_form
 from app.doi.uri import to_uri, to_url
 from app.errors import InvalidName
+from app.features.lists.typed_name import is_marked_handle, read_with_rules
 from app.features.parse.confusable import NameWarning, find_warnings
 from app.features.suggestions.suggestion import Suggestion, suggest, suggest_instead
 
 Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
 
-#: Expands the short form of a shortDOI in a URL: https://doi.org/abcde is 10/abcde (shortDOI service).
-SHORT_DOI_RULE: Final = "short-doi"
-
-_CASELESS: Final = re.IGNORECASE | re.ASCII
-#: Forms that mark a handle, such as "hdl:".
-_HANDLE_LABEL: Final = re.compile(
-    r"(?:doi:\s{0,9})?(?:hdl:|(?:info|urn):hdl[/:]|https?:/{1,9}hdl\.handle\.net/)", _CASELESS
-)
 #: Naming authorities in use begin with a number. Without this rule "and/or" would be a handle.
 _NUMBERED_PREFIX: Final = re.compile(r"[0-9]+(?:\.[^\s./]+)*")
 _ANY_PREFIX: Final = re.compile(r"[^\s./]+(?:\.[^\s./]+)*")
@@ -66,10 +58,10 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     `own_hosts` are the hosts of this resolver, for suggestions.
     """
     try:
-        name, rules = _read(text)
+        name, rules = read_with_rules(text)
     except InvalidName as error:
         return ParsedText(text, "not_a_doi", None, (), (), suggest(text, own_hosts=own_hosts), error.message)
-    is_handle = _is_marked_handle(text)
+    is_handle = is_marked_handle(text)
     kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
     warnings = find_warnings(name)
     if kind in ("doi", "short_doi"):
@@ -78,24 +70,6 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     suggestions = suggest(text, own_hosts=own_hosts)
     read_name = None if kind == "not_a_doi" else name
     return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name))
-
-
-def read_name(text: str) -> HandleName:
-    """The name that `parse` reads in `text`. Raises InvalidName."""
-    return _read(text)[0]
-
-
-def _read(text: str) -> tuple[HandleName, tuple[str, ...]]:
-    """The name in a text, and the rules that were applied to read it."""
-    bare = strip_typed_form(text)
-    name = HandleName(bare.text)
-    if "url" in bare.rules and not _is_marked_handle(text) and (expanded := name.expand_short_doi()):
-        return expanded, (*bare.rules, SHORT_DOI_RULE)
-    return name, bare.rules
-
-
-def _is_marked_handle(text: str) -> bool:
-    return _HANDLE_LABEL.match(text.lstrip(BLANKS)) is not None
 
 
 def unreadable(text: str, message: str) -> ParsedText:

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def tables() -> Sequence[Table]:
-    """The table of registry records."""
+    """The table of registry records, and the log of changes, which every writer of a file keeps."""
+    from app.features.registry.sqlite_change_log import CHANGE_LOG  # noqa: PLC0415 - only SQLite stores need it
     from app.features.registry.store_table import REGISTRY_TABLE  # noqa: PLC0415 - only SQLite stores need it
 
-    return (REGISTRY_TABLE,)
+    return REGISTRY_TABLE, CHANGE_LOG
 
 
 FEATURE: Final = Feature(

@@ -15,7 +15,7 @@ from typing import Final, Self
 import msgspec
 
 from app.errors import ConfigurationError
-from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.command import STANDARD_INPUT
 from app.features.registry.import_parts import LeftOut, list_files
 from app.features.state_file import read_state, write_state
 

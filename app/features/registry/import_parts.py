@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from app.errors import ConfigurationError
-from app.features.lists.list_stream import STANDARD_INPUT
+from app.features.command import STANDARD_INPUT
 from app.features.registry.blocks import OversizeRecord, cut_blocks
 from app.features.registry.detect import is_gzip
 from app.features.registry.import_streams import (

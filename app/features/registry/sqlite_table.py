@@ -13,10 +13,10 @@ from typing import Final, Self
 from app.cache.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
 from app.cache.sqlite.tables import Table
 from app.errors import StoreError
-from app.features.follow.sqlite_change_log import CHANGE_LOG, Kind, log_changes, log_registry
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
+from app.features.registry.sqlite_change_log import CHANGE_LOG, Kind, log_changes, log_registry
 from app.features.registry.wire import RegistryRow, to_record
 
 #: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.

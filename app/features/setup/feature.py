@@ -26,5 +26,8 @@ def open_probe(context: Context) -> Opened:
 
 
 FEATURE: Final = Feature(
-    "setup", "check, doctor, and the files of an installation", needs=("native", "proxy_client"), open=open_probe
+    "setup",
+    "check, doctor, and the files of an installation",
+    needs=("library", "limits", "local_records", "native", "proxy_client"),
+    open=open_probe,
 )

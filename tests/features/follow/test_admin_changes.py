@@ -15,8 +15,8 @@ import pytest
 import app.features.follow.change_feed
 from app.cache.entry import Entry
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
+from app.features.bundles.delta import DeltaEnd, DeltaStart
 from app.features.follow.change_feed import MAX_OPEN_PAGES
-from app.features.follow.delta import DeltaEnd, DeltaStart
 from tests.cluster.processes import until
 from tests.web.proxy import Got, Proxy, running
 

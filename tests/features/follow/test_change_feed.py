@@ -15,8 +15,8 @@ from app.cache.entry import Entry
 from app.cache.sqlite.store import SqliteStore
 from app.errors import InvalidParameter
 from app.features.bundles.bundle import read_bundle
+from app.features.bundles.delta import DeltaEnd, Tombstone
 from app.features.follow.change_feed import ChangeFeed, FeedPage
-from app.features.follow.delta import DeltaEnd, Tombstone
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import app.features.follow.sqlite_change_log
 import app.features.follow.sqlite_change_pages
+import app.features.registry.sqlite_change_log
 from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.errors import ChangesGone
-from app.features.follow.delta import Cursor, Stage, parse_cursor
+from app.features.bundles.delta import Cursor, Stage, parse_cursor
 from app.features.follow.sqlite_change_pages import ChangePage, find_cursor, read_changes
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
@@ -143,8 +143,8 @@ async def test_a_registry_record_that_left_the_files_is_forgotten(path: Path, cl
 async def test_the_log_is_bounded_and_says_when_a_cursor_is_too_old(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.features.follow.sqlite_change_log, "MAX_ROWS", 5)
-    monkeypatch.setattr(app.features.follow.sqlite_change_log, "SLACK", 0)
+    monkeypatch.setattr(app.features.registry.sqlite_change_log, "MAX_ROWS", 5)
+    monkeypatch.setattr(app.features.registry.sqlite_change_log, "SLACK", 0)
     store = open_store(path, clock)
     _, cursor = all_pages(path)
     for number in range(20):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from app.features.command import STANDARD_INPUT
 from app.features.lists import progress as resolve_progress
-from app.features.lists.list_stream import STANDARD_INPUT, ListSource
+from app.features.lists.list_stream import ListSource
 from app.features.lists.progress import Effort, ListSize, Progress, count_lists, estimate_seconds
 from app.features.lists.verdict import Verdict
 from tests.clock import Clock

@@ -14,7 +14,7 @@ from app.cache.sqlite.read_only import ReadOnlySqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import StoreError
-from app.features.cache_commands.purge import Selection, purge
+from app.features.admin.purge import Selection, purge
 from tests.cache.entries import NOW, entry, missing
 from tests.cache.sqlite_stores import fill
 from tests.clock import Clock

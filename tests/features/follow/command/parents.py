@@ -22,9 +22,9 @@ from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.cli.main import main
 from app.features.bundles.bundle import BundleWriter
-from app.features.cache_commands.store import open_store as open_cache
+from app.features.bundles.delta import DeltaEnd, end_line, start_line
+from app.features.command_store import open_store as open_cache
 from app.features.follow.command import pull
-from app.features.follow.delta import DeltaEnd, end_line, start_line
 from app.features.follow.parents import ParentState, read_parents, save_parent
 from app.features.follow.pull import PullLimits
 from app.features.registry.record import make_record

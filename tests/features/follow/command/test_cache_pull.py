@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import app.features.follow.sqlite_change_pages
 from app.cli.main import main
+from app.features.bundles.delta import Tombstone, change_line
 from app.features.bundles.lines import to_line
 from app.features.follow.change_feed import ChangeFeed
-from app.features.follow.delta import Tombstone, change_line
 from app.features.follow.pull import PullLimits
 from tests.cache.entries import entry
 from tests.features.follow.command.parents import NAMES, NOW, Place, hostile, open_store, page, serving, write_registry

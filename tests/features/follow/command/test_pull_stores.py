@@ -19,7 +19,7 @@ from redis import Redis
 import app.features.follow.sqlite_change_pages
 from app.assembly.settings import Settings
 from app.cli.main import main
-from app.features.cache_commands.store import open_store as open_cache
+from app.features.command_store import open_store as open_cache
 from app.features.follow.change_feed import ChangeFeed, FeedPage
 from app.features.follow.parents import ParentState, read_parents
 from tests.cache.entries import entry

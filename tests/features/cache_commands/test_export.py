@@ -14,7 +14,8 @@ from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleEnd, BundleWriter, read_bundle
-from app.features.bundles.export import Output, RecordWriter, export_all, export_prefix
+from app.features.bundles.output import Output
+from app.features.cache_commands.export import RecordWriter, export_all, export_prefix
 from app.features.progress import NoBar
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin, Resolution

@@ -12,7 +12,7 @@ from app.assembly.resolving import UNOBSERVED, open_cache
 from app.assembly.settings import Settings
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
-from app.features.cache_commands.source import BulkSource
+from app.features.bulk_source import BulkSource
 from app.features.feature import Core, Observers
 from app.features.redaction import redact
 

@@ -9,7 +9,7 @@ from typing import Final
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.purges import EVERYTHING
 from app.cache.tiered import TieredStore
-from app.features.follow.delta import Forgotten, Tombstone
+from app.features.bundles.delta import Forgotten, Tombstone
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import RegistryRow, to_row

@@ -8,7 +8,7 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import NotInBundle
-from app.features.cache_commands.source import BulkSource
+from app.features.bulk_source import BulkSource
 from app.upstream.local import SealedSource
 from app.upstream.source import Priority, UpstreamQuery
 

@@ -11,7 +11,7 @@ from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.features.cache_commands.purge import PurgeResult, Selection, count_selected, purge
+from app.features.admin.purge import PurgeResult, Selection, count_selected, purge
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
 from tests.registry_records import write_registry
