@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Final
 
-#: The help of each command, and the module whose COMMANDS have it.
-COMMANDS: Final = {
+_ALL: Final = {
     "serve": ("answer requests over HTTP", "app.cli.own_commands"),
     "resolve": ("resolve the names of lists: one row with a verdict for each name", "app.features.lists.command"),
     "config": ("print the settings in force, with secrets masked", "app.cli.own_commands"),
@@ -51,6 +51,10 @@ COMMANDS: Final = {
         "delete entries, also in every running proxy on the same store",
         "app.features.admin.purge_command",
     ),
+}
+#: The help of each command, and the module whose COMMANDS have it. A command goes with the folder of its feature.
+COMMANDS: Final = {
+    name: (text, module) for name, (text, module) in _ALL.items() if find_spec(module.rpartition(".")[0]) is not None
 }
 #: The help of commands that have commands of their own.
 GROUPS: Final = {"cache": "export, import, warm, count, show, refresh or purge the records of the store"}

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.doi.name import HandleName
-from app.features.status.models import BudgetStatus, ClientStatus, HistoryPoint, Status, StatusView, StoreStatus, view
 from app.handle.record import read_values
 from app.web.outline import Outline, rows
 from app.web.privacy import PrivacyFacts
@@ -20,30 +19,41 @@ _RECORD: Final = (
 )
 
 
-def _sample_status() -> StatusView:
-    counts = {"requests": 3, "answers": 3, "hits": 2, "stale": 0, "unverified": 0, "questions": 1}
-    status = Status(
-        version="1.0.0",
-        mode="online",
-        draining=False,
-        workers=1,
-        requests={"302": 3},
-        answers={"fresh": 2, "asked": 1},
-        hit_share=0.67,
-        unverified={},
-        denied=0,
-        upstreams=[],
-        upstream_seconds=0.2,
-        budget=BudgetStatus(tokens=10.0, rate=5.0, in_flight=0, waiting=0, clients_waiting=0),
-        store=StoreStatus(kind="memory", healthy=True, entries=0, bytes=0, memory_entries=1, memory_bytes=1000),
-        local_records=None,
-        clients=ClientStatus(networks=3, half=1, nine_tenths=2, largest_share=0.67),
-        connections=1,
-        refused={},
-        loop_delay=0.001,
-        history=[HistoryPoint(start=0, upstream_seconds=0.2, loop_delay=0.001, **counts)],
-    )
-    return view(status)
+#: The view of the feature status, as its page shows it.
+_STATUS: Final = {
+    "plots": (
+        {"key": "requests", "path": "M0 60", "newest": 3.0, "highest": 3.0, "unit": ""},
+        {"key": "hit_share", "path": "", "newest": 0.0, "highest": 0.0, "unit": "%"},
+    ),
+    "status": {
+        "version": "1.0.0",
+        "mode": "online",
+        "draining": False,
+        "workers": 1,
+        "requests": {"302": 3},
+        "answers": {"fresh": 2, "asked": 1},
+        "hit_share": 0.67,
+        "unverified": {},
+        "denied": 0,
+        "upstreams": [],
+        "upstream_seconds": 0.2,
+        "budget": {"tokens": 10.0, "rate": 5.0, "in_flight": 0, "waiting": 0, "clients_waiting": 0},
+        "store": {
+            "kind": "memory",
+            "healthy": True,
+            "entries": 0,
+            "bytes": 0,
+            "memory_entries": 1,
+            "memory_bytes": 1000,
+        },
+        "local_records": None,
+        "clients": {"networks": 3, "half": 1, "nine_tenths": 2, "largest_share": 0.67},
+        "connections": 1,
+        "refused": {},
+        "loop_delay": 0.001,
+        "history": [],
+    },
+}
 
 
 def sample_facts() -> dict[str, Mapping[str, Any]]:
@@ -62,7 +72,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "locations": {"locations": (), "hidden": 0, "malformed": ()},
         "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
         "privacy": {"privacy": PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)},
-        "status": {"view": _sample_status()},
+        "status": {"view": _STATUS},
         "preferences": {"services": [("ezproxy", "EZproxy")], "chosen": ""},
         "could_not_verify": could_not_verify,
         "alias_chain_too_long": {"reached": _NAME},

@@ -11,7 +11,6 @@ from typing import Any, Final
 from app.doi.code_point import CodePoint
 from app.doi.name import HandleName
 from app.doi.uri import url_path
-from app.features.status.models import StatusView
 from app.handle.location import Location
 from app.handle.value import HandleValue
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
@@ -257,8 +256,8 @@ class Pages:
         """What this instance stores."""
         return self._page("privacy", link, language, "privacy.title", privacy=facts)
 
-    def status(self, link: Link, language: str, view: StatusView) -> bytes:
-        """What the service is doing."""
+    def status(self, link: Link, language: str, view: object) -> bytes:
+        """What the service is doing. `view` is that of the feature status, and of page_samples.py."""
         return self._page("status", link, language, "status.title", view=view)
 
     def error(self, link: Link, language: str, *, title_key: str, reason: str, retry_after: int | None = None) -> bytes:
