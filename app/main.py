@@ -26,8 +26,8 @@ from app.assembly.core import (
 from app.assembly.features import join_observers, open_features, switched_on
 from app.assembly.lifecycle import Lifecycle
 from app.assembly.lifespan import run_lifespan
-from app.assembly.program_log import set_log_level
-from app.assembly.settings import Settings
+from app.assembly.program_log import begin_logging, set_log_level
+from app.assembly.settings import Settings, load
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
 from app.web.application import Application, Operations, Site
@@ -37,7 +37,7 @@ from app.web.operations import create_operations, find_paths
 from app.web.record_headers import read_allowed
 from app.web.stage import fold_stages
 
-__all__ = ["SuppliedParts", "check", "create"]
+__all__ = ["SuppliedParts", "check", "create", "create_from_environment"]
 
 
 def create(
@@ -82,6 +82,16 @@ def create(
     application = Application(face, operations, site, stages, prepared, connections)
     application.second = next((listen(stages, connections) for listen in opened.listeners), None)
     return application
+
+
+def create_from_environment() -> Application:
+    """The application for another ASGI server, with the settings of the environment. Raises ConfigurationError.
+
+    `uvicorn --factory app.main:create_from_environment` runs it. docs/operations.md says what is missing there.
+    """
+    settings = load({})
+    begin_logging(settings)
+    return create(settings)
 
 
 def check(settings: Settings) -> None:

@@ -135,7 +135,7 @@ class ExpressLane:
         """`timer` is that of logged durations. `max_bytes` bounds the cache."""
         self._resolver = resolver
         self._clock = clock
-        self._passes = stages.passes
+        self._gates = stages.gates
         self._count_prepared = stages.count_prepared
         self._sample_client = stages.sample_client
         self._answers_until_sample = CLIENT_SAMPLE
@@ -185,8 +185,10 @@ class ExpressLane:
             self._requests.drop(request)
             self._targets.drop(prepared.target)
             return None
-        if self._passes and not self._admits(client_of(_forwarded_for(request))):
-            return None
+        for gate in self._gates:
+            # If the client may not have the answer, the full path refuses and counts the request.
+            if not gate.admits_all and not gate.passes(client_of(_forwarded_for(request))):
+                return None
         self._resolver.count_answer(found)
         second = int(self._clock())
         if (
@@ -213,10 +215,6 @@ class ExpressLane:
         seconds = self._timer() - began
         last = b"".join([log_prepared(answered, seconds) for log_prepared in self._log_prepared])
         return prepared.head + last + (_EMPTY_LINE if head_only else prepared.tail)
-
-    def _admits(self, address: str) -> bool:
-        """Whether the client may have the answer. If not, the full path refuses and counts the request."""
-        return all(passes(address) for passes in self._passes)
 
     def _find(self, request: bytes) -> Prepared | None:
         """The prepared reply to a request that is not in the map of requests."""

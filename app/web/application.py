@@ -127,7 +127,7 @@ class Application:
         self._site = site
         self._timer = site.timer
         self._stages = stages
-        self._admit = stages.admit
+        self._gates = stages.gates
         self._wrapped: Answer = self._respond
         for wrap in reversed(stages.wrap):
             self._wrapped = wrap(self._wrapped)
@@ -149,7 +149,7 @@ class Application:
         began = self._timer()
         request = Request(scope, _no_body, public_url=self._site.public_url, sub_path=self._site.sub_path)
         route = find_route(method, request.path, self._paths)
-        reply = self._refuse(request, route) if self._admit else None
+        reply = self._refuse(request, route) if self._gates else None
         if reply is None:
             reply = self._try_now(request, route)
         if reply is None:
@@ -176,8 +176,9 @@ class Application:
             return None
         request.scope[_ADMITTED] = True
         try:
-            for admit in self._admit:
-                admit(request.client_address)
+            for gate in self._gates:
+                if not gate.admits_all:
+                    gate.admit(request.client_address)
         except DoiProxyError as error:
             return self._show_refusal(request, route, error)
         return None
@@ -276,7 +277,7 @@ class Application:
 
     async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""
-        refusal = self._refuse(request, route) if self._admit else None
+        refusal = self._refuse(request, route) if self._gates else None
         if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
             refusal = refusal or error_problem(NameTooLong(message), base=self._face.link.base)
@@ -287,7 +288,7 @@ class Application:
 
     async def _answer(self, request: Request, route: str) -> Reply:
         try:
-            refusal = self._refuse(request, route) if self._admit else None
+            refusal = self._refuse(request, route) if self._gates else None
             if refusal is not None:
                 return refusal
             if request.method not in ("GET", "HEAD", "POST"):

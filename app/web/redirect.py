@@ -75,13 +75,13 @@ class Redirects:
         self._api = api
         self._name_pages = name_pages
         self._facts = facts
-        self._stages = stages
+        self._detours = stages.detours
         self._sections = sections
         self._freshness = Freshness(facts.max_age)
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
-        if self._stages.detours and self._stages.awaits_detours():
+        if self._detours and self._awaits_detours():
             return None
         if not parameters.pairs and not wants_data(request.header(b"accept")):
             hit = self._destinations.find_target_now(name)
@@ -99,6 +99,9 @@ class Redirects:
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         detour = await self._await_detour(request, query.options, parameters, found)
         return self._reply(request, query.options, parameters, found, contact, detour)
+
+    def _awaits_detours(self) -> bool:
+        return any(stage.awaits_detours for stage in self._detours)
 
     def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
         options = read_options(parameters)
@@ -135,7 +138,7 @@ class Redirects:
 
     def _redirect_hit(self, request: Request, resolution: Resolution, target: Target) -> Reply:
         """The redirect that every client gets, from one fresh record, unless it can have a detour."""
-        if self._stages.detours and self._stages.makes_detours():
+        if any(stage.makes_detours for stage in self._detours):
             found = Destination(Kind.TARGET, Chain(resolution), target=target, is_hit=True)
             return self._reply(request, DEFAULT_OPTIONS, NO_PARAMETERS, found)
         location, stub = _location_and_stub(target)
@@ -160,7 +163,7 @@ class Redirects:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
         # A local record can become part of the rules again while its values stay the same.
-        is_for_all = detour is NO_DETOUR and resolution.uses_library and not self._stages.awaits_detours()
+        is_for_all = detour is NO_DETOUR and resolution.uses_library and not self._awaits_detours()
         if found.is_hit and is_for_all:
             hit = Hit(resolution, self._freshness.of_redirect_hit)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(resolution, now), hit)
@@ -173,7 +176,7 @@ class Redirects:
         """The detour of a redirect, from what is in memory."""
         if not found.chain.last.uses_library or options.media_type is not None:
             return NO_DETOUR
-        detours = (stage.find_detour(request, parameters, found, None) for stage in self._stages.detours)
+        detours = (stage.find_detour(request, parameters, found, None) for stage in self._detours)
         return next((detour for detour in detours if detour is not NO_DETOUR), NO_DETOUR)
 
     async def _await_detour(
@@ -182,7 +185,7 @@ class Redirects:
         """The detour of a redirect that has to wait for a fact. None if memory has all of them."""
         if found.target is None or options.media_type is not None or not found.chain.last.uses_library:
             return None
-        for stage in self._stages.detours:
+        for stage in self._detours:
             fact = await stage.prepare_detour(request, found) if stage.awaits_detours else None
             detour = stage.find_detour(request, parameters, found, fact)
             if detour is not NO_DETOUR:

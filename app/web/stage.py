@@ -63,6 +63,8 @@ NO_DETOUR = Detour()
 class Stage:
     """What a feature adds to the way of a request. The methods without I/O are called in the event loop."""
 
+    #: Whether every client is admitted now. Then `admit` and `passes` are not called.
+    admits_all: bool = False
     #: Whether redirects can have a detour now. Such redirects have no prepared answer.
     makes_detours: bool = False
     #: Whether `prepare_detour` has to be awaited, for a redirect that can have a detour.
@@ -141,8 +143,6 @@ class Stage:
 class Stages:
     """The stages of all features. The fields are named after the methods of Stage."""
 
-    admit: tuple[Callable[[str], None], ...] = ()
-    passes: tuple[Callable[[str], bool], ...] = ()
     charge_bypass: tuple[Callable[[str], None], ...] = ()
     may_renew: tuple[Callable[[str], bool], ...] = ()
     needs_thread: tuple[Callable[[Request, int], bool], ...] = ()
@@ -153,19 +153,13 @@ class Stages:
     count: tuple[Callable[[AnsweredRequest], None], ...] = ()
     count_prepared: tuple[Callable[[str, int], None], ...] = ()
     sample_client: tuple[Callable[[str, int], None], ...] = ()
+    #: The stages that override `admit` and `passes`.
+    gates: tuple[Stage, ...] = ()
     #: The stages that override `find_detour`, and those that override `encode`.
     detours: tuple[Stage, ...] = ()
     encoders: tuple[Stage, ...] = ()
     #: The stages that override `log_prepared`.
     loggers: tuple[Stage, ...] = field(default=())
-
-    def makes_detours(self) -> bool:
-        """Whether redirects can have a detour now."""
-        return any(stage.makes_detours for stage in self.detours)
-
-    def awaits_detours(self) -> bool:
-        """Whether a redirect has to wait for what a detour needs."""
-        return any(stage.awaits_detours for stage in self.detours)
 
     def is_deferred(self, request: Request, size: int) -> bool:
         """Whether an answer with a body of `size` bytes is made by a task, which can use a thread."""
@@ -182,8 +176,6 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
         return tuple(getattr(stage, name) for stage in overriding(name))
 
     return Stages(
-        admit=methods("admit"),
-        passes=methods("passes"),
         charge_bypass=methods("charge_bypass"),
         may_renew=methods("may_renew"),
         needs_thread=methods("needs_thread"),
@@ -194,6 +186,7 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
         count=methods("count"),
         count_prepared=methods("count_prepared"),
         sample_client=methods("sample_client"),
+        gates=overriding("admit"),
         detours=overriding("find_detour"),
         encoders=overriding("encode"),
         loggers=overriding("log_prepared"),

@@ -53,11 +53,16 @@ class ClientLimits(Stage):
     def deny(self, networks: Collection[str]) -> None:
         """Refuse the requests of these networks until the next call."""
         self._denied_for_now = NetworkList(ip_network(network) for network in networks)
+        self._decide_admission()
 
     def reload(self) -> None:
         """Read the lists of networks again. Raises ConfigurationError, and then keeps those in force."""
         allowed, denied = _read(self._allow_file), _read(self._deny_file)
         self._allowed, self._denied = allowed, denied
+        self._decide_admission()
+
+    def _decide_admission(self) -> None:
+        self.admits_all = self._requests is None and not self._denied and not self._denied_for_now
 
     def admit(self, address: str) -> None:
         """Count a request. Raises ClientDenied and RateExceeded."""

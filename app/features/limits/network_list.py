@@ -27,6 +27,10 @@ class NetworkList:
             first = int(network.network_address) >> free_bits
             self._networks.setdefault((network.version, free_bits), set()).add(first)
 
+    def __bool__(self) -> bool:
+        """Whether there is a network in it."""
+        return bool(self._networks)
+
     def __contains__(self, address: str) -> bool:
         """Whether one of the networks contains the address. Text that is not an address is in none."""
         if not self._networks:

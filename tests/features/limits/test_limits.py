@@ -126,6 +126,17 @@ def test_without_a_rate_and_a_deny_list_no_request_is_refused() -> None:
         assert bench.limits.passes(CLIENT)
 
 
+def test_the_stage_is_left_out_only_while_nobody_can_be_refused(tmp_path: Path) -> None:
+    bench = Bench(requests=None)
+    assert bench.limits.admits_all
+    bench.limits.deny([f"{CLIENT}/32"])
+    assert not bench.limits.admits_all
+    bench.limits.deny([])
+    assert bench.limits.admits_all
+    assert not Bench().limits.admits_all
+    assert not Bench(requests=None, deny_file=write_list(tmp_path, CLIENT)).limits.admits_all
+
+
 def test_a_prepared_answer_is_counted_once_and_its_refusal_by_the_full_path(tmp_path: Path) -> None:
     bench = Bench(requests=Rate(1, 2))
     assert [bench.limits.passes(CLIENT) for _ in range(3)] == [True, True, False]
