@@ -24,10 +24,14 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 import app.errors
+from app.assembly.features import load as load_feature
 from app.assembly.settings import Settings, load
 from app.assembly.settings.sources import ENV_PREFIX, variable
 from app.errors import CouldNotVerify, DoiProxyError
+from app.features import NAMES
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
+from bench.journeys import trace_journeys
+from tests.test_architecture import IMPORT_RULE
 
 pytestmark = pytest.mark.repository
 
@@ -201,6 +205,28 @@ def test_every_folder_and_file_of_app_is_in_the_layout_of_the_architecture() -> 
     folders = {f"{one.parent.name}/" for one in ROOT.glob("app/*/__init__.py")}
     files = {one.name for one in ROOT.glob("app/*.py") if not one.name.startswith("__")}
     assert (folders | files) - set(re.findall(r"[\w./]+", layout)) == set()
+
+
+def _architecture(heading: str) -> str:
+    return text_of("docs/architecture.md").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def test_the_architecture_lists_the_files_of_a_cold_redirect() -> None:
+    first = re.findall(r"^\| `(app/[^`]+)`", _architecture("A first reading"), re.MULTILINE)
+    others = re.findall(r"^\| `(app/[^`]+)`", _architecture("The other files of a cold redirect"), re.MULTILINE)
+    entered = {f"app/{name}" for name in trace_journeys()["cold"].files}
+    assert len(first) <= 26
+    assert sum(len(text_of(name).splitlines()) for name in first) <= 3_400
+    assert set(first) <= entered == {*first, *others}
+
+
+def test_the_architecture_lists_the_features_with_their_summaries() -> None:
+    rows = re.findall(r"^\| \[?(\w+)[^|]* \| (.*) \|$", _architecture("The features"), re.MULTILINE)
+    assert rows[1:] == [(name, load_feature(name).summary) for name in NAMES]
+
+
+def test_the_architecture_prints_the_import_rule() -> None:
+    assert IMPORT_RULE in text_of("docs/architecture.md")
 
 
 def test_every_page_is_in_a_table_of_contents_of_the_site() -> None:
