@@ -7,6 +7,7 @@
 #   make lint    set up, then lint and check the format: the fast part of make check
 #   make bench   set up, then run the benchmarks
 #   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
+#   make removable  remove each feature from a copy, with those that need it, and see the rest start and answer
 #   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
 #   make pythons set up, then run the tests of the program with every Python from 3.11 to 3.13 that is installed
@@ -60,7 +61,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test quick clients pythons check lint bench fuzz mutate cov docs dist deb lock clean
+.PHONY: help setup run test quick clients pythons check lint bench fuzz removable mutate cov docs dist deb lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -158,6 +159,9 @@ bench: setup
 
 fuzz: setup
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+
+removable: setup
+	@$(BIN)/python -m tests.removable $(ARGS)
 
 mutate: setup
 	@$(BIN)/python -m tests.mutation --mutants $(MUTANTS) --seed $(SEED) $(ARGS)

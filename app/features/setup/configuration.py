@@ -17,8 +17,9 @@ class Configuration:
     values: Mapping[str, SourcedValue]
 
     def is_set(self, name: str) -> bool:
-        """Whether a setting has a value that differs from its default."""
-        return bool(getattr(self.settings, name) != Settings.model_fields[name].default)
+        """Whether a setting has a value that differs from its default. No if its feature is not installed."""
+        field = Settings.model_fields.get(name)
+        return field is not None and bool(self.settings.value(name) != field.default)
 
     def source(self, name: str) -> str:
         """Where a setting was set, such as `DOI_PROXY_PORT` or `--port`; its name if it has its default."""

@@ -1,0 +1,197 @@
+"""Removes each feature from a copy of the program, with those that need it, and sees the rest start and answer.
+
+`python -m tests.removable [FEATURE ...]` prints a line for each feature, and exits with 1 if one falls short. With the
+black-box kit beside the checkout, its vectors are replayed too, without those of LEFT_OUT.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from app.assembly.features import installed
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+KIT: Final = ROOT.parent / "shared" / "conformance"
+#: Copies that are tried at the same time.
+AT_ONCE: Final = 2
+#: Seconds until a process must listen, and until a command must end.
+START_TIMEOUT: Final = 60.0
+COMMAND_TIMEOUT: Final = 120.0
+#: The beginning of the ids of the vectors that need a feature. A row of another one is never left out.
+LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {}
+#: Requests, and the status of their answers.
+REQUESTS: Final = (("/10.1000/182", 302), ("/api/handles/10.1000/182", 200), ("/10.1000/does-not-exist", 404))
+RECORD: Final = (
+    b'{"handle":"10.1000/182","values":[{"index":1,"type":"URL","data":{"format":"string",'
+    b'"value":"https://example.org/"},"ttl":86400,"timestamp":"2026-01-01T00:00:00Z"}]}\n'
+)
+
+
+def dependents(name: str) -> frozenset[str]:
+    """A feature, and those that need it, directly or through others."""
+    gone = {name}
+    # A feature comes after those that it needs.
+    for feature in installed():
+        if gone.intersection(feature.needs):
+            gone.add(feature.name)
+    return frozenset(gone)
+
+
+def try_without(name: str) -> str:
+    """What falls short without a feature, "" if nothing does."""
+    with TemporaryDirectory(prefix="removable.") as folder:
+        place = Path(folder)
+        shutil.copytree(ROOT / "app", place / "app", ignore=shutil.ignore_patterns("__pycache__"))
+        for feature in dependents(name):
+            shutil.rmtree(place / "app" / "features" / feature)
+        return _try(place, name)
+
+
+def _try(place: Path, name: str) -> str:
+    commands: list[tuple[str, ...]] = [("--help",), ("config",)]
+    if "setup" not in dependents(name):
+        commands.append(("check", "--offline"))
+    try:
+        for arguments in commands:
+            _run(place, ("-m", "app", *arguments))
+        with _upstream(place) as upstream, _proxy(place, upstream) as port:
+            return _find_wrong_answer(port) or _replay(port, name)
+    except (OSError, HTTPException, subprocess.SubprocessError, RuntimeError) as error:
+        return str(error)
+
+
+def _run(place: Path, arguments: Sequence[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=place, env=_environment(place), timeout=COMMAND_TIMEOUT,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} ends with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+def _environment(place: Path, **settings: str) -> dict[str, str]:
+    # The copy goes before the installed program.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DOI_PROXY_")}
+    store = f"sqlite:///{place}/store.sqlite3"
+    # Without a contact, `check` ends with a warning.
+    contact = "mailto:doi@example.org"
+    own = {"PYTHONPATH": str(place), "DOI_PROXY_STORE_URL": store, "DOI_PROXY_UPSTREAM_CONTACT": contact}
+    return {**kept, **own, **settings}
+
+
+@contextmanager
+def _upstream(place: Path) -> Iterator[int]:
+    """A stand-in for the upstream: that of the kit, or that of the tests."""
+    if KIT.is_dir():
+        arguments = [str(KIT / "upstream.py"), "--records", str(KIT / "records.jsonl")]
+    else:
+        (place / "records.ndjson").write_bytes(RECORD)
+        arguments = ["-m", "tests.fake_upstream", "--records", str(place / "records.ndjson")]
+    with _listening(arguments, ROOT, dict(os.environ), place / "upstream.log") as port:
+        yield port
+
+
+@contextmanager
+def _proxy(place: Path, upstream: int) -> Iterator[int]:
+    url = f"http://127.0.0.1:{upstream}"
+    environment = _environment(place, DOI_PROXY_UPSTREAM_URL=url, DOI_PROXY_UPSTREAM_RATE="100000")
+    arguments = ["-m", "app", "serve", "--host", "127.0.0.1"]
+    with _listening(arguments, place, environment, place / "proxy.log") as port:
+        yield port
+
+
+@contextmanager
+def _listening(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path) -> Iterator[int]:
+    """Run a process that listens on a free port, and end it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    command = [sys.executable, *arguments, "--port", str(port)]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        ) as process,
+    ):
+        try:
+            _wait_for_port(process, port, log)
+            yield port
+        finally:
+            process.terminate()
+            try:
+                process.wait(COMMAND_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    until = time.monotonic() + START_TIMEOUT
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"nothing listens; its last lines are:\n{log.read_text(errors='replace')[-2_000:]}")
+
+
+def _find_wrong_answer(port: int) -> str:
+    for path, status in REQUESTS:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        try:
+            connection.request("GET", path)
+            found = connection.getresponse().status
+        finally:
+            connection.close()
+        if found != status:
+            return f"{path}: {found} instead of {status}"
+    return ""
+
+
+def _replay(port: int, name: str) -> str:
+    """Replay the vectors of the kit, if it is there."""
+    if not KIT.is_dir():
+        return ""
+    left_out = LEFT_OUT.get(name, ())
+    with TemporaryDirectory(prefix="vectors.") as folder:
+        vectors = Path(folder) / "vectors.jsonl"
+        lines = (KIT / "vectors.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        vectors.write_text("".join(line for line in lines if not _is_about(line, left_out)), encoding="utf-8")
+        command = [sys.executable, str(KIT / "run.py"), "--base", f"http://127.0.0.1:{port}", "--vectors", str(vectors)]
+        done = subprocess.run(command, timeout=COMMAND_TIMEOUT, capture_output=True, text=True, check=False)
+    return f"vectors: {done.stdout[-2_000:]}{done.stderr[-500:]}" if done.returncode else ""
+
+
+def _is_about(line: str, beginnings: Sequence[str]) -> bool:
+    return any(f'"id": "{one}' in line or f'"id":"{one}' in line for one in beginnings)
+
+
+def main(chosen: Sequence[str]) -> int:
+    """Try each feature, or those that are chosen. Exit status 1 if one falls short."""
+    names = tuple(chosen) or tuple(feature.name for feature in installed())
+    status = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for name, problem in zip(names, pool.map(try_without, names), strict=True):
+            others = sorted(dependents(name) - {name})
+            print(f"{name:16}{'FAILED' if problem else 'ok':8}{'with ' + ', '.join(others) if others else ''}".rstrip())
+            if problem:
+                print(problem)
+                status = 1
+            sys.stdout.flush()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,27 @@
+"""A feature can be removed. `make removable` tries each; this tries one that others need."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.assembly.features import installed
+from app.features import NAMES
+from tests.removable import dependents, try_without
+
+
+def test_needs_has_no_cycle() -> None:
+    seen: set[str] = set()
+    for feature in installed():
+        assert seen.issuperset(feature.needs), feature.name
+        seen.add(feature.name)
+    assert seen == set(NAMES)
+
+
+def test_those_that_need_a_feature_go_with_it() -> None:
+    assert dependents("toml_files") >= {"toml_files", "library", "local_records"}
+    assert dependents("assistants") == {"assistants"}
+
+
+@pytest.mark.process
+def test_a_proxy_without_a_feature_starts_and_answers() -> None:
+    assert try_without("library") == ""
