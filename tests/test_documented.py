@@ -30,7 +30,7 @@ from app.assembly.settings.sources import ENV_PREFIX, variable
 from app.errors import CouldNotVerify, DoiProxyError
 from app.features import NAMES
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
-from bench.journeys import trace_journeys
+from bench.journeys import trace_alone
 from tests.test_architecture import IMPORT_RULE
 
 pytestmark = pytest.mark.repository
@@ -214,7 +214,7 @@ def _architecture(heading: str) -> str:
 def test_the_architecture_lists_the_files_of_a_cold_redirect() -> None:
     first = re.findall(r"^\| `(app/[^`]+)`", _architecture("A first reading"), re.MULTILINE)
     others = re.findall(r"^\| `(app/[^`]+)`", _architecture("The other files of a cold redirect"), re.MULTILINE)
-    entered = {f"app/{name}" for name in trace_journeys()["cold"].files}
+    entered = {f"app/{name}" for name in trace_alone()["cold"][0]}
     assert len(first) <= 26
     assert sum(len(text_of(name).splitlines()) for name in first) <= 3_400
     assert set(first) <= entered == {*first, *others}

@@ -1,4 +1,4 @@
-"""Commands on the store: export, warm, stats, purge."""
+"""Commands on the store: export, warm, stats."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from app.features.feature import Feature
 
 FEATURE: Final = Feature(
     "cache_commands",
-    "commands on the store: export, warm, stats, purge",
+    "commands on the store: export, warm, stats",
     needs=("admin", "bundles", "follow", "lists"),
 )
