@@ -284,8 +284,6 @@ class Feature:
     open: Callable[[Context], Opened] | None = None
     #: Finds out before a start whether its settings can be used. Raises ConfigurationError.
     check: Callable[[Settings], None] | None = None
-    #: Opens an upstream, by the scheme of its URL.
-    sources: Mapping[str, Any] = field(default_factory=dict)
     #: Opens a store, by the scheme of its URL.
     stores: Mapping[str, Any] = field(default_factory=dict)
     #: Its tables in a SQLite store.

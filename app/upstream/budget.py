@@ -156,7 +156,7 @@ class Budget:
 
     @property
     def refusal(self) -> Refusal | None:
-        """The refusal of a query that would not wait: there is no token. None if there is one."""
+        """The refusal of a query that cannot wait for a token. None if a token is left."""
         tokens = self.tokens
         return None if tokens >= 1.0 else Refusal("budget", BudgetSpent.token, (1.0 - tokens) / self._rate)
 

@@ -56,7 +56,7 @@ class Detour:
     detail: str | None = None
 
 
-#: The redirect leads to its target, whoever the client is.
+#: The redirect leads to its target for every client.
 NO_DETOUR = Detour()
 
 

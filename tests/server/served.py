@@ -21,7 +21,7 @@ from app.server.connections import Connections, Reason
 from app.server.protocol import ExpressProtocol
 
 #: The deadline of every awaited event, in seconds, on a busy machine.
-PATIENCE: Final = 60.0
+PATIENCE: Final = 30.0
 TARGET: Final = "http://www.doi.org/hb.html"
 _VALUES: Final = b'[{"index":1,"type":"URL","data":"%s"}]' % TARGET.encode()
 #: The clients of these tests are not front proxies, but the default trusts 127.0.0.1.

@@ -24,7 +24,7 @@ class AdminApplication:
         self._timer = timer
         self._count = stages.count
         self._wrapped: Answer = self._respond
-        # There are no spans of its requests.
+        # Its requests have no spans.
         for stage in stages.loggers:
             self._wrapped = stage.wrap(self._wrapped)
         #: The server's data about its connections, which both applications share.

@@ -116,5 +116,5 @@ def _status_networks(settings: Settings) -> tuple[str, ...]:
             # As for the admin API itself: the token is checked by doi-proxy, the address by the front proxy.
             return THIS_MACHINE
         case _:
-            # Without the feature, there is no such page.
+            # The feature that serves the page is not installed.
             return ()
