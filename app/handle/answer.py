@@ -12,7 +12,7 @@ import msgspec
 
 from app.doi.name import fold
 from app.errors import InvalidAnswer, UpstreamRefused
-from app.handle.record_cache import parse_record
+from app.handle.record import parse_record
 
 
 class ResponseCode(IntEnum):

@@ -6,18 +6,16 @@ A value keeps the JSON it was read from. Members that this program does not know
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from app.doi.name import fold
 from app.errors import InvalidAnswer
-from app.handle.ttl import DEFAULT_TTL, Ttl, read_ttl
 
 #: The permissions that the API omits because nearly every value has them: public read, admin read and write.
 USUAL_PERMISSIONS: Final = "1110"
-
-
 #: A JSON string (RFC 8259, section 7). The pattern matches at every quote, so a search takes linear time.
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 #: Translates every digit to "0" and every other byte to a blank.
@@ -53,6 +51,19 @@ class _Text(msgspec.Struct, gc=False):
 _decoder: Final = msgspec.json.Decoder(_Wire)
 _text: Final = msgspec.json.Decoder(_Text)
 _string: Final = msgspec.json.Decoder(str)
+
+
+class Ttl(msgspec.Struct, frozen=True, gc=False):
+    """A TTL (RFC 3651, section 3.1): seconds after the answer arrived, or since the epoch if `absolute`."""
+
+    seconds: float
+    absolute: bool = False
+
+
+#: The handle system's TTL of a value without one: 24 hours.
+DEFAULT_TTL: Final = Ttl(86400)
+#: 100 years. Greater numbers overflow date arithmetic, and in practice mean "for ever" too.
+_MAX_SECONDS: Final = 100 * 365 * 86400.0
 
 
 class Data(msgspec.Struct, frozen=True, gc=False):
@@ -94,14 +105,8 @@ class HandleValue(msgspec.Struct, frozen=True, gc=False):
 
     def has_type(self, pattern: str) -> bool:
         """Whether the type matches, ignoring the case of ASCII letters. "X." matches "X" and every "X.y"."""
-        return matches_type(self.folded_type, fold(pattern))
-
-
-def matches_type(folded: str, pattern: str) -> bool:
-    """Whether a type equals `pattern`. A pattern "X." matches "X" and its subtypes. Both arguments are folded."""
-    if pattern.endswith("."):
-        return folded == pattern[:-1] or folded.startswith(pattern)
-    return folded == pattern
+        wanted = fold(pattern)
+        return f"{self.folded_type}.".startswith(wanted) if wanted.endswith(".") else self.folded_type == wanted
 
 
 def read_value(raw: bytes) -> HandleValue:
@@ -124,6 +129,23 @@ def read_value(raw: bytes) -> HandleValue:
         raw=raw,
         folded_type=fold(wire.type),
     )
+
+
+def read_ttl(member: int | float | str) -> Ttl:
+    """Read the `ttl` member: a number of seconds, or an ISO 8601 time. Raises InvalidAnswer for anything else."""
+    if isinstance(member, (int, float)):
+        if member != member:  # NaN
+            raise InvalidAnswer("The upstream's answer holds a value whose ttl is not a number.")
+        # The limit comes first: a JSON number can have too many digits for a float.
+        return Ttl(float(max(-_MAX_SECONDS, min(member, _MAX_SECONDS))))
+    try:
+        when = datetime.fromisoformat(member)
+        # A time without a zone is UTC, like all times of the handle system.
+        return Ttl((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp(), absolute=True)
+    except (ValueError, OverflowError) as error:
+        raise InvalidAnswer(
+            f"The upstream's answer holds a value whose ttl {member[:40]!r} is neither seconds nor an ISO 8601 time."
+        ) from error
 
 
 def _has_long_number(raw: bytes) -> bool:

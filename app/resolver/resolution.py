@@ -15,8 +15,7 @@ from app.cache.entry import Entry, RegistryEntry
 from app.doi.name import HandleName
 from app.errors import AliasChainTooLong, CouldNotVerify, InvalidName
 from app.handle.answer import Answer, ResponseCode
-from app.handle.record import Record
-from app.handle.record_cache import parse_record
+from app.handle.record import Record, parse_record
 from app.resolver.options import ResolveOptions
 
 #: Limit of aliases that are followed for one name.

@@ -1,4 +1,4 @@
-"""A record: its values as bytes, by type and by index, and when the first of them ends."""
+"""A record: its values as bytes, by type and by index, when the first of them ends, and the cache of records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidAnswer
-from app.handle.record import Record, read_values, write_values
+from app.handle.record import Record, RecordCache, read_values, write_values
 from tests.cache.entries import NOW
 
 TYPES = st.sampled_from(["URL", "url", "URL.x", "Url.x.y", "URLX", "EMAIL", "HS_ADMIN", "É.a", "é", ""])
@@ -99,3 +99,38 @@ def test_a_record_ends_with_the_first_of_its_values_or_after_a_day() -> None:
 def test_bytes_that_are_not_an_array_of_values_are_refused(raw: bytes) -> None:
     with pytest.raises(InvalidAnswer):
         read_values(raw)
+
+
+def one_value(letter: str) -> bytes:
+    """A record of 26 bytes."""
+    return b'[{"index":1,"type":"%s"}]' % letter.encode()
+
+
+SIZE = len(one_value("A"))
+
+
+def test_a_record_is_parsed_once() -> None:
+    records = RecordCache(max_records=2, max_bytes=1_000)
+    assert records.parse(one_value("A")) is records.parse(one_value("A"))
+    assert (len(records), records.bytes) == (1, SIZE)
+
+
+def test_the_record_that_was_used_least_recently_goes_first() -> None:
+    records = RecordCache(max_records=2, max_bytes=1_000)
+    first, second = records.parse(one_value("A")), records.parse(one_value("B"))
+    assert records.parse(one_value("A")) is first
+    records.parse(one_value("C"))
+    assert records.parse(one_value("A")) is first
+    assert records.parse(one_value("B")) is not second
+    assert (len(records), records.bytes) == (2, 2 * SIZE)
+
+
+def test_the_bytes_of_records_are_bounded_exactly() -> None:
+    records = RecordCache(max_records=10, max_bytes=2 * SIZE)
+    for letter in "ABC":
+        records.parse(one_value(letter))
+    assert (len(records), records.bytes) == (2, 2 * SIZE)
+    small = RecordCache(max_records=10, max_bytes=2 * SIZE - 1)
+    small.parse(one_value("A"))
+    small.parse(one_value("B"))
+    assert (len(small), small.bytes) == (1, SIZE)

@@ -1,4 +1,4 @@
-"""Handle values: every data format, old bare strings, types and their subtypes."""
+"""Handle values: every data format, old bare strings, types and their subtypes, and TTLs (RFC 3651, section 3.1)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 import pytest
 
 from app.errors import InvalidAnswer
-from app.handle.ttl import DEFAULT_TTL
-from app.handle.value import Data, HandleValue, read_value
+from app.handle.value import DEFAULT_TTL, Data, HandleValue, Ttl, read_ttl, read_value
 
 
 def value(**members: object) -> HandleValue:
@@ -90,3 +89,40 @@ def test_a_number_with_too_many_digits_is_refused_and_the_same_digits_in_a_strin
         read_value(b'{"index":1,"type":"X","data":[' + b"9" * 4301 + b"]}")
     for data in (b"[" + b"9" * 4300 + b"]", b'["' + b"9" * 5000 + b'"]', b'"' + b"9" * 5000 + b'"'):
         assert read_value(b'{"index":1,"type":"X","data":' + data + b"}").raw.endswith(data + b"}")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (86400, Ttl(86400)),
+        (0, Ttl(0)),
+        (-1, Ttl(-1)),
+        (12.5, Ttl(12.5)),
+        ("2030-01-01T00:00:00Z", Ttl(1893456000, absolute=True)),
+        ("2030-01-01T02:00:00+02:00", Ttl(1893456000, absolute=True)),
+        ("2030-01-01T00:00:00", Ttl(1893456000, absolute=True)),
+    ],
+)
+def test_a_ttl_is_seconds_or_an_iso_time_in_utc(given: int | float | str, expected: Ttl) -> None:
+    assert read_ttl(given) == expected
+
+
+@pytest.mark.usefixtures("western_machine")
+def test_a_time_without_a_zone_is_utc_wherever_the_machine_is() -> None:
+    assert read_ttl("2030-01-01T00:00:00") == Ttl(1893456000, absolute=True)
+
+
+@pytest.mark.parametrize("given", ["", "soon", "86400s", "2030-13-01T00:00:00Z", float("nan")])
+def test_any_other_ttl_is_an_invalid_answer(given: float | str) -> None:
+    with pytest.raises(InvalidAnswer):
+        read_ttl(given)
+
+
+def test_a_ttl_of_millions_of_years_is_bounded() -> None:
+    assert read_ttl(10**40).seconds == 100 * 365 * 86400
+
+
+@pytest.mark.parametrize("digits", [309, 400, 4_000])
+def test_a_ttl_of_hundreds_of_digits_is_bounded(digits: int) -> None:
+    century = 100 * 365 * 86400.0
+    assert (read_ttl(10**digits), read_ttl(-(10**digits))) == (Ttl(century), Ttl(-century))

@@ -13,8 +13,7 @@ import pytest
 
 from app.doi.name import HandleName
 from app.handle.location import MAX_NETWORKS, Location, Locations
-from app.handle.record import MAX_VALUES, read_values
-from app.handle.record_cache import MAX_BYTES, MAX_RECORDS, RecordCache, parse_record
+from app.handle.record import MAX_CACHED_BYTES, MAX_CACHED_RECORDS, MAX_VALUES, RecordCache, parse_record, read_values
 from app.resolver.location_choice import choose
 from app.resolver.options import Client
 from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, list_candidates, read_own_locations
@@ -168,7 +167,7 @@ def test_parsed_records_are_bounded_in_number_and_bytes(records: int, size: int)
     last = memory.parse(several[-1])
     assert memory.parse(several[-1]) is last
     assert memory.bytes <= size and 0 < len(memory) <= records
-    assert MAX_BYTES == 2 * 2**20 and MAX_RECORDS == 1_024
+    assert MAX_CACHED_BYTES == 2 * 2**20 and MAX_CACHED_RECORDS == 1_024
 
 
 async def pretty(proxy: Proxy, content: object) -> int:

@@ -11,7 +11,7 @@ from app.errors import ConfigurationError, CouldNotVerify
 from app.features.native.json_sites import read_sites
 from app.features.native.referral import ROOT_HANDLE, Service
 from app.handle.answer import read_answer
-from app.handle.record_cache import parse_record
+from app.handle.record import parse_record
 
 #: Bytes of the file. A root record of ten sites with RSA keys has about 20 kB.
 MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024

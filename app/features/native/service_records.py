@@ -18,7 +18,7 @@ from app.features.native.service_cache import ServiceEntry
 from app.features.native.source import read_response
 from app.features.native.wire.response import Response
 from app.handle.answer import Answer
-from app.handle.record_cache import parse_record
+from app.handle.record import parse_record
 
 
 @dataclass(frozen=True, slots=True)

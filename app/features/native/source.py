@@ -13,7 +13,7 @@ from app.features.native.referral import Question
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
 from app.handle.answer import Answer, ResponseCode
-from app.handle.record_cache import parse_record
+from app.handle.record import parse_record
 from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 
 
