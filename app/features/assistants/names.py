@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.features.lists.batch import Batches, BatchInput, BatchOptions
+from app.features.lists.batch import Batches, BatchInput
+from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import Row
 from app.upstream.source import Priority
 

@@ -7,17 +7,18 @@ work ends when the client disconnects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from starlette.responses import Response
 
-from app.errors import DoiProxyError, RequestTooLarge
-from app.features.lists.batch import Batches, BatchOptions, read_input
+from app.errors import DoiProxyError, Quota, RequestTooLarge, TooManyBatches
+from app.features.lists.batch import Batches, read_input
 from app.features.lists.body import BodyBuffer, ListFormat, ListLimits, read_items
-from app.features.lists.open_lists import OpenBatches
+from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import Row
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
 from app.web.freshness import NO_STORE
@@ -27,6 +28,10 @@ from app.web.responses import Receive, Reply, Scope, Send
 
 #: A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
 IS_GONE: Final = "doi_proxy.is_gone"
+#: The name of the limit, in RateLimit headers and in metrics.
+BATCHES: Final = "batches"
+#: The Retry-After of a refusal, in seconds. Lists take from a second to hours.
+_RETRY_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,42 @@ class BatchRequest:
     output: str
     #: The members of each row.
     fields: tuple[str, ...]
+
+
+class OpenBatches:
+    """Counts the lists that are being answered."""
+
+    def __init__(self, most: int, most_of_client: int, count_refusal: Callable[[str], None]) -> None:
+        """`count_refusal` is called with the name of the limit."""
+        self._most = most
+        self._most_of_client = most_of_client
+        self._count_refusal = count_refusal
+        self._of_client: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._of_client.total()
+
+    @contextmanager
+    def enter(self, client: str) -> Iterator[None]:
+        """Hold a place of a client. Raises TooManyBatches."""
+        if self._of_client[client] >= self._most_of_client:
+            raise self._refuse(
+                f"This client has {self._most_of_client} lists that are not answered yet; wait for one of them.",
+                self._most_of_client,
+            )
+        if len(self) >= self._most:
+            raise self._refuse(f"This resolver is answering {self._most} lists; try again later.", self._most)
+        self._of_client[client] += 1
+        try:
+            yield
+        finally:
+            self._of_client[client] -= 1
+            if not self._of_client[client]:
+                del self._of_client[client]
+
+    def _refuse(self, message: str, amount: int) -> TooManyBatches:
+        self._count_refusal(BATCHES)
+        return TooManyBatches(message, quota=Quota(BATCHES, amount, int(_RETRY_SECONDS)), retry_after=_RETRY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from fastapi import FastAPI
 
 from app.features.feature import Context, Feature, Opened, required
 from app.features.limits.metrics import REFUSED
-from app.features.lists.answer import BatchService
+from app.features.lists.answer import BatchService, OpenBatches
 from app.features.lists.body import ListLimits
 from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
-from app.features.lists.open_lists import OpenBatches
 from app.features.lists.opening import build_batches
 from app.features.lists.settings import BatchSettings
 from app.features.suggestions.suggested_names import SuggestedNames
@@ -25,9 +24,8 @@ _CLIENT_SHARE: Final = 4
 def open_lists(context: Context) -> Opened:
     """The endpoint /api/resolve."""
     settings, core = context.settings.group(BatchSettings), context.core
-    count = context.meter.counter(ROWS)
     names = required(context.find(SuggestedNames))
-    batches = build_batches(context.settings, core, names, context.clock, count=lambda verdict: count(verdict.value))
+    batches = build_batches(context.settings, core, names, context.clock, context.meter.counter(ROWS))
     open_lists = OpenBatches(
         settings.batch_max_open,
         max(1, settings.batch_max_open // _CLIENT_SHARE),

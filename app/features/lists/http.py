@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from app.errors import InvalidParameter
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
-from app.features.lists.batch import BatchOptions
 from app.features.lists.body import LIST_BODY, read_format
+from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import FIELDS
 from app.features.lists.writing import JsonLinesWriter
 from app.web.media_types import CSV, JSON, NDJSON, PROBLEM

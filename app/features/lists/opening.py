@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from app.features.feature import Core, Settings
-from app.features.lists.batch import BatchBounds, Batches
+from app.features.lists.batch import Batches
+from app.features.lists.name_lookup import BatchBounds
 from app.features.lists.settings import BatchSettings
-from app.features.lists.verdict import Verdict
 from app.features.suggestions.opening import build_suggested_names
 from app.features.suggestions.suggested_names import SuggestedNames
 
@@ -18,12 +18,10 @@ def build_batches(
     core: Core,
     names: SuggestedNames | None = None,
     clock: Callable[[], float] = time.time,
-    count: Callable[[Verdict], None] = lambda verdict: None,
+    count: Callable[[str], None] = lambda verdict: None,
 ) -> Batches:
     """The engine. `count` is called with the verdict of each row."""
-    group, destinations = settings.group(BatchSettings), core.destinations
+    group = settings.group(BatchSettings)
     bounds = BatchBounds(concurrency=group.batch_concurrency, patience=group.batch_wait_timeout)
     names = names or build_suggested_names(settings, core.resolver, settings.public_url)
-    return Batches(
-        destinations.resolver, destinations, destinations.prefixes, bounds, clock, time.monotonic, names, count
-    )
+    return Batches(core.destinations, bounds, clock, time.monotonic, names, count)

@@ -8,7 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 from app.assembly.settings import Settings
 from app.features.command_store import open_for_batches
 from app.features.feature import Observers
-from app.features.lists.batch import BatchInput, BatchOptions
+from app.features.lists.batch import BatchInput
+from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.opening import build_batches
 from app.features.lists.verdict import Row
 from app.upstream.guard import UNSENT_OUTCOMES

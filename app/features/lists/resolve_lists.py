@@ -13,12 +13,13 @@ from typing import Final, Literal
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.command import INTERRUPTED
-from app.features.lists.batch import BatchInput, BatchOptions, read_input
+from app.features.lists.batch import BatchInput, read_input
 from app.features.lists.checkpoint import CheckpointFile, Job, identify
 from app.features.lists.command import ResolveChoice
 from app.features.lists.file_format import ListFormat
 from app.features.lists.item import MAX_LINE_BYTES
 from app.features.lists.list_stream import ListSource, require_files, stream_items
+from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.progress import Progress, count_lists, show_verdicts
 from app.features.lists.row_output import RowOutput
 from app.features.lists.row_recorder import RowRecorder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -25,6 +26,10 @@ from app.resolver.target import Target
 #: The message of a registered name without a redirect.
 _NO_TARGET: Final = "The name is registered, but its record has no URL to redirect to."
 _TOO_MANY_REQUESTS: Final = 429
+#: Bytes of a judgement without its texts: the slot of the map, the key and the judgement. Measured by tracemalloc.
+ENTRY_BYTES: Final = 400
+#: Judgements that stay fresh for longer than this, in seconds, are left to the cache.
+_LONG_TTL: Final = 3_600.0
 
 
 class Verdict(Enum):
@@ -46,7 +51,7 @@ UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Judgement:
     """The result of looking up a name, the same for all its spellings. Times are seconds since the epoch."""
 
     verdict: Verdict
@@ -61,6 +66,46 @@ class Finding:
     def age(self, now: float) -> int | None:
         """Whole seconds since the record was fetched."""
         return None if self.fetched_at is None else max(0, int(now - self.fetched_at))
+
+
+class JudgementMemory:
+    """Judgements by the key of their name, at most `max_bytes` of them. The oldest are evicted first.
+
+    A failure is not cached, and "not found" is cached for a minute. Without this memory, each repetition of such a name
+    in a long list would be a query.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._judgements: OrderedDict[str, Judgement] = OrderedDict()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._judgements)
+
+    @property
+    def bytes(self) -> int:
+        """The approximate size of the judgements."""
+        return self._bytes
+
+    def find(self, key: str) -> Judgement | None:
+        """The judgement on a name."""
+        return self._judgements.get(key)
+
+    def remember(self, key: str, judgement: Judgement, now: float) -> None:
+        """Store a judgement, unless the cache will have it for long. `now` is in seconds since the epoch."""
+        if judgement.verdict not in UNDECIDED and judgement.fresh_until - now > _LONG_TTL:
+            return
+        if key in self._judgements:
+            return
+        self._judgements[key] = judgement
+        self._bytes += _size(key, judgement)
+        while self._bytes > self._max_bytes:
+            self._bytes -= _size(*self._judgements.popitem(last=False))
+
+
+def _size(key: str, judgement: Judgement) -> int:
+    return ENTRY_BYTES + len(key) + len(judgement.url or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +153,26 @@ def read_row(members: Mapping[str, Any]) -> Row:
         suggestions = members.get("suggestions")
         if suggestions is not None:
             suggestions = tuple(Suggestion(HandleName(one["doi"]), one["rule"]) for one in suggestions)
-        return Row(
-            input=members["input"],
-            doi=members["doi"],
-            verdict=Verdict(members["verdict"]),
-            url=members["url"],
-            ra=members["ra"],
-            age=members["age"],
-            stale=members["stale"],
-            message=members["message"],
-            suggestions=suggestions,
-        )
+        known = {name: members[name] for name in FIELDS} | {"verdict": Verdict(members["verdict"])}
+        return Row(**known, suggestions=suggestions)
     except (AttributeError, KeyError, TypeError, InvalidName) as error:
         raise ValueError(f"this is not the row of a name: {error!r}") from error
 
 
-def judge_target(resolution: Resolution, target: Target) -> Finding:
-    """The finding for a fresh record that redirects every client to one target."""
-    return Finding(Verdict.RESOLVED, target.location, _fetched_at(resolution), fresh_until=resolution.entry.fresh_until)
+def judge_target(resolution: Resolution, target: Target) -> Judgement:
+    """The judgement for a fresh record that redirects every client to one target."""
+    return Judgement(
+        Verdict.RESOLVED, target.location, _fetched_at(resolution), fresh_until=resolution.entry.fresh_until
+    )
 
 
-def judge(destination: Destination) -> Finding:
-    """The finding for a name that the cache, the upstream or a local record has answered."""
+def judge(destination: Destination) -> Judgement:
+    """The judgement for a name that the cache, the upstream or a local record has answered."""
     resolutions = destination.chain.resolutions
     last = destination.chain.last
     url = None if destination.target is None else destination.target.location
     stale = next((one for one in resolutions if one.origin in UNCONFIRMED), None)
-    return Finding(
+    return Judgement(
         _verdict(destination),
         url,
         _fetched_at(last),
@@ -144,12 +182,12 @@ def judge(destination: Destination) -> Finding:
     )
 
 
-def judge_failure(error: DoiProxyError) -> Finding:
-    """The finding for a lookup that failed. A loop of aliases and an inactive prefix are answers without a target."""
+def judge_failure(error: DoiProxyError) -> Judgement:
+    """The judgement for a lookup that failed. A loop of aliases and an inactive prefix are answers without a target."""
     if not isinstance(error, CouldNotVerify):
-        return Finding(Verdict.NO_TARGET, message=error.message)
+        return Judgement(Verdict.NO_TARGET, message=error.message)
     verdict = Verdict.RATE_LIMITED if is_rate_limit(error) else Verdict.UNVERIFIED
-    return Finding(verdict, message=error.message)
+    return Judgement(verdict, message=error.message)
 
 
 def is_rate_limit(error: CouldNotVerify) -> bool:

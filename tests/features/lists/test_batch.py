@@ -14,7 +14,8 @@ import pytest
 
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
-from app.features.lists.batch import BatchBounds, Batches, BatchInput, BatchOptions
+from app.features.lists.batch import Batches, BatchInput
+from app.features.lists.name_lookup import BatchBounds, BatchOptions
 from app.features.lists.verdict import Row, Verdict, not_a_doi
 from app.features.local_records.records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
 from app.features.suggestions.existence import Existence
@@ -49,7 +50,7 @@ class Bench:
     resolver: Resolver
     batches: Batches
     pauses: list[float] = field(default_factory=list)
-    counted: list[Verdict] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -89,7 +90,7 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
         prefixes = PrefixChain()
         destinations = Destinations(resolver, prefixes, resolves=resolves)  # type: ignore[arg-type]
         names = SuggestedNames(Existence(resolver, queries=0, concurrency=1, patience=0), frozenset())
-        batches = Batches(resolver, destinations, prefixes, bounds, clock, clock, names)
+        batches = Batches(destinations, bounds, clock, clock, names)
         bench = Bench(upstream, clock, cache, resolver, batches)
         bench.batches = replace(batches, sleep=bench.sleep, count=bench.counted.append)
         try:
@@ -124,7 +125,7 @@ async def test_rows_come_in_the_order_of_the_inputs_with_their_spelling(bench: B
         ("10.5555/broken", Verdict.UNVERIFIED),
     ]
     assert [row.url for row in rows] == [URL, None, URL, None, None, None]
-    assert bench.counted == [row.verdict for row in rows]
+    assert bench.counted == [row.verdict.value for row in rows]
 
 
 async def test_a_short_doi_is_read_in_the_url_of_a_resolver_as_parse_reads_it(bench: Bench) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from app.errors import InvalidParameter, TooManyBatches, UnsupportedBody
+from app.features.lists.answer import OpenBatches
 from app.features.lists.body import read_format
 from app.features.lists.http import choose_output, read_fields
-from app.features.lists.open_lists import OpenBatches
 from app.features.lists.verdict import FIELDS
 from tests.fake_upstream import EVERY_NAME
 from tests.web.proxy import Got, Proxy, running

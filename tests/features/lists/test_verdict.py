@@ -29,7 +29,7 @@ from app.errors import (
 )
 from app.features.lists.verdict import (
     FIELDS,
-    Finding,
+    Judgement,
     Row,
     Verdict,
     explain_other_name,
@@ -111,7 +111,7 @@ def test_a_value_that_is_not_a_row_is_refused(value: Any) -> None:
 
 
 def test_a_target_is_resolved_with_the_time_of_its_record() -> None:
-    expected = Finding(Verdict.RESOLVED, TARGET.location, 1_000.0, fresh_until=2_000.0)
+    expected = Judgement(Verdict.RESOLVED, TARGET.location, 1_000.0, fresh_until=2_000.0)
     assert judge(Destination(Kind.TARGET, Chain(resolution()), target=TARGET)) == expected
     assert judge_target(resolution(), TARGET) == expected
     assert expected.age(1_001.9) == 1
@@ -182,7 +182,7 @@ QUOTA: Final = Quota("share", 1, 1)
     ],
 )
 def test_each_failure_has_its_verdict(error: CouldNotVerify, verdict: Verdict, worth_waiting: bool) -> None:
-    assert judge_failure(error) == Finding(verdict, message=error.message)
+    assert judge_failure(error) == Judgement(verdict, message=error.message)
     assert is_worth_waiting(error) is worth_waiting
 
 
@@ -190,7 +190,7 @@ def test_each_failure_has_its_verdict(error: CouldNotVerify, verdict: Verdict, w
     "error", [AliasChainTooLong(reached="10.5555/loop"), PrefixInactive(status_message=None, contact=None)]
 )
 def test_an_answer_that_leads_nowhere_has_no_target(error: DoiProxyError) -> None:
-    assert judge_failure(error) == Finding(Verdict.NO_TARGET, message=error.message)
+    assert judge_failure(error) == Judgement(Verdict.NO_TARGET, message=error.message)
 
 
 def test_an_input_that_is_not_a_doi_has_no_doi_and_a_reason() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.features.lists.time_slice import Turn
+from app.features.lists.batch import Turn
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

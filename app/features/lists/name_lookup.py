@@ -1,0 +1,113 @@
+"""The lookup of one name of a batch: what a caller requests, how long the name waits, and its registration agency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.doi.name import HandleName, fold
+from app.errors import CouldNotVerify, InvalidName, NotCached, NotInBundle, PrefixDenied
+from app.resolver.destination import Destinations
+from app.resolver.lookup import Lookup
+from app.resolver.registration_agency import agency_name
+from app.resolver.resolution import UNCONFIRMED, Origin
+from app.upstream.source import ClientNetwork, Priority
+
+#: Prefixes that are remembered. A list of 100,000 names has about 3,000.
+MAX_PREFIXES: Final = 10_000
+#: Answers that do not show that the upstream works.
+_WITHOUT_QUERY = frozenset({Origin.HIT, Origin.LOCAL}) | UNCONFIRMED
+#: Failures without an attempt to query the upstream.
+_UNRELATED = (NotCached, NotInBundle, PrefixDenied)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchBounds:
+    """The limits of one batch."""
+
+    #: Lookups that are under way.
+    concurrency: int
+    #: Seconds that names wait while the upstream accepts no queries, from its first failure since an answer.
+    patience: float
+    #: Inputs that wait for their rows.
+    window: int = 256
+    #: Memory for judgements that the cache does not keep, in bytes: a repeated name is not looked up again.
+    memory_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What a caller requests about each name."""
+
+    #: The client that upstream queries are charged to.
+    client: ClientNetwork = None
+    #: Whether the cache alone answers. A name outside the cache is unverified.
+    only_cached: bool = False
+    #: Whether the inputs are names as they are. Otherwise "%" begins an escape.
+    literal: bool = False
+    #: Whether rows have suggestions.
+    suggests: bool = False
+    #: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
+    agency: Literal["none", "cached", "any"] = "cached"
+    #: The priority of queries about names.
+    priority: Priority = Priority.BULK
+
+
+class UpstreamWait:
+    """The time since which the upstream has accepted no query of a batch. All names of the batch share the patience.
+
+    With a patience for each name, a list of 100,000 names would take days while the upstream is down.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._since: float | None = None
+
+    def record_answer(self, origin: Origin) -> None:
+        """A name has been answered."""
+        if origin not in _WITHOUT_QUERY:
+            self._since = None
+
+    def record_failure(self, error: CouldNotVerify, began: float, now: float) -> float:
+        """A lookup that began at `began` has failed. Returns the seconds that its name may still wait, at least 0."""
+        if isinstance(error, _UNRELATED):
+            return 0.0
+        if error.concerns_name:
+            # The upstream has answered: it works for other names.
+            self._since = None
+            return 0.0
+        if self._since is None:
+            self._since = began
+        return max(0.0, self._patience - (now - self._since))
+
+
+class AgencyLookup:
+    """Finds agencies in the records of prefixes and service handles."""
+
+    def __init__(self, destinations: Destinations, options: BatchOptions) -> None:
+        self._prefixes = destinations.prefixes
+        self._is_off = options.agency == "none"
+        only_cached = options.agency == "cached"
+        self._lookup = Lookup(destinations.resolver, options.client, Priority.BULK, only_cached=only_cached)
+        self._agencies: dict[str, str | None] = {}
+
+    def is_known(self, name: HandleName) -> bool:
+        """Whether `find_now` has the answer, so `find` is not needed."""
+        return self._is_off or fold(name.prefix) in self._agencies
+
+    def find_now(self, name: HandleName) -> str | None:
+        """The agency of a name whose prefix was looked up. None if it is not known."""
+        return self._agencies.get(fold(name.prefix))
+
+    async def find(self, name: HandleName) -> str | None:
+        """The agency of a name. None if it is not known. A prefix without an answer is not looked up again."""
+        if self.is_known(name):
+            return self.find_now(name)
+        try:
+            services = await self._prefixes.services(name.prefix, self._lookup)
+        except (CouldNotVerify, InvalidName):
+            services = []
+        if len(self._agencies) >= MAX_PREFIXES:
+            self._agencies.clear()
+        agency = self._agencies[fold(name.prefix)] = agency_name([(one.name, one.record) for one in services])
+        return agency
