@@ -28,8 +28,8 @@ from app.features.lists.table import TableReader
 from app.features.native.json_values import write_json_values
 from app.features.native.wire.envelope import ENVELOPE_BYTES
 from app.features.native.wire.public_key import decode_public_key, encode_public_key
-from app.features.native.wire.query import decode_filters, encode_filters
-from app.features.native.wire.response import Values, decode_response, encode_response
+from app.features.native.wire.query import encode_filters
+from app.features.native.wire.response import Values, decode_response
 from app.features.native.wire.site_value import decode_site, encode_site
 from app.features.parse.parsing import parse, write_line
 from app.features.registry import csv_file
@@ -52,6 +52,7 @@ from app.upstream.retry_after import read_retry_after
 from app.web.languages import choose as choose_language
 from app.web.negotiation import negotiate
 from app.web.request_path import read_api_options, read_form, read_options, read_query
+from tests.features.native.encoder import decode_filters, encode_response
 
 _NOW: Final = 1_700_000_000.0
 #: The longest input that a target looks at: the findings of longer ones are the hostile records'.

@@ -13,7 +13,7 @@ from app.errors import InvalidAnswer, SignatureInvalid
 from app.features.native.referral import ROOT_HANDLE, Service, read_lead
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, verify_signature
 from app.features.native.wire.message import OpCode, ResponseStatus
-from app.features.native.wire.response import Response, Values, decode_response, encode_response
+from app.features.native.wire.response import Response, Values, decode_response
 from app.features.native.wire.site_value import encode_site
 
 #: Answers of one chain: how often all keys of the root can be replaced before the operator gets a new file.
@@ -38,7 +38,7 @@ def follow_chain(root: Service, answers: Sequence[bytes]) -> Service:
 
 def extend_chain(root: Service, answers: Sequence[bytes], response: Response) -> tuple[bytes, ...]:
     """The shortest chain that ends with this answer. Raises InvalidAnswer if the chain is too long, or broken."""
-    answer = encode_response(response)
+    answer = response.data
     for count, link in enumerate(answers):
         try:
             _read_link(root, answer)

@@ -8,9 +8,9 @@ from typing import Final
 
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 from app.features.native.wire.credential import SIGNED, Credential, decode_signature
-from app.features.native.wire.message import OpFlag, ResponseStatus
+from app.features.native.wire.message import OpFlag, ResponseStatus, signed_part
 from app.features.native.wire.query import Query, encode_digested
-from app.features.native.wire.response import DIGEST_NAMES, Response, Values, encode_content
+from app.features.native.wire.response import DIGEST_NAMES, Response, Values
 
 #: From this version on, a signature covers the versions and the ids of the envelope.
 ENVELOPE_SIGNED_SINCE: Final = (2, 8)
@@ -76,7 +76,7 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
 
 
 def _signed_bytes(response: Response, credential: Credential) -> bytes:
-    content, envelope = encode_content(response), response.envelope
+    content, envelope = signed_part(response.data), response.envelope
     if envelope.version <= _CONTENT_SIGNED_UNTIL:
         return content
     if envelope.version < ENVELOPE_SIGNED_SINCE:

@@ -18,11 +18,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import rsa_crt_dmq1 as crt_q
 from cryptography.hazmat.primitives.asymmetric.rsa import rsa_crt_iqmp as crt_inverse
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from app.features.native.wire.credential import Credential, Signature, encode_signature
+from app.features.native.wire.credential import Credential, Signature
 from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.fields import U32
 from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, encode_public_key
-from app.features.native.wire.response import Response, encode_content
+from app.features.native.wire.response import Response
+from tests.features.native.encoder import as_received, encode_content, encode_signature
 
 _P: Final = int(
     "fcce3b83e903d816aae7c19c7efd888748d1f1d4b358525b7cb31d2b030968b1"
@@ -86,7 +87,8 @@ def sign(response: Response, key: RSAPrivateKey | DSAPrivateKey) -> Response:
     signed = _signed_envelope(response.envelope) + U32.pack(0) + encode_content(response)
     digest = SHA256()
     signature = key.sign(signed, PKCS1v15(), digest) if isinstance(key, RSAPrivateKey) else key.sign(signed, digest)
-    return replace(response, credential=Credential(encode_signature(Signature(b"SHA-256", signature))))
+    credential = Credential(encode_signature(Signature(b"SHA-256", signature)))
+    return as_received(replace(response, credential=credential))
 
 
 def _signed_envelope(envelope: Envelope) -> bytes:

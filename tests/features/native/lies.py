@@ -9,8 +9,9 @@ from typing import Final
 from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope
 from app.features.native.wire.message import Header, OpFlag, ResponseStatus
 from app.features.native.wire.packets import MAX_PACKET_BYTES
-from app.features.native.wire.response import Digest, Explanation, Response, Values, encode_response
+from app.features.native.wire.response import Digest, Explanation, Response, Values
 from app.features.native.wire.value import Value
+from tests.features.native.encoder import encode_response
 
 _PAYLOAD: Final = MAX_PACKET_BYTES - ENVELOPE_BYTES
 MANY_PACKETS: Final = 10_000

@@ -12,8 +12,9 @@ import msgspec
 from app.features.native.json_sites import read_sites
 from app.features.native.wire.fields import encode_string
 from app.features.native.wire.site_value import encode_site
-from app.features.native.wire.value import Reference, TtlType, Value, encode_references
+from app.features.native.wire.value import Reference, TtlType, Value
 from app.handle.record import read_values
+from tests.features.native.encoder import encode_references
 
 
 def to_values(objects: list[dict[str, Any]]) -> tuple[Value, ...]:

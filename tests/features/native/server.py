@@ -38,10 +38,11 @@ from app.features.native.transport.tunnel import MESSAGE
 from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope
 from app.features.native.wire.message import Header, OpCode, OpFlag, ResponseStatus, decode_message, encode_header
 from app.features.native.wire.packets import PacketBuffer
-from app.features.native.wire.query import Query, decode_query
-from app.features.native.wire.response import Digest, Explanation, Response, Values, encode_response
+from app.features.native.wire.query import Query
+from app.features.native.wire.response import Digest, Explanation, Response, Values
 from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, Site, encode_site
 from app.features.native.wire.value import Value
+from tests.features.native.encoder import decode_query, encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.lies import LIES, Hangup, Silence, split_lie
 from tests.features.native.records import to_values

@@ -11,22 +11,14 @@ import pytest
 
 from app.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.credential import decode_signature, encode_signature
+from app.features.native.wire.credential import decode_signature
 from app.features.native.wire.envelope import Envelope, decode_envelope, encode_envelope
 from app.features.native.wire.fields import U32
-from app.features.native.wire.message import Message, OpFlag, decode_message, encode_message
+from app.features.native.wire.message import Message, OpFlag, ResponseStatus, decode_message
 from app.features.native.wire.packets import PacketBuffer, split_message
 from app.features.native.wire.public_key import KeyNumbers, decode_public_key, encode_public_key
-from app.features.native.wire.query import decode_filters, encode_filters
-from app.features.native.wire.response import (
-    DIGEST_NAMES,
-    Challenge,
-    Explanation,
-    Response,
-    Values,
-    decode_response,
-    encode_response,
-)
+from app.features.native.wire.query import encode_filters
+from app.features.native.wire.response import DIGEST_NAMES, Explanation, Response, Values, decode_response
 from app.features.native.wire.site_value import (
     Protocol,
     Purpose,
@@ -36,6 +28,7 @@ from app.features.native.wire.site_value import (
     encode_site,
 )
 from app.features.native.wire.value import Value, decode_references
+from tests.features.native.encoder import decode_filters, encode_message, encode_response, encode_signature
 from tests.features.native.recorded import Row, messages, needs_recordings, rows
 
 pytestmark = needs_recordings
@@ -55,7 +48,7 @@ def _describe_envelope(envelope: Envelope) -> dict[str, Any]:
         "minor": envelope.minor,
         "compressed": bool(envelope.flags & 0x80),
         "encrypted": bool(envelope.flags & 0x40),
-        "truncated": envelope.is_truncated,
+        "truncated": bool(envelope.flags & 0x20),
         "suggest_major": envelope.suggested_major,
         "suggest_minor": envelope.suggested_minor,
         "session_id": envelope.session_id,
@@ -207,7 +200,7 @@ def _describe_response(response: Response) -> dict[str, Any]:
         case Values(handle, values):
             described["handle"] = _describe_text(handle)
             described["values"] = [_describe_value(value) for value in values]
-        case Challenge(nonce):
+        case Explanation(nonce) if response.code == ResponseStatus.AUTHENTICATION_NEEDED and nonce:
             described["challenge"] = {"nonce_hex": nonce.hex()}
         case Site() as site:
             described["site"] = _describe_site(site)

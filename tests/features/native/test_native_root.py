@@ -23,9 +23,10 @@ from app.features.native.root_chain import MAX_ANSWERS, extend_chain, follow_cha
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.message import Header, OpCode
-from app.features.native.wire.response import Response, Values, encode_response
+from app.features.native.wire.response import Response, Values
 from app.features.native.wire.site_value import Interface, Server, Site, encode_site
 from app.features.native.wire.value import Value
+from tests.features.native.encoder import encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.server import HandleServer, write_bootstrap
 from tests.web.proxy import running

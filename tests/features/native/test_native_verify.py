@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 from app.features.native.signature import verify_bytes
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
-from app.features.native.wire.credential import Credential, Signature, encode_signature
+from app.features.native.wire.credential import Credential, Signature
 from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.message import Header, OpFlag, decode_message
 from app.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
-from app.features.native.wire.query import Filters, Query, decode_filters, encode_query
+from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Digest, Explanation, Response, Values, decode_response
+from tests.features.native.encoder import as_received, decode_filters, encode_signature
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.recorded import Row, messages, needs_recordings, row, rows
 
@@ -104,7 +105,7 @@ def test_a_signature_proves_which_key_signed(key: Any) -> None:
 def test_one_change_makes_a_signature_invalid(change: Callable[[Response], Response]) -> None:
     signed = sign(_answer(), rsa_key())
     with pytest.raises(SignatureInvalid):
-        verify_signature(change(signed), public_bytes(rsa_key()), oldest_version=(0, 0))
+        verify_signature(as_received(change(signed)), public_bytes(rsa_key()), oldest_version=(0, 0))
 
 
 def test_an_answer_in_an_old_version_is_refused_whatever_its_signature() -> None:
@@ -117,7 +118,7 @@ def test_an_answer_in_an_old_version_is_refused_whatever_its_signature() -> None
 def test_version_2_11_signs_with_sha_256_alone() -> None:
     credential = Credential(encode_signature(Signature(b"SHA1", bytes(128))))
     with pytest.raises(SignatureInvalid) as caught:
-        verify_signature(_answer(credential=credential), public_bytes(rsa_key()), oldest_version=(2, 8))
+        verify_signature(as_received(_answer(credential=credential)), public_bytes(rsa_key()), oldest_version=(2, 8))
     assert caught.value.detail == "the digest is b'SHA1'"
 
 
@@ -147,7 +148,7 @@ def test_a_key_that_cannot_be_used_makes_the_signature_invalid(key: bytes) -> No
 @given(st.binary(max_size=80), st.binary(max_size=80))
 def test_any_key_and_any_credential_are_invalid_and_nothing_else(key: bytes, section: bytes) -> None:
     with pytest.raises(SignatureInvalid):
-        verify_signature(_answer(credential=Credential(section)), key, oldest_version=(2, 8))
+        verify_signature(as_received(_answer(credential=Credential(section))), key, oldest_version=(2, 8))
 
 
 # --- recorded answers --------------------------------------------------------------------------------------------

@@ -13,32 +13,24 @@ from hypothesis import strategies as st
 
 from app.errors import InvalidAnswer, MalformedMessage
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.credential import (
-    Credential,
-    Signature,
-    decode_credential,
-    decode_signature,
-    encode_credential,
-    encode_signature,
-)
+from app.features.native.wire.credential import Credential, Signature, decode_credential, decode_signature
 from app.features.native.wire.envelope import Envelope, decode_envelope
-from app.features.native.wire.message import Header, OpCode, OpFlag, ResponseStatus, decode_message, encode_message
+from app.features.native.wire.message import Header, OpCode, OpFlag, ResponseStatus, decode_message
 from app.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
 from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, decode_public_key, encode_public_key
-from app.features.native.wire.query import Filters, Query, decode_filters, decode_query, encode_query
-from app.features.native.wire.response import (
-    Body,
-    Challenge,
-    Digest,
-    Explanation,
-    Response,
-    Values,
-    decode_response,
-    encode_response,
-)
+from app.features.native.wire.query import Filters, Query, encode_query
+from app.features.native.wire.response import Body, Digest, Explanation, Response, Values, decode_response
 from app.features.native.wire.site_value import Interface, Server, Site, decode_site, encode_site
 from app.features.native.wire.value import Permission, Reference, Value
 from app.handle.record import MAX_VALUES, read_values
+from tests.features.native.encoder import (
+    decode_filters,
+    decode_query,
+    encode_credential,
+    encode_message,
+    encode_response,
+    encode_signature,
+)
 
 _U8: Final = st.integers(0, 0xFF)
 _U16: Final = st.integers(0, 0xFFFF)
@@ -237,7 +229,7 @@ _BODIES: Final = (
     st.tuples(st.just(1), st.just(1), st.builds(Values, _STRINGS, _VALUES))
     | st.tuples(st.just(1), st.just(303), st.builds(Values, _STRINGS, _VALUES))
     | st.tuples(st.just(2), st.just(1), _SITES)
-    | st.tuples(st.just(1), st.just(402), st.builds(Challenge, _STRINGS))
+    | st.tuples(st.just(1), st.just(402), st.builds(Explanation, _STRINGS))
     | st.tuples(_U32, st.sampled_from((2, 4, 100, 200, 301, 999)), st.builds(Explanation, st.none() | _STRINGS))
 )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import U32, Reader, encode_string
+from app.features.native.wire.fields import U32, Reader
 
 SIGNED: Final = b"HS_SIGNED"
 _HEAD: Final = Struct(">BBH")
@@ -49,27 +49,9 @@ def decode_credential(tail: bytes) -> Credential | None:
     return Credential(section, kind, signer, counter, version, reserved, flags)
 
 
-def encode_credential(credential: Credential | None) -> bytes:
-    """The bytes that follow the body."""
-    if credential is None:
-        return NO_CREDENTIAL
-    return encode_string(
-        _HEAD.pack(credential.version, credential.reserved, credential.flags)
-        + encode_string(credential.signer)
-        + U32.pack(credential.counter)
-        + encode_string(credential.type)
-        + encode_string(credential.section)
-    )
-
-
 def decode_signature(section: bytes) -> Signature:
     """The section of a credential of the type HS_SIGNED. Raises MalformedMessage."""
     reader = Reader(section, "signature")
     signature = Signature(reader.string(), reader.string())
     reader.finish()
     return signature
-
-
-def encode_signature(signature: Signature) -> bytes:
-    """The section of a credential of the type HS_SIGNED."""
-    return encode_string(signature.digest_name) + encode_string(signature.signature)

@@ -36,11 +36,6 @@ class Envelope:
     message_id: int = 0
 
     @property
-    def is_truncated(self) -> bool:
-        """Whether the message was split into packets."""
-        return bool(self.flags & _TRUNCATED)
-
-    @property
     def version(self) -> tuple[int, int]:
         """The version of the message."""
         return self.major, self.minor

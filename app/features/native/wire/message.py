@@ -8,8 +8,8 @@ from struct import Struct
 from typing import Final
 
 from app.errors import MalformedMessage
-from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope
-from app.features.native.wire.fields import Reader
+from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope
+from app.features.native.wire.fields import U32, Reader
 
 #: A site serial number that the client does not know.
 UNKNOWN_SERIAL: Final = 0xFFFF
@@ -89,10 +89,11 @@ def decode_message(data: bytes) -> Message:
     return Message(envelope, header, reader.take(body_length), reader.rest())
 
 
-def encode_message(message: Message) -> bytes:
-    """The bytes of a message. Its length is written into the envelope."""
-    payload = encode_header(message.header, message.body) + message.body + message.tail
-    return encode_envelope(message.envelope, len(payload)) + payload
+def signed_part(data: bytes) -> bytes:
+    """The header and the body of a whole message, which its signature is about."""
+    end = ENVELOPE_BYTES + _HEADER.size
+    (body_length,) = U32.unpack_from(data, end - U32.size)
+    return data[ENVELOPE_BYTES : end + body_length]
 
 
 def encode_header(header: Header, body: bytes) -> bytes:

@@ -7,13 +7,12 @@ from typing import Final
 
 from app.features.native.wire.credential import NO_CREDENTIAL
 from app.features.native.wire.envelope import Envelope, encode_envelope
-from app.features.native.wire.fields import COUNT_BYTES, I32, Reader, encode_count, encode_string
+from app.features.native.wire.fields import I32, encode_count, encode_string
 from app.features.native.wire.message import (
     UNKNOWN_SERIAL,
     Header,
     OpCode,
     OpFlag,
-    decode_message,
     encode_header,
 )
 
@@ -57,31 +56,6 @@ def encode_digested(query: Query) -> bytes:
     # A request for the site of a server has no body.
     body = b"" if query.op_code == OpCode.SITE_INFORMATION else encode_filters(query.filters)
     return encode_header(header, body) + body
-
-
-def decode_query(data: bytes) -> Query:
-    """A request, without its versions and its credential. Raises MalformedMessage."""
-    message = decode_message(data)
-    header = message.header
-    has_filters = header.op_code != OpCode.SITE_INFORMATION or message.body
-    return Query(
-        decode_filters(message.body) if has_filters else Filters(b""),
-        message.envelope.request_id,
-        header.expiration,
-        header.flags,
-        header.op_code,
-        header.site_serial,
-    )
-
-
-def decode_filters(body: bytes) -> Filters:
-    """The body of a request. Raises MalformedMessage."""
-    reader = Reader(body, "request")
-    handle = reader.string()
-    indexes = tuple(reader.number(I32) for _ in range(reader.count(I32.size, _MAX_FILTERS)))
-    types = tuple(reader.string() for _ in range(reader.count(COUNT_BYTES, _MAX_FILTERS)))
-    reader.finish()
-    return Filters(handle, indexes, types)
 
 
 def encode_filters(filters: Filters) -> bytes:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from app.features.native.wire.credential import Credential, decode_credential, encode_credential
+from app.features.native.wire.credential import Credential, decode_credential
 from app.features.native.wire.envelope import Envelope
-from app.features.native.wire.fields import U8, Reader, encode_string
+from app.features.native.wire.fields import U8, Reader
 from app.features.native.wire.message import (
     Header,
-    Message,
     OpCode,
     OpFlag,
     ResponseStatus,
     decode_message,
-    encode_header,
-    encode_message,
 )
-from app.features.native.wire.site_value import Site, decode_site, encode_site
-from app.features.native.wire.value import Value, encode_values, read_values
+from app.features.native.wire.site_value import Site, decode_site
+from app.features.native.wire.value import Value, read_values
 
 #: The digest of a request by its code: MD5 (0 below version 2.1), SHA-1 and SHA-256.
 DIGEST_NAMES: Final = {0: "md5", 1: "md5", 2: "sha1", 3: "sha256"}
@@ -46,20 +43,13 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Challenge:
-    """The body of an answer that requests authentication."""
-
-    nonce: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
-    """The body of every other answer: a text of the server, which differs by transport. None if the body is empty."""
+    """The body of every other answer: a text, which differs by transport, or a nonce. None if the body is empty."""
 
     text: bytes | None
 
 
-Body = Values | Site | Challenge | Explanation
+Body = Values | Site | Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +61,8 @@ class Response:
     body: Body
     digest: Digest | None = None
     credential: Credential | None = None
+    #: The message as it arrived. A signature is about these bytes.
+    data: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def code(self) -> int:
@@ -86,7 +78,7 @@ def decode_response(data: bytes, *, digest_requested: bool) -> Response:
     digest = _read_digest(reader) if header.flags & OpFlag.REQUEST_DIGEST or is_old else None
     body = _read_body(reader, header)
     reader.finish()
-    return Response(message.envelope, header, body, digest, decode_credential(message.tail))
+    return Response(message.envelope, header, body, digest, decode_credential(message.tail), data)
 
 
 def _read_digest(reader: Reader) -> Digest:
@@ -102,32 +94,4 @@ def _read_body(reader: Reader, header: Header) -> Body:
         return decode_site(reader.rest())
     if code == ResponseStatus.SUCCESS or code in _REFERRALS:
         return Values(reader.string(), read_values(reader))
-    if code == ResponseStatus.AUTHENTICATION_NEEDED:
-        return Challenge(reader.string())
     return Explanation(reader.string() if reader.remaining else None)
-
-
-def encode_response(response: Response) -> bytes:
-    """The bytes of an answer."""
-    credential = encode_credential(response.credential)
-    return encode_message(Message(response.envelope, response.header, _encode_body(response), credential))
-
-
-def encode_content(response: Response) -> bytes:
-    """The header and the body of an answer: the part that is signed."""
-    body = _encode_body(response)
-    return encode_header(response.header, body) + body
-
-
-def _encode_body(response: Response) -> bytes:
-    digest = response.digest
-    start = b"" if digest is None else U8.pack(digest.code) + digest.digest
-    match response.body:
-        case Values(handle, values):
-            return start + encode_string(handle) + encode_values(values)
-        case Site() as site:
-            return start + encode_site(site)
-        case Challenge(nonce):
-            return start + encode_string(nonce)
-        case Explanation(text):
-            return start + (b"" if text is None else encode_string(text))

@@ -7,7 +7,7 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import COUNT_BYTES, I32, Reader, encode_count, encode_string
+from app.features.native.wire.fields import COUNT_BYTES, I32, Reader
 from app.handle.record import MAX_VALUES
 
 # RFC 3651 has a timestamp of 8 bytes in milliseconds. Its erratum and the servers have seconds in 4 bytes.
@@ -81,19 +81,3 @@ def decode_references(data: bytes) -> tuple[Reference, ...]:
 def _read_references(reader: Reader, most: int) -> tuple[Reference, ...]:
     count = reader.count(_SMALLEST_REFERENCE_BYTES, most)
     return tuple(Reference(reader.string(), reader.number(I32)) for _ in range(count))
-
-
-def encode_values(values: tuple[Value, ...]) -> bytes:
-    """A list of values."""
-    return encode_count(values) + b"".join(map(_encode_value, values))
-
-
-def _encode_value(value: Value) -> bytes:
-    fixed = _FIXED.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
-    return fixed + encode_string(value.type) + encode_string(value.data) + encode_references(value.references)
-
-
-def encode_references(references: tuple[Reference, ...]) -> bytes:
-    """A list of references."""
-    items = (encode_string(reference.handle) + I32.pack(reference.index) for reference in references)
-    return encode_count(references) + b"".join(items)

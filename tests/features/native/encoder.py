@@ -1,0 +1,118 @@
+"""The half of the codec that only a handle server needs: requests are decoded, and answers encoded.
+
+What the client accepts is encoded again to the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from struct import Struct
+from typing import Final
+
+from app.features.native.wire.credential import NO_CREDENTIAL, Credential, Signature
+from app.features.native.wire.envelope import encode_envelope
+from app.features.native.wire.fields import COUNT_BYTES, I32, U8, U32, Reader, encode_count, encode_string
+from app.features.native.wire.message import Message, OpCode, decode_message, encode_header
+from app.features.native.wire.query import Filters, Query
+from app.features.native.wire.response import Explanation, Response, Values
+from app.features.native.wire.site_value import Site, encode_site
+from app.features.native.wire.value import Reference, Value
+
+#: Filters of one request.
+_MAX_FILTERS: Final = 1_000
+_CREDENTIAL: Final = Struct(">BBH")
+_VALUE: Final = Struct(">iIBiB")
+
+
+def decode_query(data: bytes) -> Query:
+    """A request, without its versions and its credential. Raises MalformedMessage."""
+    message = decode_message(data)
+    header = message.header
+    has_filters = header.op_code != OpCode.SITE_INFORMATION or message.body
+    return Query(
+        decode_filters(message.body) if has_filters else Filters(b""),
+        message.envelope.request_id,
+        header.expiration,
+        header.flags,
+        header.op_code,
+        header.site_serial,
+    )
+
+
+def decode_filters(body: bytes) -> Filters:
+    """The body of a request. Raises MalformedMessage."""
+    reader = Reader(body, "request")
+    handle = reader.string()
+    indexes = tuple(reader.number(I32) for _ in range(reader.count(I32.size, _MAX_FILTERS)))
+    types = tuple(reader.string() for _ in range(reader.count(COUNT_BYTES, _MAX_FILTERS)))
+    reader.finish()
+    return Filters(handle, indexes, types)
+
+
+def encode_response(response: Response) -> bytes:
+    """The bytes of an answer."""
+    credential = encode_credential(response.credential)
+    return encode_message(Message(response.envelope, response.header, _encode_body(response), credential))
+
+
+def as_received(response: Response) -> Response:
+    """The answer with the bytes in which it arrives."""
+    return replace(response, data=encode_response(response))
+
+
+def encode_content(response: Response) -> bytes:
+    """The header and the body of an answer: the part that is signed."""
+    body = _encode_body(response)
+    return encode_header(response.header, body) + body
+
+
+def _encode_body(response: Response) -> bytes:
+    digest = response.digest
+    start = b"" if digest is None else U8.pack(digest.code) + digest.digest
+    match response.body:
+        case Values(handle, values):
+            return start + encode_string(handle) + encode_values(values)
+        case Site() as site:
+            return start + encode_site(site)
+        case Explanation(text):
+            return start + (b"" if text is None else encode_string(text))
+
+
+def encode_message(message: Message) -> bytes:
+    """The bytes of a message. Its length is written into the envelope."""
+    payload = encode_header(message.header, message.body) + message.body + message.tail
+    return encode_envelope(message.envelope, len(payload)) + payload
+
+
+def encode_values(values: tuple[Value, ...]) -> bytes:
+    """A list of values."""
+    return encode_count(values) + b"".join(map(_encode_value, values))
+
+
+def _encode_value(value: Value) -> bytes:
+    fixed = _VALUE.pack(value.index, value.timestamp, value.ttl_type, value.ttl, value.permissions)
+    return fixed + encode_string(value.type) + encode_string(value.data) + encode_references(value.references)
+
+
+def encode_references(references: tuple[Reference, ...]) -> bytes:
+    """A list of references."""
+    items = (encode_string(reference.handle) + I32.pack(reference.index) for reference in references)
+    return encode_count(references) + b"".join(items)
+
+
+def encode_credential(credential: Credential | None) -> bytes:
+    """The bytes that follow the body."""
+    if credential is None:
+        return NO_CREDENTIAL
+    return encode_string(
+        _CREDENTIAL.pack(credential.version, credential.reserved, credential.flags)
+        + encode_string(credential.signer)
+        + U32.pack(credential.counter)
+        + encode_string(credential.type)
+        + encode_string(credential.section)
+    )
+
+
+def encode_signature(signature: Signature) -> bytes:
+    """The section of a credential of the type HS_SIGNED."""
+    return encode_string(signature.digest_name) + encode_string(signature.signature)
