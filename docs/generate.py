@@ -1,5 +1,5 @@
-"""Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, and the files of front
-proxies, systemd, Compose and Kubernetes.
+"""Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, docs/features/ from the
+folders of the features, and the files of front proxies, systemd, Compose and Kubernetes.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -12,6 +12,8 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,9 @@ sys.path.insert(0, str(ROOT))
 
 from app.assembly.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
 from app.assembly.settings.sources import flag_of, variable  # noqa: E402
+from app.cli.commands import COMMANDS  # noqa: E402
+from app.features import NAMES  # noqa: E402
+from app.features.feature import CounterData, Feature, GaugeData  # noqa: E402
 from app.features.setup.shipped import shipped_files  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -81,6 +86,16 @@ TOML_HEAD: Final = """\
 # The settings of doi-proxy, each with its default, commented out. Pass this file by --config or DOI_PROXY_CONFIG.
 # The line below each description has the environment variable and the type. The variable wins over this file, and a
 # command-line flag wins over both. docs/generate.py writes this file; docs/settings.md shows the same as tables.
+"""
+
+FEATURE_NOTE: Final = "`python docs/generate.py` writes this page from `app/features/{name}/`."
+FEATURES_HEAD: Final = """\
+# Features
+
+A page for each folder of `app/features/`, all in one form: what it is, settings, metrics, commands, examples, limits.
+
+| feature | what it does |
+| --- | --- |
 """
 
 
@@ -198,12 +213,105 @@ def write_toml(found: list[Setting]) -> str:
     return "\n".join(parts)
 
 
+def write_feature(name: str, found: list[Setting]) -> str:
+    """The page of a feature: its manual.md, and between its introduction and its examples what its modules declare."""
+    manual = (ROOT / "app/features" / name / "manual.md").read_text(encoding="utf-8")
+    introduction, heading, rest = manual.partition("## Examples\n")
+    declared = (
+        f"{introduction}{write_needs(feature(name))}",
+        "## Settings\n\n" + write_settings([one for one in found if one.name in setting_names(name)]),
+        "## Metrics\n\n" + write_metrics(name),
+        "## Commands\n\n" + write_commands(name),
+        heading + rest + "\n" + FEATURE_NOTE.format(name=name) + "\n",
+    )
+    return "\n".join(declared)
+
+
+def feature(name: str) -> Feature:
+    """The value in feature.py of a folder."""
+    found: Feature = import_module(f"app.features.{name}.feature").FEATURE
+    return found
+
+
+def write_needs(one: Feature) -> str:
+    """What must be there besides: features, and an extra of pip."""
+    needs = [f"[{needed}]({needed}.md)" for needed in one.needs]
+    lines = [f"Needs the features {', '.join(needs)}.\n"] if needs else []
+    if one.extra is not None:
+        lines.append(f"Needs the extra `{one.extra.name}`: `pip install 'doi-proxy[{one.extra.name}]'`.\n")
+    return "\n".join(lines)
+
+
+def setting_names(name: str) -> set[str]:
+    """The settings that a feature declares."""
+    module = f"app.features.{name}.settings"
+    return set(import_module(module).SETTINGS.model_fields) if find_spec(module) is not None else set()
+
+
+def write_settings(found: list[Setting]) -> str:
+    """A table of settings, shorter than that of docs/settings.md."""
+    if not found:
+        return "None of its own.\n"
+    rows = [
+        (
+            f"`{one.table}.{one.key}`",
+            f"`{variable(one.name)}`",
+            "not set" if one.default is None else f"`{one.default}`",
+            one.sentence,
+        )
+        for one in found
+    ]
+    return table(("key", "environment variable", "default", "what it is"), rows)
+
+
+def write_metrics(name: str) -> str:
+    """A table of the metrics that a feature declares."""
+    module = f"app.features.{name}.metrics"
+    values = vars(import_module(module)).values() if find_spec(module) is not None else ()
+    rows = [
+        (
+            f"`doi_proxy_{one.name}{'_total' if isinstance(one, CounterData) else ''}`",
+            "counter" if isinstance(one, CounterData) else "gauge",
+            one.about,
+        )
+        for one in values
+        if isinstance(one, CounterData | GaugeData)
+    ]
+    return table(("name", "type", "what it is"), rows) if rows else "None of its own.\n"
+
+
+def write_commands(name: str) -> str:
+    """A table of the commands in a feature's folder."""
+    rows = [
+        (f"`doi-proxy {command}`", text)
+        for command, (text, module) in COMMANDS.items()
+        if module.startswith(f"app.features.{name}.")
+    ]
+    return table(("command", "what it does"), rows) if rows else "None.\n"
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines) + "\n"
+
+
+def write_features(found: list[Setting]) -> dict[Path, str]:
+    """The page of each feature, and the list of them."""
+    folder = Path("docs/features")
+    rows = [f"| [{name}]({name}.md) | {feature(name).summary} |\n" for name in NAMES]
+    tree = ["\n```{toctree}\n:hidden:\n", *(f"{name}\n" for name in NAMES), "```\n"]
+    pages = {folder / f"{name}.md": write_feature(name, found) for name in NAMES}
+    return {folder / "index.md": "".join((FEATURES_HEAD, *rows, *tree)), **pages}
+
+
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
     return {
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
+        **write_features(found),
         **{Path(path): content for path, content in shipped_files().items()},
     }
 
@@ -214,9 +322,10 @@ def main(arguments: list[str]) -> int:
     for path, content in generated().items():
         if arguments == ["--check"]:
             if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != content:
-                print(f"{path} differs from the settings or app/features/setup/: run docs/generate.py", file=sys.stderr)
+                print(f"{path} differs from the settings or app/features/: run docs/generate.py", file=sys.stderr)
                 different = 1
         else:
+            (ROOT / path).parent.mkdir(exist_ok=True)
             (ROOT / path).write_text(content, encoding="utf-8")
     return different
 

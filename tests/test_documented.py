@@ -25,8 +25,9 @@ import pytest
 
 import app.errors
 from app.assembly.features import load as load_feature
-from app.assembly.settings import Settings, load
+from app.assembly.settings import TABLES, Settings, load, table_and_key
 from app.assembly.settings.sources import ENV_PREFIX, variable
+from app.cli.main import create_parser
 from app.errors import CouldNotVerify, DoiProxyError
 from app.features import NAMES
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
@@ -37,7 +38,10 @@ pytestmark = pytest.mark.repository
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = sorted(
-    path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md") for path in ROOT.glob(pattern) if path.is_file()
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md", "docs/features/*.md")
+    for path in ROOT.glob(pattern)
+    if path.is_file()
 )
 #: The address that README shows; the port is that of `make run`.
 SHOWN_ADDRESS: Final = "http://127.0.0.1:8000"
@@ -225,6 +229,28 @@ def test_the_architecture_lists_the_features_with_their_summaries() -> None:
     assert rows[1:] == [(name, load_feature(name).summary) for name in NAMES]
 
 
+def test_a_setting_that_a_page_names_by_its_table_exists() -> None:
+    keys = {".".join(table_and_key(name)) for name in Settings.model_fields}
+    named = re.compile(rf"`((?:{'|'.join(TABLES)})\.[a-z_]+)\b")
+    pages = {page.name: set(named.findall(page.read_text(encoding="utf-8"))) for page in PAGES}
+    assert {page: found - keys for page, found in pages.items() if page != "CHANGELOG.md" and found - keys} == {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_commands_of_a_feature_s_page_can_be_parsed(name: str) -> None:
+    examples = text_of(f"docs/features/{name}.md").partition("\n## Examples\n")[2]
+    commands = re.findall(r"^(?:\$ )?(?:[A-Z_]+=(?:\"[^\"]*\"|\S+) )*doi-proxy ([^>|\n]*)", examples, re.MULTILINE)
+    for command in commands:
+        # Wrong arguments end the program.
+        create_parser(is_complete=True).parse_args(shlex.split(command))
+
+
+def test_the_pages_of_features_have_one_form() -> None:
+    headings = {name: re.findall(r"^## (.*)$", text_of(f"docs/features/{name}.md"), re.MULTILINE) for name in NAMES}
+    form = ["Settings", "Metrics", "Commands", "Examples", "Limits"]
+    assert {name: found for name, found in headings.items() if found != form} == {}
+
+
 def test_the_architecture_prints_the_import_rule() -> None:
     assert IMPORT_RULE in text_of("docs/architecture.md")
 
@@ -232,7 +258,7 @@ def test_the_architecture_prints_the_import_rule() -> None:
 def test_every_page_is_in_a_table_of_contents_of_the_site() -> None:
     pages = {path.relative_to(ROOT) for path in PAGES if path.parent != ROOT} - {Path("docs/index.md")}
     listed: set[Path] = set()
-    for page in (ROOT / "docs/index.md", ROOT / "docs/decisions/index.md"):
+    for page in (ROOT / "docs/index.md", ROOT / "docs/decisions/index.md", ROOT / "docs/features/index.md"):
         for entry in " ".join(TOCTREE.findall(page.read_text(encoding="utf-8"))).split():
             listed |= {path.relative_to(ROOT) for path in page.parent.glob(f"{entry}.md")} if entry[0] != "/" else set()
     assert listed == pages
