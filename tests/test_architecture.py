@@ -73,8 +73,8 @@ PURE: Final = tuple(
             "registration_agency", "resolution", "target", "target_url",
         )),
         *(f"features.{name}" for name in (
-            "library.copy", "library.rules", "library.service_kinds", "lists.bibtex",
-            "lists.json_lists", "lists.lines", "lists.ris", "lists.table", "lists.typed_name",
+            "library.copy", "library.rules", "library.service_kinds",
+            "lists.json_lists", "lists.lines", "lists.references", "lists.table", "lists.typed_name",
             "lists.verdict",
             "local_records.file_text",
             "local_records.records", "parse.confusable", "parse.parsing", "registry.blocks", "registry.crossref",

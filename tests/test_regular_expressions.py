@@ -27,12 +27,12 @@ LENGTH: Final = 16_384
 SEARCHED: Final = frozenset(
     {
         "app.doi.name._FORBIDDEN",
-        "app.features.lists.bibtex._DOI_FIELD",
-        "app.features.lists.bibtex._DOI_URL",
-        "app.features.lists.bibtex._TEX",
-        "app.features.lists.bibtex._TEX_URL",
-        "app.features.lists.bibtex._WHITE_SPACE",
-        "app.features.lists.ris._DOI_URL",
+        "app.features.lists.references._DOI_FIELD",
+        "app.features.lists.references._BIBTEX_URL",
+        "app.features.lists.references._TEX",
+        "app.features.lists.references._TEX_URL",
+        "app.features.lists.references._WHITE_SPACE",
+        "app.features.lists.references._RIS_URL",
         "app.doi.percent._MALFORMED",
         "app.doi.presentation._QUERY_OR_FRAGMENT",
         "app.features.suggestions.repair.characters._DASHES",

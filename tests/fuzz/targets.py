@@ -19,12 +19,10 @@ from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.uri import url_path
 from app.errors import CouldNotVerify, InvalidName, InvalidParameter, MalformedMessage, StoreError, UnreadableList
 from app.features.bundles.lines import InvalidBundleLine, from_line
-from app.features.lists.bibtex import BibtexReader
-from app.features.lists.item import Item, ListReader
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
-from app.features.lists.lines import LinesReader
-from app.features.lists.ris import RisReader
-from app.features.lists.table import TableReader
+from app.features.lists.lines import Item, LinesReader, ListReader
+from app.features.lists.references import BibtexReader, RisReader
+from app.features.lists.table import ColumnReader
 from app.features.native.json_values import write_json_values
 from app.features.native.wire.envelope import ENVELOPE_BYTES
 from app.features.native.wire.public_key import decode_public_key, encode_public_key
@@ -233,7 +231,7 @@ def _require_lines(items: list[Item], data: bytes) -> None:
 
 _READERS: Final[tuple[Callable[[], ListReader], ...]] = (
     lambda: LinesReader(_MAX_LINE),
-    lambda: TableReader(_MAX_LINE),
+    lambda: ColumnReader(_MAX_LINE),
     lambda: JsonLinesReader(_MAX_LINE),
     lambda: JsonArrayReader(_MAX_LINE),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator
 from typing import Final
+
+from app.features.lists.list_stream import wait_for_input
 
 log = logging.getLogger(__name__)
 
@@ -36,20 +37,5 @@ async def read_lines(descriptor: int, most: int) -> AsyncGenerator[str]:
 
 async def _read(descriptor: int) -> bytes:
     """The next bytes, empty at the end."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    try:
-        loop.add_reader(descriptor, _wake, ready)
-    except PermissionError:
-        # A file on disk is always ready, and epoll refuses it.
-        return os.read(descriptor, _PIECE_BYTES)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(descriptor)
+    await wait_for_input(descriptor)
     return os.read(descriptor, _PIECE_BYTES)
-
-
-def _wake(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)

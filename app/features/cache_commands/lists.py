@@ -9,8 +9,8 @@ from typing import Final
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read_typed
 from app.errors import InvalidName, NotUTF8
-from app.features.lists.item import ListItem
-from app.features.lists.list_stream import ListSource, read_items, require_files
+from app.features.lists.lines import ListItem
+from app.features.lists.list_stream import ListSource, read_list, require_files
 
 #: Limit of a line, in bytes. A longer line is refused.
 MAX_LINE_BYTES: Final = 1024 * 1024
@@ -63,11 +63,15 @@ def read_lists(paths: Sequence[str], *, column: str | None = None, any_handle: b
     read to its end.
     """
     require_files(paths)
-    return (item for path in paths for item in _read_list(ListSource(path, MAX_LINE_BYTES, column=column), any_handle))
+    return (
+        item
+        for path in paths
+        for item in _read_list(ListSource(path, column=column, max_line_bytes=MAX_LINE_BYTES), any_handle)
+    )
 
 
 def _read_list(source: ListSource, any_handle: bool) -> Iterator[NameItem]:
-    for item in read_items(source):
+    for item in read_list(source):
         place = f"{source.path}, line {item.line}"
         if not isinstance(item, ListItem):
             yield RefusedItem(place, item.text.strip()[:_SHOWN], item.message)

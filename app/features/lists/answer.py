@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from app.errors import DoiProxyError, Quota, RequestTooLarge, TooManyBatches
 from app.features.lists.batch import Batches, read_input
-from app.features.lists.body import BodyBuffer, ListFormat, ListLimits, read_items
+from app.features.lists.body import BodyBuffer, BodyFormat, ListLimits, read_body
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import Row
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
@@ -39,7 +39,7 @@ class BatchRequest:
     """What a client wants to know, and in which form."""
 
     client: str
-    form: ListFormat
+    form: BodyFormat
     options: BatchOptions
     #: The media type of the answer.
     output: str
@@ -121,7 +121,7 @@ class RowsAnswer(Response):
     async def _answer(self, body: BodyBuffer, send: Send, is_gone: Callable[[], bool]) -> None:
         try:
             with self._service.open.enter(self._request.client):
-                items = read_items(body.pieces(), self._request.form, self._service.limits)
+                items = read_body(body.pieces(), self._request.form, self._service.limits)
                 inputs = (read_input(item) async for item in items)
                 groups = self._service.batches.groups(inputs, self._request.options)
                 async with aclosing(groups):

@@ -14,7 +14,7 @@ from typing import Final, TypeGuard
 from app.doi.name import HandleName
 from app.doi.presentation import read
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
-from app.features.lists.item import Item, ListItem
+from app.features.lists.lines import Item, ListItem
 from app.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
 from app.features.lists.typed_name import read_typed_name
 from app.features.lists.verdict import (

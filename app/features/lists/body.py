@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from app.errors import RequestTooLarge, UnsupportedBody
 from app.features.lists.file_format import open_gunzip
-from app.features.lists.item import MAX_LINE_BYTES, Item, ListReader
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
-from app.features.lists.lines import LinesReader
-from app.features.lists.table import TableReader
+from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader
+from app.features.lists.table import ColumnReader
 from app.web.media_types import CSV, JSON, NDJSON, TEXT, read_content_type
 from app.web.responses import Receive
 
@@ -38,7 +37,7 @@ class ListLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ListFormat:
+class BodyFormat:
     """What the headers and the query of a request say about its body."""
 
     media_type: str
@@ -48,8 +47,8 @@ class ListFormat:
 
 #: Makes the reader of each media type.
 _READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
-    TEXT: lambda line_bytes, column: LinesReader(line_bytes),
-    CSV: TableReader,
+    TEXT: LinesReader,
+    CSV: ColumnReader,
     NDJSON: JsonLinesReader,
     JSON: JsonArrayReader,
 }
@@ -70,13 +69,13 @@ LIST_BODY: Final[dict[str, Any]] = {
 }
 
 
-def read_format(content_type: str | None, content_encoding: str | None, column: str | None) -> ListFormat:
+def read_body_format(content_type: str | None, content_encoding: str | None, column: str | None) -> BodyFormat:
     """Read the format of a body. Raises UnsupportedBody."""
     media_type = read_content_type(content_type, _READERS)
     encoding = (content_encoding or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:_SHOWN]}; send it as it is, or as gzip.")
-    return ListFormat(media_type, encoding != "identity", column)
+    return BodyFormat(media_type, encoding != "identity", column)
 
 
 class BodyBuffer:
@@ -121,7 +120,7 @@ class BodyBuffer:
             yield piece
 
 
-async def read_items(body: AsyncIterator[bytes], form: ListFormat, limits: ListLimits) -> AsyncIterator[Item]:
+async def read_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
     """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
     reader = _READERS[form.media_type](limits.line_bytes, form.column)
     gunzip = open_gunzip(limits.ratio) if form.is_gzip else None

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from app.errors import InvalidParameter
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
-from app.features.lists.body import LIST_BODY, read_format
+from app.features.lists.body import LIST_BODY, read_body_format
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import FIELDS
 from app.features.lists.writing import JsonLinesWriter
@@ -76,7 +76,7 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
             agency="cached" if only and sources == "any" else sources,
         )
         headers = request.headers
-        form = read_format(headers.get("content-type"), headers.get("content-encoding"), column)
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), column)
         media_type = choose_output(output, headers.get("accept"))
         return RowsAnswer(service, BatchRequest(client, form, options, media_type, chosen))
 

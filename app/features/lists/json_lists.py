@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from app.errors import UnreadableList
-from app.features.lists.item import Item, ListItem, UnreadableItem, show
-from app.features.lists.lines import Line, LinesReader
+from app.features.lists.lines import BOM, Item, Line, LinesReader, ListItem, UnreadableItem, excerpt
 from app.features.lists.table import DOI_COLUMN
 
 #: Brackets that may be open inside one value. Deeper values are refused before they are parsed.
@@ -21,7 +20,6 @@ MAX_DEPTH: Final = 32
 _OUTSIDE: Final = re.compile(rb'["\[\]{},]')
 _INSIDE: Final = re.compile(rb'["\\]')
 _BLANKS: Final = b" \t\r\n"
-_BOM: Final = b"\xef\xbb\xbf"
 #: Everything before the first escape of a surrogate without its other half, and that escape (RFC 8259, section 7).
 _LONE_SURROGATE: Final = re.compile(
     rb"(?:[^\\]++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\(?!u[dD][89a-fA-F]).)*+(\\u[dD][89a-fA-F]..)", re.DOTALL
@@ -30,10 +28,6 @@ _LONE_SURROGATE: Final = re.compile(
 
 class JsonLinesReader(LinesReader):
     """Reads one JSON value a line. Empty lines are not items. A line that is not JSON is an unreadable item."""
-
-    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
-        super().__init__(max_line_bytes)
-        self._column = column
 
     def _read_line(self, line: Line, text: str) -> Item:
         return _read_value(line.data, line.number, "Line", self._column)
@@ -78,9 +72,9 @@ class JsonArrayReader:
 
     def _open(self) -> bool:
         """Remove the bracket that opens the array. Returns False if it has not arrived."""
-        if _BOM.startswith(self._rest):
+        if BOM.startswith(self._rest):
             return False
-        body = self._rest.removeprefix(_BOM).lstrip(_BLANKS)
+        body = self._rest.removeprefix(BOM).lstrip(_BLANKS)
         if not body:
             self._rest = b" "
             return False
@@ -145,22 +139,22 @@ def _read_value(data: bytes, number: int, place: str, column: str | None) -> Ite
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return UnreadableItem(show(data), number, f"{place} {number} is not JSON: {explain(data, error)}.")
+        return UnreadableItem(excerpt(data), number, f"{place} {number} is not JSON: {explain_json(data, error)}.")
     text = _find_member(value, column or DOI_COLUMN) if isinstance(value, dict) else value
     if isinstance(text, str):
         return ListItem(text, number)
     wanted = column or DOI_COLUMN
     return UnreadableItem(
-        show(data), number, f"{place} {number} is neither a string nor an object with a string {wanted!r}."
+        excerpt(data), number, f"{place} {number} is neither a string nor an object with a string {wanted!r}."
     )
 
 
-def explain(data: bytes, error: Exception) -> str:
+def explain_json(data: bytes, error: Exception) -> str:
     """Why data is not JSON. `error` is that of msgspec, which reports half a surrogate pair as truncated data."""
     lone = _LONE_SURROGATE.match(data)
     if lone is None:
         return str(error)
-    return f"{show(lone[1])} is half a surrogate pair, not a character; send both halves"
+    return f"{excerpt(lone[1])} is half a surrogate pair, not a character; send both halves"
 
 
 def _find_member(value: dict[str, Any], wanted: str) -> object:

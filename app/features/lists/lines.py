@@ -1,21 +1,58 @@
-"""Cuts bytes into lines, and reads lists with one name a line.
+"""The items of a list, and the lines that most lists consist of.
 
 A line ends with LF or CR LF. The last one may have no end. A byte order mark is removed (RFC 3629, section 6).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from app.errors import UnreadableList
-from app.features.lists.item import Item, ListItem, UnreadableItem, show
 
-_BOM: Final = b"\xef\xbb\xbf"
+#: Characters of an unreadable item in its row.
+MAX_EXCERPT: Final = 200
+#: The longest line, CSV record or JSON value of a list, in bytes.
+MAX_LINE_BYTES: Final = 65_536
+
+BOM: Final = b"\xef\xbb\xbf"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 #: Begins a comment in a list of lines. No DOI name begins with it.
 _COMMENT: Final = "#"
+
+
+class ListItem(msgspec.Struct, frozen=True, gc=False):
+    """The text of one item, and the number of its line, from 1; of a JSON array, the number of the item."""
+
+    text: str
+    line: int
+
+
+class UnreadableItem(msgspec.Struct, frozen=True, gc=False):
+    """An item whose text cannot be read: its beginning, its number, and the reason as a sentence."""
+
+    text: str
+    line: int
+    message: str
+
+
+Item = ListItem | UnreadableItem
+
+
+class ListReader(Protocol):
+    """Reads a list in pieces. The borders of the pieces do not matter."""
+
+    def feed(self, data: bytes) -> list[Item]:
+        """The items that end in this piece. Raises UnreadableList."""
+
+    def end(self) -> list[Item]:
+        """The items at the end of the list. Raises UnreadableList. The reader is not used afterwards."""
+
+
+def excerpt(data: bytes) -> str:
+    """The beginning of an item as text."""
+    return data[:MAX_EXCERPT].decode("utf-8", "replace")
 
 
 # `gc=False`: the garbage collector does not count lines. Those of a list started full collections, of up to 92 ms.
@@ -69,7 +106,7 @@ class LineCutter:
     def _line(self, data: bytes) -> Line:
         self._number += 1
         if self._number == 1:
-            data = data.removeprefix(_BOM)
+            data = data.removeprefix(BOM)
             if data.startswith(_UTF16):
                 raise UnreadableList("The list is UTF-16; save it as UTF-8.")
         data = data.removesuffix(b"\r")
@@ -80,19 +117,20 @@ def decode_line(line: Line, max_bytes: int) -> str | UnreadableItem:
     """The text of a line, or the reason why it has none."""
     if line.is_cut:
         message = f"Line {line.number} is longer than {max_bytes} bytes; shorten it."
-        return UnreadableItem(show(line.data), line.number, message)
+        return UnreadableItem(excerpt(line.data), line.number, message)
     try:
         return line.data.decode("utf-8")
     except UnicodeDecodeError as error:
         message = f"Line {line.number} is not UTF-8, from byte {error.start + 1}; save the list as UTF-8."
-        return UnreadableItem(show(line.data), line.number, message)
+        return UnreadableItem(excerpt(line.data), line.number, message)
 
 
-class LinesReader:
-    """Reads a list with one name a line. Empty lines and comments, which begin with "#", are not items."""
+class LineReader:
+    """Reads a list by its lines. Any ListReader can be made with the column of CSV or the member of JSON objects."""
 
-    def __init__(self, max_line_bytes: int) -> None:
+    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
         self._max_line_bytes = max_line_bytes
+        self._column = column
         self._lines = LineCutter(max_line_bytes)
 
     def feed(self, data: bytes) -> list[Item]:
@@ -101,7 +139,19 @@ class LinesReader:
 
     def end(self) -> list[Item]:
         """See ListReader."""
-        return self._read(self._lines.end())
+        return self._read(self._lines.end()) + self._finish()
+
+    def _read(self, lines: list[Line]) -> list[Item]:
+        """The items of these lines."""
+        raise NotImplementedError
+
+    def _finish(self) -> list[Item]:
+        """The items of what is still open at the end. Raises UnreadableList."""
+        return []
+
+
+class LinesReader(LineReader):
+    """Reads a list with one name a line. Empty lines and comments, which begin with "#", are not items."""
 
     def _read(self, lines: list[Line]) -> list[Item]:
         items: list[Item] = []

@@ -6,8 +6,8 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Final
 
 from app.errors import ConfigurationError, UnreadableList
 from app.features.command import STANDARD_INPUT
-from app.features.lists.file_format import ListFormat, format_of, is_gzip, open_gunzip, open_reader
-from app.features.lists.item import Item
+from app.features.lists.file_format import READERS, format_of, has_gzip_name, open_gunzip
+from app.features.lists.lines import MAX_LINE_BYTES, Item
 
 #: Bytes that are read at a time.
 _PIECE_BYTES: Final = 65_536
@@ -29,12 +29,12 @@ class ListSource:
     """A list: its path, or `-`, and how it is read."""
 
     path: str
-    #: Limit of a line, in bytes. A longer line is unreadable.
-    max_line_bytes: int
     #: The format, None for that of the file name.
-    form: ListFormat | None = None
+    form: str | None = None
     #: The column of CSV, or the member of JSON objects.
     column: str | None = None
+    #: Limit of a line, in bytes. A longer line is unreadable.
+    max_line_bytes: int = MAX_LINE_BYTES
 
 
 def require_files(paths: Sequence[str]) -> None:
@@ -50,9 +50,9 @@ class ListParser:
     def __init__(self, source: ListSource) -> None:
         form = source.form or format_of(source.path, source.column)
         self._path = source.path
-        self._reader = open_reader(form, source.max_line_bytes, source.column)
+        self._reader = READERS[form](source.max_line_bytes, source.column)
         # The list is the operator's own file, so the ratio is not limited.
-        self._gunzip = open_gunzip(inf) if is_gzip(source.path) else None
+        self._gunzip = open_gunzip(inf) if has_gzip_name(source.path) else None
 
     def feed(self, data: bytes) -> Iterator[list[Item]]:
         """The items of a piece, in groups. Raises ConfigurationError if the list is unreadable."""
@@ -75,10 +75,10 @@ class ListParser:
         return ConfigurationError(f"{self._path}: {error.message}")
 
 
-def read_items(source: ListSource) -> Iterator[Item]:
+def read_list(source: ListSource) -> Iterator[Item]:
     """The items of a list. Blocks on a slow pipe. Raises ConfigurationError."""
     parser = ListParser(source)
-    with _Descriptor(source.path) as fd:
+    with _open(source.path) as fd:
         while data := _read(source.path, fd):
             for items in parser.feed(data):
                 yield from items
@@ -88,11 +88,11 @@ def read_items(source: ListSource) -> Iterator[Item]:
 async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[Item], None]:
     """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError."""
     parser = ListParser(source)
-    with _Descriptor(source.path) as fd:
+    with _open(source.path) as fd:
         is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
         while True:
             if not is_regular:
-                await _wait_for(asyncio.get_running_loop().add_reader, _remove_reader, fd, stop)
+                await wait_for_input(fd, stop)
             if stop.is_set():
                 return
             data = _read(source.path, fd)
@@ -106,30 +106,27 @@ async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerato
 async def write_all(fd: int, data: bytes) -> None:
     """Write bytes to a file or a pipe. Raises OSError, BrokenPipeError if the reader of a pipe has left."""
     is_regular = stat.S_ISREG(os.fstat(fd).st_mode)
-    view = memoryview(data)
+    view, loop = memoryview(data), asyncio.get_running_loop()
     while view:
         if not is_regular:
-            await _wait_for(asyncio.get_running_loop().add_writer, _remove_writer, fd)
+            await _wait_for(loop.add_writer, loop.remove_writer, fd)
         view = view[os.write(fd, view if is_regular else view[:_PIPE_BYTES]) :]
 
 
-class _Descriptor:
+@contextmanager
+def _open(path: str) -> Iterator[int]:
     """The file descriptor of a list while the body runs."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._files = ExitStack()
-
-    def __enter__(self) -> int:
-        if self._path == STANDARD_INPUT:
-            return sys.stdin.fileno()
-        try:
-            return self._files.enter_context(Path(self._path).open("rb", buffering=0)).fileno()
-        except OSError as error:
-            raise _unreadable(self._path, error) from error
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
+    if path == STANDARD_INPUT:
+        yield sys.stdin.fileno()
+        return
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _read(path: str, fd: int) -> bytes:
@@ -143,8 +140,14 @@ def _unreadable(path: str, error: OSError) -> ConfigurationError:
     return ConfigurationError(f"{path}: cannot be read to its end: {error.strerror or error}")
 
 
+async def wait_for_input(fd: int, stop: asyncio.Event | None = None) -> None:
+    """Wait until a descriptor can be read, or until `stop`."""
+    loop = asyncio.get_running_loop()
+    await _wait_for(loop.add_reader, loop.remove_reader, fd, stop)
+
+
 async def _wait_for(
-    add: Callable[..., None], remove: Callable[[int], None], fd: int, stop: asyncio.Event | None = None
+    add: Callable[..., None], remove: Callable[[int], object], fd: int, stop: asyncio.Event | None = None
 ) -> None:
     """Wait until a descriptor is ready, or until `stop`."""
     ready = asyncio.Event()
@@ -152,24 +155,10 @@ async def _wait_for(
         add(fd, ready.set)
     except PermissionError:
         return  # epoll refuses it: it is always ready, such as /dev/null
+    events = [asyncio.ensure_future(one.wait()) for one in (ready, stop) if one is not None]
     try:
-        await (ready.wait() if stop is None else _wait_for_one(ready.wait(), stop.wait()))
+        await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        for event in events:
+            event.cancel()
         remove(fd)
-
-
-async def _wait_for_one(*waits: Awaitable[bool]) -> None:
-    tasks = [asyncio.ensure_future(one) for one in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-def _remove_reader(fd: int) -> None:
-    asyncio.get_running_loop().remove_reader(fd)
-
-
-def _remove_writer(fd: int) -> None:
-    asyncio.get_running_loop().remove_writer(fd)

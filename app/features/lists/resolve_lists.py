@@ -16,8 +16,6 @@ from app.features.command import INTERRUPTED
 from app.features.lists.batch import BatchInput, read_input
 from app.features.lists.checkpoint import CheckpointFile, Job, identify
 from app.features.lists.command import ResolveChoice
-from app.features.lists.file_format import ListFormat
-from app.features.lists.item import MAX_LINE_BYTES
 from app.features.lists.list_stream import ListSource, require_files, stream_items
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.progress import Progress, count_lists, show_verdicts
@@ -94,8 +92,7 @@ async def _run(
 
 
 def _sources(settings: Settings, choice: ResolveChoice) -> list[ListSource]:
-    form = None if choice.form is None else ListFormat(choice.form)
-    return [ListSource(path, MAX_LINE_BYTES, form, choice.column) for path in choice.lists]
+    return [ListSource(path, choice.form, choice.column) for path in choice.lists]
 
 
 async def _read_inputs(

@@ -6,8 +6,7 @@ import csv
 from typing import Final
 
 from app.errors import UnreadableList
-from app.features.lists.item import MAX_EXCERPT, Item, ListItem, UnreadableItem
-from app.features.lists.lines import Line, LineCutter, decode_line
+from app.features.lists.lines import MAX_EXCERPT, Item, Line, LineReader, ListItem, UnreadableItem, decode_line
 
 #: The column that is read if none is named, in any letter case.
 DOI_COLUMN: Final = "doi"
@@ -17,14 +16,12 @@ _MESSAGE_COLUMNS: Final = 10
 _MESSAGE_CHARACTERS: Final = 40
 
 
-class TableReader:
+class ColumnReader(LineReader):
     """Reads one column. Each record is an item, also if its cell is empty. Empty lines are not records."""
 
     def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
         """`max_line_bytes` is the limit of a record too. `column` is a name, compared exactly, then in any case."""
-        self._max_line_bytes = max_line_bytes
-        self._column = column
-        self._lines = LineCutter(max_line_bytes)
+        super().__init__(max_line_bytes, column)
         self._separator = ""
         self._index = -1
         #: The lines of a record with an open quote, its first line, and its characters.
@@ -32,16 +29,10 @@ class TableReader:
         self._opened_at = 0
         self._size = 0
 
-    def feed(self, data: bytes) -> list[Item]:
-        """See ListReader."""
-        return self._read(self._lines.feed(data))
-
-    def end(self) -> list[Item]:
-        """See ListReader."""
-        items = self._read(self._lines.end())
+    def _finish(self) -> list[Item]:
         if self._open:
             raise self._unclosed()
-        return items
+        return []
 
     def _read(self, lines: list[Line]) -> list[Item]:
         items: list[Item] = []

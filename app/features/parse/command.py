@@ -13,7 +13,7 @@ from app.features.command import STANDARD_INPUT, Command, Context
 
 if TYPE_CHECKING:
     from app.assembly.settings import Settings
-    from app.features.lists.item import Item
+    from app.features.lists.lines import Item
     from app.features.parse.parsing import ParsedText
 
 #: Characters of a text in the output for people.
@@ -33,13 +33,13 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
 
 def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
     """Print what each text is. Exit status 0 if all are DOI names or shortDOIs, else 1."""
-    from app.features.lists.item import MAX_LINE_BYTES, ListItem
+    from app.features.lists.lines import ListItem
     from app.features.parse.parsing import parse, unreadable, write_line
 
     base_url = settings.public_url.rstrip("/") if settings.public_url else None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
     is_clean = True
-    for item in _read_texts(namespace.texts, MAX_LINE_BYTES):
+    for item in _read_texts(namespace.texts):
         if isinstance(item, ListItem):
             parsed = parse(item.text, own_hosts=own_hosts)
         else:
@@ -54,14 +54,14 @@ def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
     return 0 if is_clean else 1
 
 
-def _read_texts(arguments: Sequence[str], max_line_bytes: int) -> Iterator[Item]:
+def _read_texts(arguments: Sequence[str]) -> Iterator[Item]:
     """The texts of the arguments, or the lines of standard input."""
-    from app.features.lists.item import ListItem
-    from app.features.lists.list_stream import ListSource, read_items
+    from app.features.lists.lines import ListItem
+    from app.features.lists.list_stream import ListSource, read_list
 
     if arguments:
         return (ListItem(text, number) for number, text in enumerate(arguments, 1))
-    return read_items(ListSource(STANDARD_INPUT, max_line_bytes))
+    return read_list(ListSource(STANDARD_INPUT))
 
 
 def _describe(parsed: ParsedText) -> Iterator[str]:

@@ -12,8 +12,8 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from app.doi.percent import decode
-from app.features.lists.body import LIST_BODY, ListLimits, read_format, read_items
-from app.features.lists.item import Item, ListItem
+from app.features.lists.body import LIST_BODY, ListLimits, read_body, read_body_format
+from app.features.lists.lines import Item, ListItem
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, unreadable, write_line
 from app.web.freshness import NO_STORE, OWN_PAGE
@@ -57,9 +57,9 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
         for other lists.
         """
         headers = request.headers
-        form = read_format(headers.get("content-type"), headers.get("content-encoding"), column)
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), column)
         try:
-            items = [item async for item in read_items(request.stream(), form, limits)]
+            items = [item async for item in read_body(request.stream(), form, limits)]
         except ClientDisconnect:
             return Response(status_code=400)
         rows = _write_rows(items, _base_url(request, public_url), turn)

@@ -13,7 +13,7 @@ import pytest
 
 from app.errors import InvalidParameter, TooManyBatches, UnsupportedBody
 from app.features.lists.answer import OpenBatches
-from app.features.lists.body import read_format
+from app.features.lists.body import read_body_format
 from app.features.lists.http import choose_output, read_fields
 from app.features.lists.verdict import FIELDS
 from tests.fake_upstream import EVERY_NAME
@@ -307,4 +307,4 @@ def test_fields_keep_the_order_of_the_request() -> None:
 
 def test_a_body_without_a_media_type_is_refused() -> None:
     with pytest.raises(UnsupportedBody, match="without a media type"):
-        read_format(None, None, None)
+        read_body_format(None, None, None)

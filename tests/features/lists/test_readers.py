@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from app.errors import UnreadableList
 from app.features.lists.file_format import open_gunzip
-from app.features.lists.item import Item, ListItem, ListReader, UnreadableItem
-from app.features.lists.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain
-from app.features.lists.lines import LineCutter, LinesReader
-from app.features.lists.table import TableReader
+from app.features.lists.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
+from app.features.lists.lines import Item, LineCutter, LinesReader, ListItem, ListReader, UnreadableItem
+from app.features.lists.table import ColumnReader
 
 LIMIT: Final = 100
 READERS: Final[dict[str, Callable[[], ListReader]]] = {
     "lines": lambda: LinesReader(LIMIT),
-    "table": lambda: TableReader(LIMIT),
+    "table": lambda: ColumnReader(LIMIT),
     "json": lambda: JsonArrayReader(LIMIT),
     "ndjson": lambda: JsonLinesReader(LIMIT),
 }
@@ -105,37 +104,37 @@ def test_utf_16_is_refused_by_name(mark: bytes) -> None:
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_the_column_doi_is_read_in_any_case(separator: str) -> None:
     data = separator.join(["title", "DOI", "year"]) + "\r\n" + separator.join(["x", "10.5555/a", "1"]) + "\r\n"
-    assert texts(TableReader(LIMIT), data.encode()) == ["10.5555/a"]
+    assert texts(ColumnReader(LIMIT), data.encode()) == ["10.5555/a"]
 
 
 def test_a_field_in_quotes_has_separators_quotes_and_line_breaks() -> None:
     """The examples of RFC 4180, section 2, rules 5 to 7."""
     data = b'title,doi\n"a, ""b""\r\nc",10.5555/a\n\n"",10.5555/b\nshort\n'
-    assert read(TableReader(LIMIT), data) == [ListItem("10.5555/a", 2), ListItem("10.5555/b", 5), ListItem("", 6)]
+    assert read(ColumnReader(LIMIT), data) == [ListItem("10.5555/a", 2), ListItem("10.5555/b", 5), ListItem("", 6)]
 
 
 def test_a_named_column_is_read() -> None:
     data = b"doi,DOI (main)\n10.5555/a,10.5555/b\n"
-    assert texts(TableReader(LIMIT, "DOI (main)"), data) == ["10.5555/b"]
-    assert texts(TableReader(LIMIT, "doi (MAIN)"), data) == ["10.5555/b"]
+    assert texts(ColumnReader(LIMIT, "DOI (main)"), data) == ["10.5555/b"]
+    assert texts(ColumnReader(LIMIT, "doi (MAIN)"), data) == ["10.5555/b"]
 
 
 def test_a_missing_column_is_an_error_that_names_the_columns() -> None:
     with pytest.raises(UnreadableList, match="Line 1 has no column 'doi'; name one of its columns: 'title', 'year'"):
-        read(TableReader(LIMIT), b"title,year\n")
+        read(ColumnReader(LIMIT), b"title,year\n")
 
 
 def test_a_carriage_return_inside_a_record_is_an_error_of_this_record() -> None:
-    items = read(TableReader(LIMIT), b"doi\n10.5555/a\rb\n10.5555/c\n")
+    items = read(ColumnReader(LIMIT), b"doi\n10.5555/a\rb\n10.5555/c\n")
     assert [type(item) for item in items] == [UnreadableItem, ListItem]
     with pytest.raises(UnreadableList, match="Line 1 is not CSV"):
-        read(TableReader(LIMIT), b"doi\rtitle\n10.5555/a\n")
+        read(ColumnReader(LIMIT), b"doi\rtitle\n10.5555/a\n")
 
 
 def test_a_quote_that_is_never_closed_is_an_error_with_its_line() -> None:
     for data in (b'doi\n10.5555/a\n"10.5555/b\n', b'doi\n10.5555/a\n"10.5555/b\n' + b"10.5555/c\n" * 50):
         with pytest.raises(UnreadableList, match="Line 3: a quote is not closed"):
-            read(TableReader(LIMIT), data)
+            read(ColumnReader(LIMIT), data)
 
 
 def test_an_array_has_strings_and_objects() -> None:
@@ -200,7 +199,7 @@ def test_the_garbage_collector_does_not_count_lines_and_items() -> None:
     ],
 )
 def test_half_a_surrogate_pair_is_named(data: bytes, lone: str | None) -> None:
-    found = explain(data, ValueError("another reason"))
+    found = explain_json(data, ValueError("another reason"))
     assert found == (
         f"{lone} is half a surrogate pair, not a character; send both halves" if lone else "another reason"
     )

@@ -16,8 +16,6 @@ from app.features.lists.progress import Effort, ListSize, Progress, count_lists,
 from app.features.lists.verdict import Verdict
 from tests.clock import Clock
 
-_LINE_BYTES = 65_536
-
 
 @pytest.mark.parametrize(
     ("size", "left", "effort", "rate", "seconds"),
@@ -91,8 +89,8 @@ def test_the_line_is_drawn_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch)
 def test_items_and_distinct_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "list.txt"
     file.write_text("10.1000/a\n# comment\n\n10.1000/A\n10.1000/b\n", encoding="utf-8")
-    source = ListSource(str(file), _LINE_BYTES)
+    source = ListSource(str(file))
     assert count_lists([source, source]) == ListSize(6, 2)
-    assert count_lists([ListSource(STANDARD_INPUT, _LINE_BYTES)]) is None
+    assert count_lists([ListSource(STANDARD_INPUT)]) is None
     monkeypatch.setattr(resolve_progress, "MAX_COUNTED", 1)
     assert count_lists([source]) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.errors import NotUTF8
-from app.features.lists.item import ListItem, UnreadableItem
-from app.features.lists.ris import MAX_LINKS, RisReader
+from app.features.lists.lines import ListItem, UnreadableItem
+from app.features.lists.references import MAX_LINKS, RisReader
 
 LIMIT = 1_000
 

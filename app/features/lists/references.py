@@ -1,4 +1,9 @@
-"""Reads the names of a BibTeX file: Patashnik, "BibTeXing" (1988), for entries and fields."""
+"""Reads the names of the files of reference managers: BibTeX and RIS. All text except names is ignored.
+
+BibTeX: Patashnik, "BibTeXing" (1988), for entries and fields. RIS: RIS Format Specifications (Research Information
+Systems, 2001). A line is a tag of two characters, two blanks, a hyphen, a blank, and the value. A reference begins with
+TY and ends with ER. DO has the DOI name.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from app.features.lists.item import Item, ListItem
-from app.features.lists.lines import Line, LineCutter
-from app.features.lists.reference_text import read_reference, trim_url
+from app.errors import NotUTF8
+from app.features.lists.lines import MAX_EXCERPT, Item, Line, LineReader, ListItem, UnreadableItem
 
 #: Limit of an entry, in characters. A longer entry is read in pieces.
 MAX_ENTRY_CHARACTERS: Final = 1024 * 1024
@@ -16,7 +20,7 @@ MAX_ENTRY_CHARACTERS: Final = 1024 * 1024
 _MAX_VALUE_CHARACTERS: Final = 32_768
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
-_DOI_URL: Final = re.compile(r"https?://(?:(?:dx|www)\.)?doi\.org/[^\s{}\"]+", re.IGNORECASE)
+_BIBTEX_URL: Final = re.compile(r"https?://(?:(?:dx|www)\.)?doi\.org/[^\s{}\"]+", re.IGNORECASE)
 _NOT_AN_ENTRY: Final = re.compile(r"\s*@\s*(?:comment|string|preamble)\b", re.IGNORECASE)
 _BARE_VALUE: Final = re.compile(r"[^\s,{}\"]*")
 #: TeX commands for characters that occur in names.
@@ -26,28 +30,30 @@ _TEX: Final = re.compile(
 _TEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_"}
 _TEX_URL: Final = re.compile(r"\\(?:url|href|nolinkurl|path)\s*\{")
 _WHITE_SPACE: Final = re.compile(r"\s+")
+#: A field. Some programs write fewer blanks than the specification has.
+_FIELD: Final = re.compile(r"([A-Z][A-Z0-9]) {0,2}-(?: +(.*))?", re.DOTALL)
+_RIS_URL: Final = re.compile(r"https?://(?:(?:dx|www)\.)?doi\.org/\S+", re.IGNORECASE)
+#: The tags of a DOI name, of links, and of the two ends of a reference.
+_DOI: Final = "DO"
+_LINKS: Final = frozenset({"UR", "L1", "L2", "L3", "L4", "LK", "M1", "M3"})
+_ENDS: Final = frozenset({"TY", "ER"})
+#: Links of one reference that are remembered.
+MAX_LINKS: Final = 100
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-class BibtexReader:
+class BibtexReader(LineReader):
     """Reads the `doi` fields of each entry. An entry without one is searched for DOI URLs.
 
     Text before the first `@` is a comment. A line that is too long is cut.
     """
 
-    def __init__(self, max_line_bytes: int) -> None:
-        self._lines = LineCutter(max_line_bytes)
+    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
+        super().__init__(max_line_bytes, column)
         #: The lines of the entry that is being read, the number of its first line, and its characters.
         self._entry: list[str] = []
         self._first = 0
         self._size = 0
-
-    def feed(self, data: bytes) -> list[Item]:
-        """See ListReader."""
-        return self._read(self._lines.feed(data))
-
-    def end(self) -> list[Item]:
-        """See ListReader."""
-        return self._read(self._lines.end()) + self._finish()
 
     def _read(self, lines: list[Line]) -> list[Item]:
         items: list[Item] = []
@@ -68,7 +74,41 @@ class BibtexReader:
         self._entry, self._size = [], 0
         if _NOT_AN_ENTRY.match(entry):
             return []
-        return [read_reference(ListItem(text, first + entry.count("\n", 0, at))) for at, text in _find(entry)]
+        return [_read_item(ListItem(text, first + entry.count("\n", 0, at))) for at, text in _find(entry)]
+
+
+class RisReader(LineReader):
+    """Reads the DO fields of each reference. A reference without one is searched for DOI URLs.
+
+    A line that is too long is cut.
+    """
+
+    def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
+        super().__init__(max_line_bytes, column)
+        self._has_doi = False
+        self._links: list[Item] = []
+
+    def _read(self, lines: list[Line]) -> list[Item]:
+        items: list[Item] = []
+        for line in lines:
+            found = _FIELD.match(line.data.decode("utf-8", "replace").lstrip())
+            if found is None:
+                continue
+            tag, value = found[1], (found[2] or "").strip()
+            if tag in _ENDS:
+                items += self._finish()
+            elif tag == _DOI and value:
+                self._has_doi = True
+                items.append(_read_item(ListItem(value, line.number)))
+            elif tag in _LINKS and len(self._links) < MAX_LINKS and (url := _RIS_URL.search(value)):
+                self._links.append(_read_item(ListItem(_trim_url(url[0]), line.number)))
+        return items
+
+    def _finish(self) -> list[Item]:
+        """The links of a reference that has no DOI name of its own."""
+        links = [] if self._has_doi else self._links
+        self._has_doi, self._links = False, []
+        return links
 
 
 def _find(entry: str) -> Iterator[tuple[int, str]]:
@@ -79,8 +119,8 @@ def _find(entry: str) -> Iterator[tuple[int, str]]:
             is_found = True
             yield match.start(), value
     if not is_found:
-        for match in _DOI_URL.finditer(entry):
-            yield match.start(), _strip_tex(trim_url(match[0]))
+        for match in _BIBTEX_URL.finditer(entry):
+            yield match.start(), _strip_tex(_trim_url(match[0]))
 
 
 def _read_value(entry: str, start: int) -> str:
@@ -106,3 +146,16 @@ def _strip_tex(text: str) -> str:
     text = _TEX_URL.sub("{", text)
     text = _TEX.sub(lambda match: match["escaped"] or match["math"] or _TEX_WORDS[match["word"]], text)
     return text.replace("{", "").replace("}", "")
+
+
+def _read_item(item: ListItem) -> Item:
+    """The item; unreadable if its bytes are not UTF-8. In the other fields of a file, such bytes do not matter."""
+    if _REPLACEMENT not in item.text:
+        return item
+    return UnreadableItem(item.text[:MAX_EXCERPT], item.line, NotUTF8().message)
+
+
+def _trim_url(url: str) -> str:
+    """Remove the punctuation after a URL in running text."""
+    url = url.rstrip(".,;")
+    return url.rstrip(")") if "(" not in url else url
