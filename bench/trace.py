@@ -30,8 +30,7 @@ NOT_DECIDING: Final = frozenset(
         "features/tracing/spans.py",  # reads
         "features/admin/show.py",  # the age of an entry, a key in JSON
         "features/lists/verdict.py",  # the age in a row of a list
-        "features/lists/text_writing.py",
-        "features/lists/server_exchange.py",
+        "features/lists/writing.py",
         "features/assistants/server_names.py",
     }
 )

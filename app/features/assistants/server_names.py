@@ -8,7 +8,7 @@ from typing import Final
 
 from app.features.assistants.names import Rows
 from app.features.lists.batch import BatchInput
-from app.features.lists.server_rows import fetch_rows
+from app.features.lists.server_client import fetch_rows
 from app.features.lists.verdict import Row
 from app.features.proxy_client.server import ProxyServer
 

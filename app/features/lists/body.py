@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
@@ -14,7 +14,7 @@ from app.features.lists.file_format import open_gunzip
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader
 from app.features.lists.table import ColumnReader
-from app.web.media_types import CSV, JSON, NDJSON, TEXT, read_content_type
+from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT, read_content_type
 from app.web.responses import Receive
 
 #: Bytes that a reader cuts into items at a time. As many empty lines take 0.4 ms of processor time.
@@ -67,6 +67,11 @@ LIST_BODY: Final[dict[str, Any]] = {
         },
     },
 }
+
+
+def problem_responses(texts: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """The problems of a route by their status, for the OpenAPI document."""
+    return {status: {"description": text, "content": {PROBLEM: {}}} for status, text in texts.items()}
 
 
 def read_body_format(content_type: str | None, content_encoding: str | None, column: str | None) -> BodyFormat:

@@ -30,7 +30,7 @@ class InputIdentity(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Job(msgspec.Struct, frozen=True):
+class ListJob(msgspec.Struct, frozen=True):
     """What must be the same in all runs: the lists, and the options that decide what the rows look like."""
 
     inputs: tuple[InputIdentity, ...]
@@ -40,7 +40,7 @@ class Job(msgspec.Struct, frozen=True):
 class Checkpoint(msgspec.Struct, frozen=True):
     """The position of a job: its complete rows, the size of the output after them, and their number by verdict."""
 
-    job: Job
+    job: ListJob
     rows: int
     output_bytes: int
     verdicts: dict[str, int]
@@ -48,7 +48,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     version: int = _VERSION
 
 
-def identify(paths: Sequence[str]) -> tuple[InputIdentity, ...]:
+def identify_lists(paths: Sequence[str]) -> tuple[InputIdentity, ...]:
     """The identities of lists. Raises ConfigurationError for standard input, and for a file that cannot be read."""
     if STANDARD_INPUT in paths:
         raise ConfigurationError("--resume: standard input cannot be read again; save the list in a file, and name it")
@@ -73,7 +73,7 @@ class CheckpointFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def read(self, job: Job) -> Checkpoint | None:
+    def read(self, job: ListJob) -> Checkpoint | None:
         """The checkpoint of this job, None if there is no file. Raises ConfigurationError for that of another job."""
         label = f"--resume {self._path}"
         checkpoint = read_state(self._path, Checkpoint, label, "name another file, or remove this one")

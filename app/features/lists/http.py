@@ -8,17 +8,15 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from app.errors import InvalidParameter
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
-from app.features.lists.body import LIST_BODY, read_body_format
-from app.features.lists.name_lookup import BatchOptions
-from app.features.lists.verdict import FIELDS
+from app.features.lists.body import LIST_BODY, problem_responses, read_body_format
+from app.features.lists.name_lookup import BatchOptions, agency_source
+from app.features.lists.verdict import read_fields
 from app.features.lists.writing import JsonLinesWriter
-from app.web.media_types import CSV, JSON, NDJSON, PROBLEM
+from app.web.media_types import CSV, JSON, NDJSON
 from app.web.problem_model import SuggestionModel
 
 RESOLVE_PATH: Final = "/api/resolve"
-_SUGGESTIONS: Final = "suggestions"
 _OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}
 #: Media types in Accept, in the order of preference of this resolver.
 _ACCEPTED: Final = {
@@ -42,57 +40,44 @@ class RowModel(BaseModel):
     suggestions: list[SuggestionModel] = Field([], description="With `suggest=true`. They are not followed.")
 
 
+class ResolveQuery(BaseModel):
+    """The parameters of a request."""
+
+    output: Literal["ndjson", "csv", "json"] | None = Field(None, description="The form of the answer.")
+    fields: str | None = Field(None, max_length=200, description="The members of the rows, separated by commas.")
+    only: Literal["cached"] | None = Field(None, description="Answer from the cache alone.")
+    suggest: bool = Field(False, description="Suggest other names for those that lead nowhere.")
+    column: str | None = Field(
+        None, max_length=200, description="The column or member with the names, instead of `doi`."
+    )
+    encoding: Literal["escaped", "literal"] = Field(
+        "escaped", description="In `escaped` names, `%` always begins an escape. `literal` names are as they are."
+    )
+
+
 def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], str]) -> None:
     """Add the endpoint. `client_at` returns the client at an address."""
 
-    async def resolve_list(
-        request: Request,
-        output: Annotated[Literal["ndjson", "csv", "json"] | None, Query(description="The form of the answer.")] = None,
-        fields: Annotated[
-            str | None, Query(max_length=200, description="The members of the rows, separated by commas.")
-        ] = None,
-        only: Annotated[Literal["cached"] | None, Query(description="Answer from the cache alone.")] = None,
-        suggest: Annotated[bool, Query(description="Suggest other names for those that lead nowhere.")] = False,
-        column: Annotated[
-            str | None, Query(max_length=200, description="The column or member with the names, instead of `doi`.")
-        ] = None,
-        encoding: Annotated[
-            Literal["escaped", "literal"],
-            Query(description="In `escaped` names, `%` always begins an escape. `literal` names are as they are."),
-        ] = "escaped",
-    ) -> Response:
+    async def resolve_list(request: Request, query: Annotated[ResolveQuery, Query()]) -> Response:
         """The verdict on each name of a list, in the order of the list.
 
         Rows are sent while the list arrives. Each name is looked up once. The queries of people go first.
         """
-        chosen = read_fields(fields, suggests=suggest)
+        fields, only_cached = read_fields(query.fields, suggests=query.suggest), query.only is not None
         client = client_at(request.client.host if request.client else "")
-        sources: Literal["none", "cached", "any"] = "none" if "ra" not in chosen else "any" if fields else "cached"
         options = BatchOptions(
             client=client,
-            only_cached=only is not None,
-            literal=encoding == "literal",
-            suggests=suggest,
-            agency="cached" if only and sources == "any" else sources,
+            only_cached=only_cached,
+            literal=query.encoding == "literal",
+            suggests=query.suggest,
+            agency=agency_source(fields, is_named=query.fields is not None, only_cached=only_cached),
         )
         headers = request.headers
-        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), column)
-        media_type = choose_output(output, headers.get("accept"))
-        return RowsAnswer(service, BatchRequest(client, form, options, media_type, chosen))
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), query.column)
+        media_type = choose_output(query.output, headers.get("accept"))
+        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields))
 
     _add_route(app, resolve_list)
-
-
-def read_fields(fields: str | None, *, suggests: bool) -> tuple[str, ...]:
-    """The members of the rows, in the order of the request. Raises InvalidParameter."""
-    known = (*FIELDS, _SUGGESTIONS) if suggests else FIELDS
-    if fields is None:
-        return known
-    chosen = tuple(dict.fromkeys(name.strip() for name in fields.split(",")))
-    for name in chosen:
-        if name not in known:
-            raise InvalidParameter(f"fields: {name[:80]!r} is not one of {', '.join(known)}.")
-    return chosen
 
 
 def choose_output(output: str | None, accept: str | None) -> str:
@@ -104,7 +89,6 @@ def choose_output(output: str | None, accept: str | None) -> str:
 
 
 def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
-    problem: dict[str, Any] = {"content": {PROBLEM: {}}}
     row = {"$ref": "#/components/schemas/RowModel"}
     app.add_api_route(
         RESOLVE_PATH,
@@ -116,11 +100,15 @@ def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
         response_description="A row for each name, in their order.",
         responses={
             200: {"content": {JsonLinesWriter.media_type: {"schema": row}, CSV: {"schema": {"type": "string"}}}},
-            400: {"description": "A parameter or the list cannot be read.", **problem},
-            403: {"description": "The network of the client is denied.", **problem},
-            413: {"description": "The list is too long, or too long for one JSON array.", **problem},
-            415: {"description": "The list is not of one of these media types.", **problem},
-            429: {"description": "The client is over its limit of requests, or of lists at a time.", **problem},
+            **problem_responses(
+                {
+                    400: "A parameter or the list cannot be read.",
+                    403: "The network of the client is denied.",
+                    413: "The list is too long, or too long for one JSON array.",
+                    415: "The list is not of one of these media types.",
+                    429: "The client is over its limit of requests, or of lists at a time.",
+                }
+            ),
         },
         openapi_extra={"requestBody": LIST_BODY},
     )

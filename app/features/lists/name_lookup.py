@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,6 +14,8 @@ from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import UNCONFIRMED, Origin
 from app.upstream.source import ClientNetwork, Priority
 
+#: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
+AgencySource = Literal["none", "cached", "any"]
 #: Prefixes that are remembered. A list of 100,000 names has about 3,000.
 MAX_PREFIXES: Final = 10_000
 #: Answers that do not show that the upstream works.
@@ -47,10 +50,16 @@ class BatchOptions:
     literal: bool = False
     #: Whether rows have suggestions.
     suggests: bool = False
-    #: The registration agency: not looked up, from the cache alone, or with queries about prefixes.
-    agency: Literal["none", "cached", "any"] = "cached"
+    agency: AgencySource = "cached"
     #: The priority of queries about names.
     priority: Priority = Priority.BULK
+
+
+def agency_source(fields: Sequence[str], *, is_named: bool, only_cached: bool) -> AgencySource:
+    """Where agencies come from. Prefixes are queried only for a caller that names the member of a row."""
+    if "ra" not in fields:
+        return "none"
+    return "any" if is_named and not only_cached else "cached"
 
 
 class UpstreamWait:

@@ -13,6 +13,7 @@ from app.features.lists.lines import ListItem
 from app.features.lists.list_stream import ListSource, read_list
 from app.features.lists.verdict import Verdict
 from app.features.progress import ProgressLine, show_duration
+from app.upstream.guard import UNSENT_OUTCOMES
 
 #: Rows before the remaining time is estimated.
 _FIRST_ROWS: Final = 20
@@ -81,9 +82,10 @@ class Progress:
         self._progress_line = ProgressLine(clock)
         self._queries = 0
 
-    def count_query(self) -> None:
-        """Count an upstream query of this run."""
-        self._queries += 1
+    def record_query(self, outcome: str, seconds: float) -> None:
+        """See UpstreamObserver. Only queries that were sent count."""
+        if outcome not in UNSENT_OUTCOMES:
+            self._queries += 1
 
     def draw(self, verdicts: Counter[Verdict]) -> None:
         """Draw the line if it is time."""

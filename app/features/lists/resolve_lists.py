@@ -8,26 +8,22 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import Final, Literal
+from typing import Final
 
 from app.assembly.settings import Settings
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, InvalidParameter
 from app.features.command import INTERRUPTED
 from app.features.lists.batch import BatchInput, read_input
-from app.features.lists.checkpoint import CheckpointFile, Job, identify
+from app.features.lists.checkpoint import CheckpointFile, ListJob, identify_lists
 from app.features.lists.command import ResolveChoice
 from app.features.lists.list_stream import ListSource, require_files, stream_items
-from app.features.lists.name_lookup import BatchOptions
+from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.progress import Progress, count_lists, show_verdicts
-from app.features.lists.row_output import RowOutput
-from app.features.lists.row_recorder import RowRecorder
-from app.features.lists.server_client import BatchClient, RemoteOptions
-from app.features.lists.text_writing import AlignedWriter, UrlWriter
-from app.features.lists.verdict import FIELDS, Row, Verdict
-from app.features.lists.writing import JsonLinesWriter, RowWriter, TableWriter
+from app.features.lists.row_output import RowOutput, RowRecorder
+from app.features.lists.server_client import BatchClient
+from app.features.lists.verdict import SUGGESTIONS, Row, Verdict, read_fields
+from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter
 
-#: The member of a row that --suggest adds.
-_SUGGESTIONS: Final = "suggestions"
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
 _GOOD: Final = frozenset({Verdict.RESOLVED, Verdict.ALIAS})
@@ -55,7 +51,7 @@ async def resolve_lists(settings: Settings, choice: ResolveChoice) -> int:
     output_format = choice.output or ("table" if _is_terminal_output(choice) else "jsonl")
     fields = _choose_fields(choice, output_format)
     state = None if choice.state is None else CheckpointFile(choice.state)
-    job = Job(identify(choice.lists) if state else (), _options(choice, output_format, fields))
+    job = ListJob(identify_lists(choice.lists) if state else (), _options(choice, output_format, fields))
     with RowOutput(choice.output_file) as output, _stop_on_signals() as stop:
         recorder = RowRecorder(output, _open_writer(output_format, fields), fields, job, state)
         await recorder.begin()
@@ -131,9 +127,8 @@ async def _open_rows(
 ) -> AsyncIterator[AsyncIterator[list[Row]]]:
     """The rows of the inputs in groups, of a server or of this process."""
     if choice.server is not None:
-        options = RemoteOptions(choice.only_cached, choice.suggests, choice.literal)
         limits = choice.server_limits
-        client = BatchClient(choice.server, options, limits, stop, lambda text: print(text, file=sys.stderr))
+        client = BatchClient(choice.server, _query(choice), limits, stop, lambda text: print(text, file=sys.stderr))
         async with aclosing(client.groups(inputs)) as rows:
             yield rows
         return
@@ -142,20 +137,34 @@ async def _open_rows(
             "--store-url memory: the cache ends with this process; a later run can query the same names again",
             file=sys.stderr,
         )
-    # A server needs none of the parts that this imports.
-    from app.features.lists.resolve_here import open_rows
+    # A server needs none of the parts that these import.
+    from app.features.command_store import open_for_batches
+    from app.features.feature import Observers
+    from app.features.lists.opening import build_batches
 
-    count_query = (lambda: None) if progress is None else progress.count_query
-    async with open_rows(settings, _flatten(inputs, stop), _batch_options(choice, fields), count_query) as rows:
+    options = BatchOptions(
+        only_cached=choice.only_cached,
+        literal=choice.literal,
+        suggests=choice.suggests,
+        agency=agency_source(fields, is_named=choice.fields is not None, only_cached=choice.only_cached),
+    )
+    observers = Observers() if progress is None else Observers(upstream=lambda _: progress)
+    async with (
+        open_for_batches(settings, observers) as core,
+        aclosing(build_batches(settings, core).groups(_flatten(inputs, stop), options)) as rows,
+    ):
         yield rows
 
 
-def _batch_options(choice: ResolveChoice, fields: Sequence[str]) -> BatchOptions:
-    agency: Literal["none", "cached", "any"] = "none"
-    if "ra" in fields:
-        # Queries about prefixes only for a caller that names the member.
-        agency = "any" if choice.fields is not None and not choice.only_cached else "cached"
-    return BatchOptions(only_cached=choice.only_cached, literal=choice.literal, suggests=choice.suggests, agency=agency)
+def _query(choice: ResolveChoice) -> str:
+    """The query of a request to a server, with its question mark."""
+    chosen = (
+        (choice.only_cached, "only=cached"),
+        (choice.suggests, "suggest=true"),
+        (choice.literal, "encoding=literal"),
+    )
+    query = "&".join(parameter for is_chosen, parameter in chosen if is_chosen)
+    return query and f"?{query}"
 
 
 # --- The output ---------------------------------------------------------------------------------------------------
@@ -163,16 +172,14 @@ def _batch_options(choice: ResolveChoice, fields: Sequence[str]) -> BatchOptions
 
 def _choose_fields(choice: ResolveChoice, output_format: str) -> tuple[str, ...]:
     """The members of a row that are written. Raises ConfigurationError for one that does not exist."""
-    known = (*FIELDS, _SUGGESTIONS) if choice.suggests else FIELDS
     if output_format == "urls":
         return ("url",)
-    if choice.fields is None:
-        return _TABLE_FIELDS + known[len(FIELDS) :] if output_format == "table" else known
-    fields = tuple(name.strip() for name in choice.fields.split(","))
-    for name in fields:
-        if name not in known:
-            raise ConfigurationError(f"--fields: there is no member {name!r}; choose among {', '.join(known)}")
-    return fields
+    if choice.fields is None and output_format == "table":
+        return (*_TABLE_FIELDS, SUGGESTIONS) if choice.suggests else _TABLE_FIELDS
+    try:
+        return read_fields(choice.fields, suggests=choice.suggests)
+    except InvalidParameter as error:
+        raise ConfigurationError(f"--{error.message}") from error
 
 
 def _open_writer(output_format: str, fields: tuple[str, ...]) -> RowWriter:

@@ -1,21 +1,19 @@
-"""Sends lists of names to a running proxy in parts. After a failure, it continues after the last row."""
+"""Sends lists of names to `POST /api/resolve` of a running proxy. After a failure, it continues after the last row."""
 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlencode
 
 from app.errors import DoiProxyError
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ServerLimits
-from app.features.lists.server_rows import fetch_rows
-from app.features.lists.verdict import Row
-from app.features.proxy_client.exchange import ProxyFailure
+from app.features.lists.verdict import Row, read_row
+from app.features.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from app.features.proxy_client.server import ProxyServer
 
 #: Limit of the names of one request, in bytes.
@@ -23,27 +21,13 @@ MAX_BYTES: Final = 256 * 1024
 #: The pause after a failure without Retry-After, in seconds. It doubles from the first number to the second.
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteOptions:
-    """The parameters of a request."""
-
-    only_cached: bool
-    suggests: bool
-    literal: bool
-
-    @property
-    def query(self) -> str:
-        """The query of the URL, with its question mark."""
-        chosen = []
-        if self.only_cached:
-            chosen.append(("only", "cached"))
-        if self.suggests:
-            chosen.append(("suggest", "true"))
-        if self.literal:
-            chosen.append(("encoding", "literal"))
-        return f"?{urlencode(chosen)}" if chosen else ""
+#: Limit of a row, in bytes.
+_MAX_ROW_BYTES: Final = 4 * 1024 * 1024
+_MAX_DETAIL: Final = 500
+_MAX_SHOWN: Final = 200
+_NDJSON: Final = "application/x-ndjson"
+_MISSING: Final = "it has no /api/resolve; check the URL and the version of that proxy"
+_HINTS: Final = {http.client.NOT_FOUND: _MISSING, http.client.METHOD_NOT_ALLOWED: _MISSING}
 
 
 class BatchClient:
@@ -52,14 +36,14 @@ class BatchClient:
     def __init__(
         self,
         server: ProxyServer,
-        options: RemoteOptions,
+        query: str,
         limits: ServerLimits,
         stop: asyncio.Event,
         report: Callable[[str], None],
     ) -> None:
-        """`report` gets a message before each pause. `stop` ends the work."""
+        """`query` has the parameters of a request. `report` gets a message before each pause. `stop` ends the work."""
         self._server = server
-        self._query = options.query
+        self._query = query
         self._limits = limits
         self._stop = stop
         self._report = report
@@ -130,3 +114,58 @@ def _merge(waiting: Iterator[BatchInput], rows: Sequence[Row]) -> list[Row]:
             merged.append(one)
         merged.append(row)
     return merged
+
+
+async def fetch_rows(
+    server: ProxyServer, query: str, names: Sequence[str], timeout: float, stop: asyncio.Event | None = None
+) -> AsyncGenerator[list[Row]]:
+    """The row of each name, in their order, in groups as they arrive.
+
+    `query` has the parameters of the request. `timeout` limits the seconds between two rows. Raises ProxyFailure, also
+    if the answer ends early and at `stop`, and DoiProxyError for rows of other names.
+    """
+    expected = iter(names)
+    body = b"".join([json.dumps(name).encode() + b"\n" for name in names])
+    exchange = Exchange(server, timeout)
+    watch = None if stop is None else asyncio.create_task(_interrupt_at(stop, exchange))
+    count = 0
+    try:
+        await asyncio.to_thread(_send, exchange, f"/api/resolve{query}", body)
+        while lines := await asyncio.to_thread(exchange.read_lines, _MAX_ROW_BYTES):
+            rows = [_read_row(server, line) for line in lines]
+            if any(row.input != next(expected, None) for row in rows):
+                raise DoiProxyError(f"{server.label}: the rows do not match the names that were sent")
+            count += len(rows)
+            yield rows
+        if count < len(names):
+            raise ProxyFailure(f"{server.label}: the answer has too few rows; try again", is_transient=True)
+    finally:
+        if watch is not None:
+            watch.cancel()
+        exchange.close()
+
+
+def _send(exchange: Exchange, target: str, body: bytes) -> None:
+    fields = {"Content-Type": _NDJSON, "Accept": _NDJSON}
+    if exchange.send("POST", target, fields, body) != http.client.OK:
+        raise exchange.refusal(_HINTS)
+
+
+async def _interrupt_at(stop: asyncio.Event, exchange: Exchange) -> None:
+    await stop.wait()
+    exchange.interrupt()
+
+
+def _read_row(server: ProxyServer, line: bytes) -> Row:
+    try:
+        members = json.loads(line)
+        if "error" not in members:
+            return read_row(members)
+        # The list ended early (docs/batch.md, Errors).
+        status, detail = members["error"]["status"], str(members["error"]["detail"])[:_MAX_DETAIL]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        shown = line[:_MAX_SHOWN].decode("utf-8", "replace")
+        raise DoiProxyError(
+            f"{server.label}: this is not the row of a name: {shown!r}; check that it is a doi-proxy of this version"
+        ) from error
+    raise ProxyFailure(f"{server.label}: {detail}", is_transient=status in TRANSIENT, http_status=status)

@@ -15,6 +15,7 @@ from app.errors import (
     CouldNotVerify,
     DoiProxyError,
     InvalidName,
+    InvalidParameter,
     UpstreamPaused,
     UpstreamRefused,
 )
@@ -46,6 +47,8 @@ class Verdict(Enum):
 
 #: The members of a row, in order. `suggestions` follow if they are requested.
 FIELDS: Final = ("input", "doi", "verdict", "url", "ra", "age", "stale", "message")
+#: The member of a row that a request for suggestions adds.
+SUGGESTIONS: Final = "suggestions"
 #: The verdicts that say nothing about the name. A later batch may have a better one.
 UNDECIDED: Final = frozenset({Verdict.UNVERIFIED, Verdict.RATE_LIMITED})
 
@@ -157,6 +160,18 @@ def read_row(members: Mapping[str, Any]) -> Row:
         return Row(**known, suggestions=suggestions)
     except (AttributeError, KeyError, TypeError, InvalidName) as error:
         raise ValueError(f"this is not the row of a name: {error!r}") from error
+
+
+def read_fields(fields: str | None, *, suggests: bool) -> tuple[str, ...]:
+    """The members of the rows, in the order of the request. Raises InvalidParameter."""
+    known = (*FIELDS, SUGGESTIONS) if suggests else FIELDS
+    if fields is None:
+        return known
+    chosen = tuple(dict.fromkeys(name.strip() for name in fields.split(",")))
+    for name in chosen:
+        if name not in known:
+            raise InvalidParameter(f"fields: {name[:80]!r} is not one of {', '.join(known)}.")
+    return chosen
 
 
 def judge_target(resolution: Resolution, target: Target) -> Judgement:

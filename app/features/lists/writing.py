@@ -1,50 +1,55 @@
-"""Writes rows as NDJSON, CSV or a JSON array. A row is a mapping with the members in the order of the output.
+"""Writes rows as NDJSON, CSV, a JSON array, a table for people, or URLs alone.
 
-CSV cells are written unchanged (RFC 4180). A spreadsheet may read a cell that begins with "=" as a formula:
-docs/batch.md says what to do.
+A row is a mapping with the members in the order of the output. CSV cells are written unchanged (RFC 4180). A
+spreadsheet may read a cell that begins with "=" as a formula: docs/batch.md says what to do.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
+
+from app.doi.code_point import CodePoint
 
 #: The members of one row.
 Members = Mapping[str, Any]
 _CRLF: Final = "\r\n"
+#: Widths of the columns of a table, in characters. A column that is not named here has _USUAL_WIDTH.
+_WIDTHS: Final = {"input": 40, "doi": 40, "verdict": 12, "url": 60, "ra": 10, "age": 8, "stale": 5}
+_USUAL_WIDTH: Final = 30
+_ELLIPSIS: Final = "…"
 
 
-class RowWriter(Protocol):
+class RowWriter:
     """Writes rows in pieces."""
 
-    @property
-    def media_type(self) -> str:
-        """The media type, for Content-Type."""
+    #: The media type, for Content-Type.
+    media_type = "text/plain; charset=utf-8"
 
     def begin(self) -> bytes:
         """The bytes before the first row."""
+        return b""
 
     def write(self, rows: Iterable[Members]) -> bytes:
         """The bytes of these rows."""
+        raise NotImplementedError
 
     def fail(self, status: int, detail: str) -> bytes:
         """The bytes about an error after which no row follows."""
+        raise NotImplementedError
 
     def end(self) -> bytes:
         """The bytes after the last row."""
+        return b""
 
 
-class JsonLinesWriter:
+class JsonLinesWriter(RowWriter):
     """One JSON object a line. An error is an object with the only member "error"."""
 
-    media_type: Final = "application/x-ndjson"
-
-    def begin(self) -> bytes:
-        """See RowWriter."""
-        return b""
+    media_type = "application/x-ndjson"
 
     def write(self, rows: Iterable[Members]) -> bytes:
         """See RowWriter."""
@@ -54,15 +59,11 @@ class JsonLinesWriter:
         """See RowWriter."""
         return msgspec.json.encode({"error": {"status": status, "detail": detail}}) + b"\n"
 
-    def end(self) -> bytes:
-        """See RowWriter."""
-        return b""
 
-
-class TableWriter:
+class TableWriter(RowWriter):
     """CSV with a header line. An error is a record with an empty verdict and the reason as its message."""
 
-    media_type: Final = "text/csv; charset=utf-8; header=present"
+    media_type = "text/csv; charset=utf-8; header=present"
 
     def __init__(self, fields: Sequence[str]) -> None:
         self._fields = fields
@@ -82,10 +83,6 @@ class TableWriter:
             return self._write([[text]])
         return self._write([[text if name == "message" else "" for name in self._fields]])
 
-    def end(self) -> bytes:
-        """See RowWriter."""
-        return b""
-
     def _write(self, records: Iterable[Sequence[str]]) -> bytes:
         text = _Text()
         csv.writer(text, lineterminator=_CRLF).writerows(records)
@@ -100,10 +97,10 @@ class _Text:
         self.write = self.pieces.append
 
 
-class JsonArrayWriter:
+class JsonArrayWriter(RowWriter):
     """A JSON array with one object a line."""
 
-    media_type: Final = "application/json"
+    media_type = "application/json"
 
     def __init__(self) -> None:
         self._is_first = True
@@ -129,6 +126,43 @@ class JsonArrayWriter:
         return separator
 
 
+class AlignedWriter(RowWriter):
+    """A table with a line for each row. A long cell is cut, except in the last column."""
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self._fields = fields
+
+    def begin(self) -> bytes:
+        """See RowWriter."""
+        return self._line({name: name.upper() for name in self._fields})
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+        """See RowWriter."""
+        return b"".join([self._line(row) for row in rows])
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """See RowWriter."""
+        return f"error {status}: {_show(detail)}\n".encode("utf-8", "replace")
+
+    def _line(self, row: Mapping[str, Any]) -> bytes:
+        *first, last = self._fields
+        cells = [_fit(_show(row.get(name)), _WIDTHS.get(name, _USUAL_WIDTH)) for name in first]
+        line = "  ".join([*cells, _show(row.get(last))]).rstrip()
+        return f"{line}\n".encode("utf-8", "replace")
+
+
+class UrlWriter(RowWriter):
+    """One line for each row: its URL, or an empty line."""
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
+        """See RowWriter."""
+        return "".join([f"{row['url'] or ''}\n" for row in rows]).encode("utf-8", "replace")
+
+    def fail(self, status: int, detail: str) -> bytes:
+        """See RowWriter. The line of a row that has no URL."""
+        return b"\n"
+
+
 def _cell(value: object) -> str:
     """A value as the text of a cell. Suggestions are their names, separated by blanks."""
     if value is None:
@@ -138,3 +172,25 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return " ".join(one["doi"] for one in value)
     return str(value)
+
+
+def _fit(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + _ELLIPSIS
+
+
+def _show(value: object) -> str:
+    """A value as the text of a cell of a table for people."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(_show(one["doi"]) for one in value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A text for a terminal. A character that is not graphic becomes its notation, such as <U+200B>."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else f"<{CodePoint(one, 0).notation}>" for one in text)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from app.doi.code_point import CodePoint
 from app.features.command import STANDARD_INPUT, Command, Context
 
 if TYPE_CHECKING:
@@ -77,11 +76,10 @@ def _describe(parsed: ParsedText) -> Iterator[str]:
 
 
 def _printable(text: str) -> str:
-    """The text for a terminal: cut, and with the notation of what is not graphic in its place."""
-    cut = text[:_MAX_SHOWN_CHARACTERS] + "…" if len(text) > _MAX_SHOWN_CHARACTERS else text
-    if cut.isprintable():
-        return cut
-    return "".join(c if c.isprintable() else f"<{CodePoint(c, 0).notation}>" for c in cut)
+    """The text for a terminal, cut."""
+    from app.features.lists.writing import printable
+
+    return printable(text[:_MAX_SHOWN_CHARACTERS] + "…" if len(text) > _MAX_SHOWN_CHARACTERS else text)
 
 
 def _run(context: Context, namespace: argparse.Namespace) -> int:

@@ -12,12 +12,12 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from app.doi.percent import decode
-from app.features.lists.body import LIST_BODY, ListLimits, read_body, read_body_format
+from app.features.lists.body import LIST_BODY, ListLimits, problem_responses, read_body, read_body_format
 from app.features.lists.lines import Item, ListItem
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, unreadable, write_line
 from app.web.freshness import NO_STORE, OWN_PAGE
-from app.web.media_types import JSON, NDJSON, PROBLEM
+from app.web.media_types import JSON, NDJSON
 from app.web.request import Request as OwnRequest
 
 PARSE_PATH: Final = "/api/parse"
@@ -70,11 +70,7 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
 
 
 def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callable[..., Any]) -> None:
-    problem: dict[str, Any] = {"content": {PROBLEM: {}}}
-    limited: dict[int | str, dict[str, Any]] = {
-        status: {"description": text, **problem}
-        for status, text in {403: "The network of the client is denied.", 429: "The client is over its limit."}.items()
-    }
+    limited = {403: "The network of the client is denied.", 429: "The client is over its limit."}
     app.add_api_route(
         PARSE_PATH,
         parse_one,
@@ -83,11 +79,13 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
         summary="What is this text?",
         response_model=ParsedTextModel,
         response_description="What the text is; also if it is not a DOI name.",
-        responses={
-            400: {"description": "There is no `doi`, or it is not percent-encoded UTF-8.", **problem},
-            414: {"description": "The address is too long.", **problem},
-            **limited,
-        },
+        responses=problem_responses(
+            {
+                400: "There is no `doi`, or it is not percent-encoded UTF-8.",
+                414: "The address is too long.",
+                **limited,
+            }
+        ),
         openapi_extra={"x-example": f"{PARSE_PATH}?doi=10.1000/182"},
     )
     app.add_api_route(PARSE_PATH, parse_one, methods=["HEAD"], include_in_schema=False)
@@ -102,10 +100,14 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
         response_description="An object for each text, in their order.",
         responses={
             200: {"content": {NDJSON: {"schema": row}}},
-            400: {"description": "The body cannot be read.", **problem},
-            413: {"description": "The body is too large, or has too many texts.", **problem},
-            415: {"description": "The body is not of one of these media types.", **problem},
-            **limited,
+            **problem_responses(
+                {
+                    400: "The body cannot be read.",
+                    413: "The body is too large, or has too many texts.",
+                    415: "The body is not of one of these media types.",
+                    **limited,
+                }
+            ),
         },
         openapi_extra={"requestBody": LIST_BODY},
     )

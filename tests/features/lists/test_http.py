@@ -14,8 +14,8 @@ import pytest
 from app.errors import InvalidParameter, TooManyBatches, UnsupportedBody
 from app.features.lists.answer import OpenBatches
 from app.features.lists.body import read_body_format
-from app.features.lists.http import choose_output, read_fields
-from app.features.lists.verdict import FIELDS
+from app.features.lists.http import choose_output
+from app.features.lists.verdict import FIELDS, read_fields
 from tests.fake_upstream import EVERY_NAME
 from tests.web.proxy import Got, Proxy, running
 

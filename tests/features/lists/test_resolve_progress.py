@@ -63,7 +63,7 @@ class Screen:
 def test_the_line_has_the_rows_the_pace_the_time_left_and_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(monkeypatch, ListSize(1_000, 1_000))
     for _ in range(100):
-        screen.progress.count_query()
+        screen.progress.record_query("success", 0.1)
     assert screen.line(100, 5.0) == "100 of 1,000; 20.0 a second; 0:01:30 left; resolved 100"
 
 
