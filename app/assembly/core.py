@@ -126,7 +126,7 @@ def open_core(
     assembled = assemble(
         settings, context.clock, observers, cache=parts.cache, wrap_source=parts.wrap_source, read_only=read_only
     )
-    prefixes = PrefixChain(observers.resolver)
+    prefixes = PrefixChain(assembled.resolver, observers.resolver)
     core = Core(
         cache=assembled.cache,
         upstream=assembled.upstream,

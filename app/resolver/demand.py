@@ -51,5 +51,9 @@ class Demand:
     #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
     stale_if_error: float = inf
 
+    def for_others(self) -> Demand:
+        """The demand for further names that the answer depends on. The client is the same, other conditions are not."""
+        return Demand(priority=self.priority, client=self.client, only_cached=self.only_cached)
+
 
 ORDINARY: Final = Demand()

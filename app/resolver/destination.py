@@ -1,7 +1,7 @@
 """Where a name leads: its aliases are followed, its values selected, its locations found, and one of them chosen.
 
-The decisions are the pure functions `select_record` and `decide`. `Destinations` fetches what they need: now,
-from memory, or later, from the upstream as well.
+The decisions are the pure functions `decide_without_locations` and `decide`. `Destinations` fetches what they need:
+now, from memory, or later, from the upstream as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from app.errors import NotADOI
 from app.handle.location import Location
 from app.handle.record import Record, read_values
 from app.resolver.demand import Demand
-from app.resolver.lookup import Lookup
 from app.resolver.options import (
     DEFAULT_OPTIONS,
     NO_FACTS,
@@ -126,18 +125,22 @@ class Destinations:
         return destination
 
     def _decide_now(self, chain: Chain, query: DestinationQuery) -> Destination | None:
-        while (alias := _next_alias(chain, query.options)) is not None:
+        if query.options.action is Action.API:
+            return Destination(Kind.RECORD, chain)
+        record = select_values(chain, query.options)
+        while (alias := next_alias_target(chain, record, query.options)) is not None:
             resolution = self.resolver.find_fresh(alias)
             if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:
                 return None
             chain = chain.then(resolution)
-        return self._decide_alone(chain, query)
+            record = select_values(chain, query.options)
+        return self._decide_alone(chain, record, query)
 
-    def _decide_alone(self, chain: Chain, query: DestinationQuery) -> Destination | None:
+    def _decide_alone(self, chain: Chain, record: Record, query: DestinationQuery) -> Destination | None:
         """Decide from the records of the chain. None if other handles count, or a location is malformed."""
-        record = select_record(chain, query, self._resolves_here)
-        if isinstance(record, Destination):
-            return record
+        early = decide_without_locations(chain, record, query, self._resolves_here)
+        if early is not None:
+            return early
         locations = read_own_locations(record)
         if locations.malformed or locations.of_name.includes or locations.of_name.namespaces:
             return None
@@ -151,10 +154,10 @@ class Destinations:
         Raises NotADOI, AliasChainTooLong, PrefixInactive, CouldNotVerify and InvalidParameter.
         """
         if self._resolves_here(query.name):
-            return await self.complete(await self._resolve(query.name, demand), query, demand)
+            return await self.complete(await self.resolver.resolve(query.name, demand), query, demand)
         short = query.name.expand_short_doi()
         if short is not None:
-            first = await self._resolve(short, demand)
+            first = await self.resolver.resolve(short, demand)
             if first.is_registered:
                 return await self.complete(first, query, demand)
         raise NotADOI(
@@ -164,15 +167,22 @@ class Destinations:
     async def complete(self, first: Resolution, query: DestinationQuery, demand: Demand) -> Destination:
         """Find where a name leads, given its own record. Raises the errors of `find`, except NotADOI."""
         chain = Chain(first)
-        while (alias := _next_alias(chain, query.options)) is not None:
+        if query.options.action is Action.API:
+            return Destination(Kind.RECORD, chain)
+        record = select_values(chain, query.options)
+        while (alias := next_alias_target(chain, record, query.options)) is not None:
             chain = chain.then(await self.resolver.resolve(alias, demand))
-        return self._decide_alone(chain, query) or await self._decide_with_others(chain, query, demand)
-
-    async def _decide_with_others(self, chain: Chain, query: DestinationQuery, demand: Demand) -> Destination:
-        record = chain.last.record.select(query.options.types, query.options.indexes)
-        lookup = Lookup(self.resolver, demand.client, demand.priority, only_cached=demand.only_cached)
+            record = select_values(chain, query.options)
+        destination = self._decide_alone(chain, record, query)
+        if destination is not None:
+            return destination
         locations = await self.prefixes.find_locations(
-            chain.last.name, record, query.options, query.negotiation, lookup, has_prefix=_has_prefix(chain)
+            chain.last.name,
+            record,
+            query.options,
+            query.negotiation,
+            demand.for_others(),
+            has_prefix=_has_prefix(chain),
         )
         return decide(chain, record, locations, query)
 
@@ -180,18 +190,8 @@ class Destinations:
         """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""
         return name.is_doi or name.is_short_doi or (self._resolves == "any" and bool(name.suffix))
 
-    async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
-        takes_any_fresh = demand.max_age is None and not (demand.authoritative or demand.certified)
-        fresh = self.resolver.peek(name) if takes_any_fresh else None
-        return fresh or await self.resolver.resolve(name, demand)
-
     def _resolves_here(self, name: HandleName) -> bool:
         return self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
-
-
-def _next_alias(chain: Chain, options: ResolveOptions) -> HandleName | None:
-    """The name that the end of the chain stands for. An alias that is requested as data is not followed."""
-    return None if options.action is Action.API else next_alias_target(chain, options)
 
 
 def _has_prefix(chain: Chain) -> bool:
@@ -199,19 +199,21 @@ def _has_prefix(chain: Chain) -> bool:
     return chain.last.origin is not Origin.LOCAL
 
 
-def select_record(
-    chain: Chain, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
-) -> Destination | Record:
-    """Decide where a name leads, or return its selected values if its locations are needed."""
-    options = query.options
-    if options.action is Action.API:
-        return Destination(Kind.RECORD, chain)
+def select_values(chain: Chain, options: ResolveOptions) -> Record:
+    """The values at the end of a chain that the options select."""
+    return chain.last.record.select(options.types, options.indexes)
+
+
+def decide_without_locations(
+    chain: Chain, record: Record, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
+) -> Destination | None:
+    """Decide where a name leads, given its selected values. None if its locations are needed."""
     if not chain.last.is_registered:
         return Destination(Kind.NOT_FOUND, chain)
-    if query.shows_alias and chain.is_alias and options.action is Action.REDIRECT and resolves_here(chain.last.name):
+    shows_alias = query.shows_alias and query.options.action is Action.REDIRECT
+    if shows_alias and chain.aliases and resolves_here(chain.last.name):
         return Destination(Kind.ALIAS, chain)
-    record = chain.last.record.select(options.types, options.indexes)
-    return record if record.values else Destination(Kind.NO_VALUES, chain)
+    return None if record.values else Destination(Kind.NO_VALUES, chain)
 
 
 def decide(chain: Chain, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:
@@ -234,7 +236,7 @@ def decide(chain: Chain, record: Record, locations: NameLocations, query: Destin
         choice.facts,
         tuple(links(record, locations, name)),
         chain.last.origin in (Origin.HIT, Origin.LOCAL)
-        and not (chain.is_alias or locations.any or query.negotiation.conneg),
+        and not (chain.aliases or locations.any or query.negotiation.conneg),
     )
 
 

@@ -17,11 +17,12 @@ from app.errors import CouldNotVerify, InvalidName, PrefixInactive
 from app.handle.location import Locations, merge_locations, split_handles
 from app.handle.namespace import Namespace, read_namespace
 from app.handle.record import Record
-from app.resolver.lookup import Lookup
+from app.resolver.demand import Demand
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.options import Action, Negotiation, ResolveOptions
 from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import Resolution
+from app.resolver.resolver import Resolver
 from app.resolver.target import (
     MAX_NAME_XML_BYTES,
     NameLocations,
@@ -31,6 +32,7 @@ from app.resolver.target import (
     read_links,
     read_own_locations,
 )
+from app.upstream.source import Priority
 
 #: Limit of the handles that the locations of one name include, directly or indirectly.
 MAX_INCLUDES: Final = 20
@@ -88,14 +90,15 @@ class _SizeLimit:
 
 
 class PrefixChain:
-    """Finds the locations of names, and the records of their prefixes."""
+    """Finds the locations of names, and the records of their prefixes. The demand says who is charged for queries."""
 
-    def __init__(self, observer: ResolutionObserver | None = None) -> None:
+    def __init__(self, resolver: Resolver, observer: ResolutionObserver | None = None) -> None:
+        self._resolver = resolver
         self._observer = observer or NoResolutionObserver()
 
-    async def prefix_record(self, prefix: str, lookup: Lookup) -> PrefixRecord:
+    async def prefix_record(self, prefix: str, demand: Demand) -> PrefixRecord:
         """The record of a prefix such as "10.1000". Raises CouldNotVerify."""
-        resolution = await lookup.resolve(HandleName(prefix))
+        resolution = await self._resolver.resolve(HandleName(prefix), demand)
         if len(resolution.entry.answer.values) > _USUAL_BYTES:
             # Serve other requests first: five records of 1 MiB take 60 ms to parse.
             await asyncio.sleep(0)
@@ -107,7 +110,7 @@ class PrefixChain:
         record: Record,
         options: ResolveOptions,
         negotiation: Negotiation,
-        lookup: Lookup,
+        demand: Demand,
         *,
         has_prefix: bool = True,
     ) -> NameLocations:
@@ -120,61 +123,48 @@ class PrefixChain:
         """
         locations = read_own_locations(record)
         if options.action is not Action.SHOW_VALUES:
-            locations = await self._add_other_locations(
-                locations, name, record, options, negotiation, lookup, has_prefix
-            )
+            room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
+            try:
+                if locations.of_name.includes or locations.of_name.namespaces:
+                    locations = await self._add_includes(locations, name, room, demand)
+                if has_prefix and needs_prefix(record, locations, options, negotiation):
+                    locations = await self._add_prefix(locations, name, room, demand)
+            except CouldNotVerify:
+                if not is_sufficient(record, locations, options, negotiation):
+                    raise
+            if room.left_out:
+                locations = replace(locations, malformed=(*locations.malformed, *room.left_out))
         if locations.malformed:
             self._observer.record_malformed_locations(len(locations.malformed))
         return locations
 
-    async def _add_other_locations(
-        self,
-        locations: NameLocations,
-        name: HandleName,
-        record: Record,
-        options: ResolveOptions,
-        negotiation: Negotiation,
-        lookup: Lookup,
-        has_prefix: bool,
-    ) -> NameLocations:
-        room = _SizeLimit(MAX_NAME_XML_BYTES - own_xml_bytes(record))
-        try:
-            if locations.of_name.includes or locations.of_name.namespaces:
-                locations = await self._add_includes(locations, name, room, lookup)
-            if has_prefix and needs_prefix(record, locations, options, negotiation):
-                locations = await self._add_prefix(locations, name, room, lookup)
-        except CouldNotVerify:
-            if not is_sufficient(record, locations, options, negotiation):
-                raise
-        return replace(locations, malformed=(*locations.malformed, *room.left_out)) if room.left_out else locations
-
-    async def services(self, prefix: str, lookup: Lookup) -> list[Resolution]:
+    async def services(self, prefix: str, demand: Demand) -> list[Resolution]:
         """The records of the service handles of a prefix and its parents. Raises CouldNotVerify."""
         found: list[Resolution] = []
         room = _SizeLimit(MAX_NAME_XML_BYTES)
         for parent in _prefix_and_parents(prefix):
-            namespace = (await self.prefix_record(parent, lookup)).namespace
-            found += filter(room.admit, await self._resolve_handles(namespace.locs or namespace.services, lookup))
+            namespace = (await self.prefix_record(parent, demand)).namespace
+            found += filter(room.admit, await self._resolve_handles(namespace.locs or namespace.services, demand))
             if namespace.no_nslocs or namespace.locs:
                 break
         return found
 
     async def _add_prefix(
-        self, locations: NameLocations, name: HandleName, room: _SizeLimit, lookup: Lookup
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, demand: Demand
     ) -> NameLocations:
         resolutions: list[Resolution] = []
         for parent in _prefix_and_parents(_override_prefix(locations) or name.prefix):
-            record = await self.prefix_record(parent, lookup)
+            record = await self.prefix_record(parent, demand)
             if record.namespace.is_inactive:
                 raise PrefixInactive(status_message=record.namespace.status_message, contact=record.namespace.contact)
             resolutions += filter(
-                room.admit, [record.resolution, *await self._resolve_handles(record.namespace.locs, lookup)]
+                room.admit, [record.resolution, *await self._resolve_handles(record.namespace.locs, demand)]
             )
             if record.namespace.no_nslocs:
                 break
         if not any(_own_locations(one).items for one in resolutions):
             resolutions += filter(
-                room.admit, await self._resolve_handles(split_handles(locations.of_name.setting("nshdl")), lookup)
+                room.admit, await self._resolve_handles(split_handles(locations.of_name.setting("nshdl")), demand)
             )
         return replace(
             locations,
@@ -184,7 +174,7 @@ class PrefixChain:
         )
 
     async def _add_includes(
-        self, locations: NameLocations, name: HandleName, room: _SizeLimit, lookup: Lookup
+        self, locations: NameLocations, name: HandleName, room: _SizeLimit, demand: Demand
     ) -> NameLocations:
         """Add the locations of the included handles, in the order of the includes."""
         total, ends_at = replace(locations.of_name, includes=(), namespaces=()), locations.ends_at
@@ -194,7 +184,7 @@ class PrefixChain:
             if fold(handle) in seen:
                 continue
             seen.add(fold(handle))
-            for resolution in filter(room.admit, await self._resolve_handles([handle], lookup)):
+            for resolution in filter(room.admit, await self._resolve_handles([handle], demand)):
                 included = _own_locations(resolution)
                 total = total + replace(included, includes=(), namespaces=())
                 waiting += _handles_to_include(included)
@@ -203,23 +193,23 @@ class PrefixChain:
                 ends_at = _first_end(ends_at, [resolution])
         return replace(locations, of_name=total, ends_at=ends_at)
 
-    async def _resolve_handles(self, named: Sequence[str], lookup: Lookup) -> list[Resolution]:
+    async def _resolve_handles(self, named: Sequence[str], demand: Demand) -> list[Resolution]:
         found: list[Resolution] = []
         for handle in named[:MAX_INCLUDES]:
             try:
                 name = HandleName(handle)
             except InvalidName:
                 continue
-            resolution = await lookup.resolve(name)
+            resolution = await self._resolver.resolve(name, demand)
             if resolution.is_registered:
                 found.append(resolution)
         return found
 
-    async def report_contact(self, name: HandleName, lookup: Lookup) -> ReportContact:
+    async def report_contact(self, name: HandleName, demand: Demand) -> ReportContact:
         """Who can correct a name that is not registered: from the records of its prefix and of the agency's service."""
         contact = None
         # The contact is optional, so the queries of people go first.
-        background = lookup.in_background()
+        background = replace(demand, priority=Priority.BACKGROUND)
         try:
             namespace = (await self.prefix_record(name.prefix, background)).namespace
             contact = namespace.contact

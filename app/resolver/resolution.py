@@ -188,15 +188,13 @@ class Chain(msgspec.Struct, frozen=True, gc=False):
         return Chain(resolution, self.resolutions)
 
 
-def next_alias_target(chain: Chain, options: ResolveOptions) -> HandleName | None:
+def next_alias_target(chain: Chain, record: Record, options: ResolveOptions) -> HandleName | None:
     """The name that the end of the chain stands for. None if it is not an alias, or may not be followed.
 
-    Only the selected values count: `type=URL` hides an alias. Raises AliasChainTooLong for a loop, and for more than
-    MAX_ALIASES aliases.
+    Only the selected values count, which `record` has: `type=URL` hides an alias. Raises AliasChainTooLong for a loop,
+    and for more than MAX_ALIASES aliases.
     """
-    if options.ignore_aliases or not chain.last.is_registered:
-        return None
-    values = chain.last.record.select(options.types, options.indexes).of_type("HS_ALIAS.")
+    values = () if options.ignore_aliases else record.of_type("HS_ALIAS.")
     if not values:
         return None
     try:

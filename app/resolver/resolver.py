@@ -174,6 +174,8 @@ class Resolver:
     async def _resolve_with_cache(self, name: HandleName, demand: Demand) -> Resolution:
         entry = await self._cache.get(name.key)
         now = self._clock()
+        if entry is not None and demand.max_age is None and now < refresh_from(entry):
+            return Resolution(name, entry, Origin.HIT)
         failure = self._failures.find_recent(name.key, now, self._patience.recheck)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         step = next_step(entry, now, failed_recently=failure is not None, popular=popular)

@@ -104,7 +104,7 @@ def read_own_locations(record: Record) -> NameLocations:
 
     Values after the first MAX_XML_VALUES, or beyond the XML limit of one name, count as malformed.
     """
-    return record.derive(_read_own_locations)
+    return record.derive(_read_own_locations) if record.of_type("10320/loc.") else NO_NAME_LOCATIONS
 
 
 def _read_own_locations(record: Record) -> NameLocations:
@@ -144,14 +144,15 @@ def own_xml_bytes(record: Record) -> int:
 
 def needs_prefix(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
     """Whether the answer can depend on the locations of the name's prefix."""
-    if locations.of_name.is_set("no_nslocs"):
+    own = locations.of_name
+    if own.settings and own.is_set("no_nslocs"):
         return False
     if options.action is Action.SHOW_URLS:
         return True
     if not locations.has_loc_value and not record.of_type("URL."):
         return False  # a record without a target is shown as a page
     # With `nshdl`, the record names handles for the case that its prefix has none. That counts for every request.
-    return negotiation.conneg or bool(options.locatts) or locations.of_name.setting("nshdl") is not None
+    return negotiation.conneg or bool(options.locatts or (own.settings and own.setting("nshdl") is not None))
 
 
 def is_sufficient(record: Record, locations: NameLocations, options: ResolveOptions, negotiation: Negotiation) -> bool:
@@ -231,7 +232,7 @@ def _build_target(url: str | None, status: int, options: ResolveOptions) -> Targ
         return None
     if options.media_type is not None:
         url = name_media_type(url.strip(), options.media_type)
-    append = options.urlappend if takes_appendix(url) else None
+    append = options.urlappend if options.urlappend and takes_appendix(url) else None
     if append or len(url) > _MAX_CACHED_CHARACTERS:
         return _new_target(url, status, append)
     return _cached_target(url, status)
@@ -257,14 +258,11 @@ def links(record: Record, locations: NameLocations, name: HandleName) -> list[tu
     """The locations for `Link` headers, with their URLs: those with a `rel` and a URL that is safe in a header."""
     found: list[tuple[Location, str]] = []
     left = MAX_LINK_BYTES
-    encoded = component(name), template_path(name)
-    for location in (
-        *read_links(record),
-        *locations.of_name.items,
-        *locations.links_of_prefix,
-        *locations.of_prefix.items,
-    ):
-        given = location.href(*encoded) if location.get("rel") else None
+    listed = *read_links(record), *locations.of_name.items, *locations.links_of_prefix, *locations.of_prefix.items
+    related = [location for location in listed if location.get("rel")]
+    encoded = (component(name), template_path(name)) if related else ("", "")
+    for location in related:
+        given = location.href(*encoded)
         # Skip a URL that is already too long. Encoding cannot shorten it.
         url = web_target(given) if given and len(given) <= left else None
         if url is None or len(url) > left:
@@ -278,7 +276,7 @@ def links(record: Record, locations: NameLocations, name: HandleName) -> list[tu
 
 def read_links(record: Record) -> Sequence[Location]:
     """Read the 10320/links values of a record, once per record. Malformed values are left out."""
-    return record.derive(_parse_links)
+    return record.derive(_parse_links) if record.of_type("10320/links.") else ()
 
 
 def _parse_links(record: Record) -> Sequence[Location]:

@@ -8,13 +8,13 @@ from typing import Final
 
 from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify
-from app.resolver.lookup import Lookup
+from app.resolver.demand import Demand
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN, agency_name
 from app.resolver.resolver import Resolver
 from app.upstream.source import AgencySource, ClientNetwork
 
-#: Limit of upstream queries of one request that wait or are under way at a time.
+#: Names of one request that are looked up at a time.
 CONCURRENCY: Final = 8
 
 
@@ -33,26 +33,23 @@ class WhichRa:
         `names` are pairs of the client's spelling, which the row repeats, and the name, None for an invalid one. Does
         not raise: if a name could not be verified, its row says so. Every query is charged to `client`.
         """
-        request = _Request(
-            # Each request has its own slots, so one with many names does not delay another.
-            Lookup(self._resolver, client, concurrency=CONCURRENCY),
-            self._agencies,
-        )
+        request = _Request(self._agencies, client)
         return list(await asyncio.gather(*(self._row(text, name, request) for text, name in names)))
 
     async def _row(self, text: str, name: HandleName | None, request: _Request) -> dict[str, str]:
         if name is None or not (name.is_doi or name.is_prefix):
             return {"DOI": text, "status": INVALID}
         try:
-            return {"DOI": text} | await self._agency(name, request)
+            async with request.slots:
+                return {"DOI": text} | await self._agency(name, request)
         except CouldNotVerify:
             return {"DOI": text, "status": COULD_NOT_VERIFY}
 
     async def _agency(self, name: HandleName, request: _Request) -> dict[str, str]:
-        resolution = await request.lookup.resolve(name)
+        resolution = await self._resolver.resolve(name, request.demand)
         if not resolution.is_registered:
             return {"status": DOES_NOT_EXIST}
-        services = await self._prefixes.services(name.prefix, request.lookup)
+        services = await self._prefixes.services(name.prefix, request.demand)
         found = agency_name([(one.name, one.record) for one in services])
         if found is None:
             found = await request.agency_of_prefix(name.prefix)
@@ -62,8 +59,10 @@ class WhichRa:
 class _Request:
     """The upstream queries of one request. The Which RA service gets one query per prefix."""
 
-    def __init__(self, lookup: Lookup, agencies: AgencySource | None) -> None:
-        self.lookup = lookup
+    def __init__(self, agencies: AgencySource | None, client: ClientNetwork) -> None:
+        self.demand = Demand(client=client)
+        #: Each request has its own slots, so one with many names does not delay another.
+        self.slots = asyncio.Semaphore(CONCURRENCY)
         self._agencies = agencies
         self._queries: dict[str, asyncio.Task[str | None]] = {}
 
@@ -77,6 +76,5 @@ class _Request:
         return await query
 
     async def _query(self, agencies: AgencySource, prefix: str) -> str | None:
-        async with self.lookup.slots:
-            rows = await agencies.registration_agencies([prefix], self.lookup.client)
+        rows = await agencies.registration_agencies([prefix], self.demand.client)
         return rows[0].get("RA") if rows else None

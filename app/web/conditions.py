@@ -6,9 +6,7 @@ from collections.abc import Callable
 from math import inf
 
 from app.resolver.demand import Demand
-from app.resolver.lookup import Lookup
 from app.resolver.options import ResolveOptions
-from app.resolver.resolver import Resolver
 from app.web.cache_directives import NO_DIRECTIVES, read_directives
 from app.web.client_network import ClientNetworks
 from app.web.freshness import CACHE_CONTROL
@@ -49,9 +47,9 @@ class Conditions:
             stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
         )
 
-    def lookup(self, request: Request, resolver: Resolver) -> Lookup:
-        """The look-up of further names for a request."""
-        return lookup_of(request, resolver, self.client_of(request))
+    def for_others(self, request: Request) -> Demand:
+        """The demand for further names that the answer to a request needs."""
+        return demand_for_others(request, self.client_of(request))
 
     def _charge_once(self, address: str) -> Callable[[], None]:
         """Counts a bypass of the cache at its first call. A request with aliases bypasses it several times."""
@@ -67,7 +65,6 @@ class Conditions:
         return charge
 
 
-def lookup_of(request: Request, resolver: Resolver, client: str) -> Lookup:
-    """The look-up of further names for a request, at the cost of a client."""
-    only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
-    return Lookup(resolver, client, only_cached=only_cached)
+def demand_for_others(request: Request, client: str) -> Demand:
+    """The demand for further names that the answer to a request needs, at the cost of a client."""
+    return Demand(client=client, only_cached=read_directives(request.header(CACHE_CONTROL)).only_if_cached)

@@ -227,11 +227,11 @@ class Redirects:
         if wants_problem(request.header(b"accept")):
             return NO_REPORT_CONTACT
         name = found.chain.last.name
-        lookup = self._conditions.lookup(request, self._resolver)
+        demand = self._conditions.for_others(request)
         try:
             async with asyncio.timeout(_CONTACT_PATIENCE):
                 has_contact = name.is_doi and found.chain.last.tombstone is None
-                return await self._prefixes.report_contact(name, lookup) if has_contact else NO_REPORT_CONTACT
+                return await self._prefixes.report_contact(name, demand) if has_contact else NO_REPORT_CONTACT
         except TimeoutError:
             return NO_REPORT_CONTACT
 

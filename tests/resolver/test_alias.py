@@ -41,6 +41,10 @@ def following(count: int) -> Chain:
     return chain(*(f"10.5555/{number}" for number in range(1, count + 1)))
 
 
+def follow(chain: Chain, options: ResolveOptions) -> HandleName | None:
+    return next_alias_target(chain, chain.last.record.select(options.types, options.indexes), options)
+
+
 @pytest.mark.parametrize(
     ("given", "options", "expected"),
     [
@@ -74,22 +78,22 @@ def following(count: int) -> Chain:
 def test_the_next_name_is_in_the_first_alias_value_asked_for(
     given: list[tuple[str, object]], options: ResolveOptions, expected: str | None
 ) -> None:
-    found = next_alias_target(Chain(resolution("10.5555/0", *given)), options)
+    found = follow(Chain(resolution("10.5555/0", *given)), options)
     assert (None if found is None else found.text) == expected
 
 
 def test_a_missing_name_is_no_alias() -> None:
     missing = resolution("10.5555/0", code=ResponseCode.HANDLE_NOT_FOUND)
-    assert next_alias_target(Chain(missing), DEFAULT_OPTIONS) is None
+    assert follow(Chain(missing), DEFAULT_OPTIONS) is None
 
 
 def test_twenty_aliases_are_followed() -> None:
-    assert next_alias_target(following(MAX_ALIASES), DEFAULT_OPTIONS) == HandleName("10.5555/20")
+    assert follow(following(MAX_ALIASES), DEFAULT_OPTIONS) == HandleName("10.5555/20")
 
 
 def test_the_twenty_first_is_not() -> None:
     with pytest.raises(AliasChainTooLong) as raised:
-        next_alias_target(following(MAX_ALIASES + 1), DEFAULT_OPTIONS)
+        follow(following(MAX_ALIASES + 1), DEFAULT_OPTIONS)
     assert raised.value.reached == "10.5555/20" and raised.value.status == 404
 
 
@@ -105,7 +109,7 @@ def test_the_twenty_first_is_not() -> None:
 )
 def test_a_loop_ends_where_it_closes(loop: Chain, reached: str) -> None:
     with pytest.raises(AliasChainTooLong) as raised:
-        next_alias_target(loop, DEFAULT_OPTIONS)
+        follow(loop, DEFAULT_OPTIONS)
     assert raised.value.reached == reached
 
 

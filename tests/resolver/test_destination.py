@@ -11,7 +11,14 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName
 from app.errors import InvalidParameter
 from app.handle.answer import Answer, ResponseCode
-from app.resolver.destination import Destination, DestinationQuery, Kind, decide, select_record
+from app.resolver.destination import (
+    Destination,
+    DestinationQuery,
+    Kind,
+    decide,
+    decide_without_locations,
+    select_values,
+)
 from app.resolver.options import NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
 from app.resolver.resolution import Chain, Origin, Resolution
 from app.resolver.target import read_own_locations
@@ -39,10 +46,9 @@ def resolution(
 def lead(*resolutions: Resolution, query: DestinationQuery, everywhere: bool = True) -> Destination:
     """Where the first name leads, with its own locations alone."""
     chain = Chain(resolutions[-1], resolutions[:-1])
-    record = select_record(chain, query, lambda name: everywhere)
-    if isinstance(record, Destination):
-        return record
-    return decide(chain, record, read_own_locations(record), query)
+    record = select_values(chain, query.options)
+    early = decide_without_locations(chain, record, query, lambda name: everywhere)
+    return early or decide(chain, record, read_own_locations(record), query)
 
 
 def test_a_url_is_the_target_and_depends_on_one_fresh_record() -> None:
@@ -76,7 +82,6 @@ def test_the_client_is_not_described_where_there_is_nothing_to_choose() -> None:
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        (ResolveOptions(action=Action.API), Kind.RECORD),
         (ResolveOptions(action=Action.SHOW_VALUES), Kind.VALUES),
         (ResolveOptions(action=Action.SHOW_URLS), Kind.LOCATIONS),
         (ResolveOptions(types=("EMAIL",)), Kind.NO_VALUES),
@@ -95,7 +100,6 @@ def test_a_record_without_a_target_leads_to_its_values() -> None:
 def test_a_name_that_is_not_registered_is_not_found() -> None:
     missing = resolution(code=ResponseCode.HANDLE_NOT_FOUND)
     assert lead(missing, query=DestinationQuery(NAME)).kind is Kind.NOT_FOUND
-    assert lead(missing, query=DestinationQuery(NAME, ResolveOptions(action=Action.API))).kind is Kind.RECORD
 
 
 @pytest.mark.parametrize(

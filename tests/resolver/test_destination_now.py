@@ -15,7 +15,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.resolver.demand import Demand
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from app.resolver.failure_memory import FailureMemory
-from app.resolver.options import ResolveOptions
+from app.resolver.options import Action, ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
 from app.upstream.local import SealedSource
@@ -35,8 +35,8 @@ class Bench:
 
     def __init__(self, clock: Clock, cache: TieredStore, resolver: Resolver) -> None:
         self.clock, self._cache = clock, cache
-        self._destinations = Destinations(resolver, PrefixChain(), resolves="any")
-        self._of_dois = Destinations(resolver, PrefixChain(), resolves="doi")
+        self._destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
+        self._of_dois = Destinations(resolver, PrefixChain(resolver), resolves="doi")
 
     async def put(self, name: str, *values: dict[str, object], code: ResponseCode = ResponseCode.SUCCESS) -> None:
         answer = Answer(code, msgspec.json.encode(values))
@@ -66,6 +66,13 @@ async def bench() -> AsyncIterator[Bench]:
     yield Bench(clock, cache, resolver)
     await resolver.close()
     await cache.close()
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SUCCESS, ResponseCode.HANDLE_NOT_FOUND])
+async def test_a_record_that_is_requested_as_data_is_the_answer(bench: Bench, code: ResponseCode) -> None:
+    await bench.put("10.1000/alias", ALIAS, code=code)
+    found = bench.find("10.1000/alias", ResolveOptions(action=Action.API))
+    assert found is not None and (found.kind, found.chain.aliases) == (Kind.RECORD, ())
 
 
 async def test_an_alias_whose_target_is_in_memory_is_followed(bench: Bench) -> None:

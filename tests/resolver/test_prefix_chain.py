@@ -10,8 +10,8 @@ import pytest
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, PrefixInactive
 from app.handle.record import Record
+from app.resolver.demand import ORDINARY
 from app.resolver.failure_memory import FailureMemory
-from app.resolver.lookup import Lookup
 from app.resolver.options import DEFAULT_OPTIONS, Action, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, PrefixChain, ReportContact
 from app.resolver.resolver import Resolver
@@ -32,8 +32,7 @@ class Bench:
         self.upstream = upstream
         self.clock = clock
         self.resolver = resolver
-        self.prefixes = PrefixChain()
-        self.lookup = Lookup(resolver, None)
+        self.prefixes = PrefixChain(resolver)
 
     def put(self, name: str, *values: tuple[str, str], ttl: int = 86400) -> None:
         self.upstream.put(name, [value(index, *one, ttl=ttl) for index, one in enumerate(values, 1)])
@@ -51,7 +50,7 @@ class Bench:
     ) -> NameLocations:
         self.put(name, *values)
         return await self.prefixes.find_locations(
-            HandleName(name), await self.record(name), options, negotiation, self.lookup
+            HandleName(name), await self.record(name), options, negotiation, ORDINARY
         )
 
     async def record(self, name: str) -> Record:
@@ -341,21 +340,21 @@ class TestSilence:
 
     async def test_the_contact_of_a_silent_prefix_is_none(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
-        assert await bench.prefixes.report_contact(HandleName(NAME), bench.lookup) == NO_REPORT_CONTACT
+        assert await bench.prefixes.report_contact(HandleName(NAME), ORDINARY) == NO_REPORT_CONTACT
         bench.upstream.heal("10.5555")
         bench.put("10.5555", ("EMAIL", "doi@example.org"))
         bench.clock.advance(60)
-        contact = await bench.prefixes.report_contact(HandleName(NAME), bench.lookup)
+        contact = await bench.prefixes.report_contact(HandleName(NAME), ORDINARY)
         assert contact == ReportContact("", "doi@example.org")
 
     async def test_a_missing_name_is_reported_by_the_form_of_the_agency(self, bench: Bench) -> None:
         bench.put("10.5555", ("EMAIL", "doi@example.org"), ("HS_SERV", "10.SERV/X"))
         bench.put("10.SERV/X", ("10320/ra_name", "Example"), ("PROXY_ERROR_URL", "https://agency.example/report"))
-        contact = await bench.prefixes.report_contact(HandleName(NAME), bench.lookup)
+        contact = await bench.prefixes.report_contact(HandleName(NAME), ORDINARY)
         assert contact == ReportContact("Example", "https://agency.example/report")
         bench.clock.advance(10**9)
         bench.upstream.fault("10.SERV/X", "reset")
-        contact = await bench.prefixes.report_contact(HandleName(NAME), bench.lookup)
+        contact = await bench.prefixes.report_contact(HandleName(NAME), ORDINARY)
         assert contact == ReportContact("", "doi@example.org")
 
 
@@ -375,10 +374,10 @@ class TestServices:
         bench.put("10.5555", *values)
         bench.put("10.SERV/A", ("10320/ra_name", "A"))
         bench.put("10.SERV/B", ("10320/ra_name", "B"))
-        assert [one.name.text for one in await bench.prefixes.services("10.5555", bench.lookup)] == expected
+        assert [one.name.text for one in await bench.prefixes.services("10.5555", ORDINARY)] == expected
 
     async def test_a_sub_divided_prefix_without_any_has_those_above_it(self, bench: Bench) -> None:
         bench.put("10.5555.1", ("DESC", "a part"))
         bench.put("10.5555", namespace("<locs>10.SERV/A</locs>"))
         bench.put("10.SERV/A", ("10320/ra_name", "A"))
-        assert [one.name.text for one in await bench.prefixes.services("10.5555.1", bench.lookup)] == ["10.SERV/A"]
+        assert [one.name.text for one in await bench.prefixes.services("10.5555.1", ORDINARY)] == ["10.SERV/A"]

@@ -100,7 +100,7 @@ async def bench() -> AsyncIterator[Bench]:
             failures=failures,
             patience=usual_patience(),
         )
-        prefixes = PrefixChain()
+        prefixes = PrefixChain(resolver)
         try:
             yield Bench(upstream, WhichRa(resolver, prefixes, source), WhichRa(resolver, prefixes, None))
         finally:

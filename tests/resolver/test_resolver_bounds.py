@@ -164,7 +164,9 @@ async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
     resolver = Resolver(
         cache=cache, source=source, policy=usual_ttl_policy(), clock=clock, failures=failures, patience=usual_patience()
     )
-    found = await WhichRa(resolver, PrefixChain(), None).rows([(name, HandleName(name)) for name in names], None)
+    found = await WhichRa(resolver, PrefixChain(resolver), None).rows(
+        [(name, HandleName(name)) for name in names], None
+    )
     await resolver.close()
     return found
 
@@ -187,7 +189,7 @@ async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[s
     resolver = Resolver(
         cache=cache, source=source, policy=usual_ttl_policy(), clock=clock, failures=failures, patience=usual_patience()
     )
-    destinations = Destinations(resolver, PrefixChain(), resolves="any")
+    destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
     for _ in range(2):
         found = await destinations.find(DestinationQuery(HandleName(names[0])), ORDINARY)
         assert [one.name.text for one in found.chain.resolutions] == names

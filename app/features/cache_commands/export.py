@@ -50,7 +50,7 @@ async def export_prefix(
     cache: TieredStore, resolver: Resolver, prefix: HandleName, records: RecordWriter, bar: Bar
 ) -> None:
     """Write the records under a prefix, and those that their redirects need. `records` observes the resolver."""
-    destinations = Destinations(resolver, PrefixChain(), resolves="any")
+    destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
     steps = _BarSteps(bar)
     async for entry in cache.scan(f"{prefix.key}/"):
         resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)

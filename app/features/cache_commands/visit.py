@@ -111,7 +111,7 @@ class Visit:
         """
         self._cache = cache
         self._resolver = resolver
-        self._destinations = Destinations(resolver, PrefixChain(), resolves="any")
+        self._destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
         self._clock = clock
         self._concurrency = bounds.concurrency
         self._left = bounds.limit

@@ -33,7 +33,7 @@ class RulesService(Service):
 def open_library(context: Context) -> Opened:
     """The stage of detours, and the page of preferences. Raises ConfigurationError for a file with a problem."""
     core = context.core
-    find_agency = agency_finder(core.resolver, core.prefixes, core.networks)
+    find_agency = agency_finder(core.prefixes, core.networks)
     library = Library(context.meter.counter(COPIES), find_agency)
     library.followers.append(core.forget_prepared)
     file = LibraryFile(library.use)

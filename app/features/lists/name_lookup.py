@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from app.doi.name import HandleName, fold
 from app.errors import CouldNotVerify, InvalidName, NotCached, NotInBundle, PrefixDenied
+from app.resolver.demand import Demand
 from app.resolver.destination import Destinations
-from app.resolver.lookup import Lookup
 from app.resolver.registration_agency import agency_name
 from app.resolver.resolution import UNCONFIRMED, Origin
 from app.upstream.source import ClientNetwork, Priority
@@ -97,7 +97,7 @@ class AgencyLookup:
         self._prefixes = destinations.prefixes
         self._is_off = options.agency == "none"
         only_cached = options.agency == "cached"
-        self._lookup = Lookup(destinations.resolver, options.client, Priority.BULK, only_cached=only_cached)
+        self._demand = Demand(priority=Priority.BULK, client=options.client, only_cached=only_cached)
         self._agencies: dict[str, str | None] = {}
 
     def is_known(self, name: HandleName) -> bool:
@@ -113,7 +113,7 @@ class AgencyLookup:
         if self.is_known(name):
             return self.find_now(name)
         try:
-            services = await self._prefixes.services(name.prefix, self._lookup)
+            services = await self._prefixes.services(name.prefix, self._demand)
         except (CouldNotVerify, InvalidName):
             services = []
         if len(self._agencies) >= MAX_PREFIXES:

@@ -188,7 +188,7 @@ async def test_the_names_that_a_redirect_needs_are_resolved_too(bench: Bench) ->
     alias("10.5555/alias", "10.5555/end")
     alias("10.5555/loop", "10.5555/loop")
     bench.upstream.put("10.5555/end", url=URL)
-    destinations = Destinations(bench.resolver, PrefixChain(), resolves="any")
+    destinations = Destinations(bench.resolver, PrefixChain(bench.resolver), resolves="any")
 
     async def find_failure(name: str) -> CouldNotVerify | None:
         return await resolve_dependencies(destinations, await bench.resolver.resolve(HandleName(name)))

@@ -87,7 +87,7 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
             failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
             patience=usual_patience(upstream=60, recheck=0),
         )
-        prefixes = PrefixChain()
+        prefixes = PrefixChain(resolver)
         destinations = Destinations(resolver, prefixes, resolves=resolves)  # type: ignore[arg-type]
         names = SuggestedNames(Existence(resolver, queries=0, concurrency=1, patience=0), frozenset())
         batches = Batches(destinations, bounds, clock, clock, names)
