@@ -9,7 +9,7 @@ from typing import Final
 
 from app.errors import ConfigurationError, CouldNotVerify
 from app.features.native.json_sites import read_sites
-from app.features.native.referral import ROOT_HANDLE, Service
+from app.features.native.referral import ROOT_HANDLE, HandleService
 from app.handle.answer import read_answer
 from app.handle.record import parse_record
 
@@ -18,7 +18,7 @@ MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024
 _SITE_TYPES: Final = ("HS_SITE", "HS_SITE.6")
 
 
-def read_bootstrap(content: bytes) -> Service:
+def read_bootstrap(content: bytes) -> HandleService:
     """The root. It is verified if one of its servers has a public key. Raises ConfigurationError."""
     if len(content) > MAX_BOOTSTRAP_BYTES:
         raise ConfigurationError(f"the file has over {MAX_BOOTSTRAP_BYTES} bytes, which no root record has")
@@ -31,4 +31,4 @@ def read_bootstrap(content: bytes) -> Service:
         ) from error
     if not any(site.servers for site in sites):
         raise ConfigurationError("the file names no server of the root")
-    return Service(sites, is_verified=any(server.public_key for site in sites for server in site.servers))
+    return HandleService(sites, is_verified=any(server.public_key for site in sites for server in site.servers))

@@ -14,7 +14,7 @@ from app.errors import MalformedMessage, UpstreamUnreachable
 from app.features.native.wire.public_key import RSA, KeyNumbers, decode_public_key
 
 
-def check_certificate(certificate: bytes, public_key: bytes) -> None:
+def compare_certificate(certificate: bytes, public_key: bytes) -> None:
     """Compare the key of a certificate (DER) with the server's key in its site value (the data of an HS_PUBKEY value).
 
     Its names and its dates do not matter: the key is the server's or it is not. Nothing is compared if the site value

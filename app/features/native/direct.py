@@ -18,21 +18,21 @@ from typing import Final
 from app.errors import CouldNotVerify, UpstreamUnreachable
 from app.features.native.directory import Asker
 from app.features.native.directory_limits import LONGEST_LIFETIME, SHORTEST_LIFETIME
-from app.features.native.referral import Question, Service
+from app.features.native.referral import HandleService, Question
 from app.features.native.site import Address
 from app.features.native.wire.message import UNKNOWN_SERIAL
 from app.features.native.wire.response import Response
-from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, Site
+from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, ServiceSite
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4
 #: The operator names one port. Which transports the server offers there is learned.
 _TRANSPORTS: Final = (Protocol.UDP, Protocol.TCP, Protocol.HTTP)
 _ADDRESS_BYTES: Final = 16
-_NO_SITE: Final = Site(UNKNOWN_SERIAL, ())
+_NO_SITE: Final = ServiceSite(UNKNOWN_SERIAL, ())
 
 #: Asks a service for the site information of its server. Raises CouldNotVerify.
-SiteReader = Callable[[Service], Awaitable[Site]]
+SiteReader = Callable[[HandleService], Awaitable[ServiceSite]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class DirectServer:
         ask: Asker,
         read_site: SiteReader,
         *,
-        known: Sequence[Site],
+        known: Sequence[ServiceSite],
         limits: DirectLimits,
         clock: Callable[[], float],
         may_ask_again: Callable[[], Awaitable[bool]],
-        report: Callable[[Site], None],
+        report: Callable[[ServiceSite], None],
     ) -> None:
         self._host = host
         self._port = port
@@ -78,7 +78,7 @@ class DirectServer:
         self._addresses_end = float("-inf")
         self._site = _NO_SITE
         self._site_ends = self._site_may_change = float("-inf")
-        self._service = Service((), is_verified=False)
+        self._service = HandleService((), is_verified=False)
         self._reading: asyncio.Task[None] | None = None
         self._lookup: asyncio.Task[None] | None = None
 
@@ -161,9 +161,9 @@ class DirectServer:
 
     def _rebuild(self) -> None:
         sites = tuple(self._to_site(address.packed.rjust(_ADDRESS_BYTES, b"\0")) for address in self._addresses)
-        self._service = Service(sites, is_verified=False)
+        self._service = HandleService(sites, is_verified=False)
 
-    def _to_site(self, address: bytes) -> Site:
+    def _to_site(self, address: bytes) -> ServiceSite:
         """The server at one address: the ports that it announced, then the one that the operator named."""
         named = tuple(Interface(Purpose.QUERY, protocol, self._port) for protocol in _TRANSPORTS)
         server = Server(1, address, self._find_key(address), self._find_interfaces(address) + named)

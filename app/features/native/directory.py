@@ -25,9 +25,9 @@ from app.errors import (
 )
 from app.features.native.directory_limits import DirectoryLimits, DirectoryObserver
 from app.features.native.referral import (
+    HandleService,
     Lead,
     Question,
-    Service,
     prefix_record,
     read_lead,
     read_referral,
@@ -45,7 +45,7 @@ _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFE
 class Asker(Protocol):
     """Sends one question to a service."""
 
-    async def __call__(self, service: Service, question: Question) -> Response:
+    async def __call__(self, service: HandleService, question: Question) -> Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
 
 
@@ -60,7 +60,7 @@ class Directory:
 
     def __init__(
         self,
-        root: Service,
+        root: HandleService,
         ask: Asker,
         *,
         limits: DirectoryLimits,
@@ -80,7 +80,7 @@ class Directory:
         self._observer = observer
         self._admit_query = admit_query
         self._services = ServiceCache(limits.services)
-        self._lookups: dict[tuple[bytes, bool], asyncio.Task[Service | None]] = {}
+        self._lookups: dict[tuple[bytes, bool], asyncio.Task[HandleService | None]] = {}
 
     async def resolve(self, question: Question) -> Response | None:
         """The answer of a server that is responsible for the handle. None if its prefix does not exist.
@@ -100,7 +100,7 @@ class Directory:
             lead = self._services.last_lead(self._clock())
             if lead is None:
                 raise
-            return await self._ask_service(Service(lead.sites, is_verified=False), question)
+            return await self._ask_service(HandleService(lead.sites, is_verified=False), question)
 
     async def aclose(self) -> None:
         """Stop the lookups that are under way."""
@@ -131,7 +131,7 @@ class Directory:
             self._services.make_due(record, now, older_than=now - self._limits.shortest_lifetime)
         return response
 
-    async def _query(self, service: Service | None, question: Question, trail: Trail) -> Response:
+    async def _query(self, service: HandleService | None, question: Question, trail: Trail) -> Response:
         """Ask a service, or the root if it is None, and follow the referrals."""
         while True:
             trail.count_query()
@@ -148,7 +148,7 @@ class Directory:
                 raise ServiceNotFound(detail="a referral names no service")
             service = await self._follow(lead, question.certified, trail)
 
-    async def _ask_service(self, service: Service, question: Question) -> Response:
+    async def _ask_service(self, service: HandleService, question: Question) -> Response:
         if question.certified and not service.is_verified:
             raise SignatureInvalid("No chain of signatures leads from the root to the keys of the handle server.")
         try:
@@ -156,7 +156,7 @@ class Directory:
         except UpstreamUnreachable as error:
             raise HandleServerUnreachable(detail=error.detail) from error
 
-    async def _find_shared(self, record: bytes, certified: bool, trail: Trail) -> Service | None:
+    async def _find_shared(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
         """The service that a record names; None if the record does not exist. Concurrent callers share one lookup.
 
         A lookup does not wait for another: two that wait for each other would wait for ever.
@@ -172,19 +172,19 @@ class Directory:
         # One caller that goes away does not end the lookup of the others.
         return await asyncio.shield(task)
 
-    async def _find_in_time(self, record: bytes, certified: bool) -> Service | None:
+    async def _find_in_time(self, record: bytes, certified: bool) -> HandleService | None:
         try:
             async with asyncio.timeout(self._limits.timeout):
                 return await self._find(record, certified, self._new_trail().enter(record))
         except TimeoutError as error:
             raise UpstreamTimeout("The service of a prefix could not be looked up in time.") from error
 
-    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[Service | None]) -> None:
+    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[HandleService | None]) -> None:
         self._lookups.pop(key, None)
         if not task.cancelled():
             task.exception()  # without this, asyncio reports an error that no caller is left to see
 
-    async def _find(self, record: bytes, certified: bool, trail: Trail) -> Service | None:
+    async def _find(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
         entry = await self._recall(record, certified)
         if entry is None or entry.due_at <= self._clock():
             entry = await self._look_up_or_keep(record, entry, certified, trail)
@@ -248,13 +248,13 @@ class Directory:
             await self._records.save(record, response, entry, sent_at=sent_at)
         return entry
 
-    async def _follow(self, lead: Lead, certified: bool, trail: Trail) -> Service:
+    async def _follow(self, lead: Lead, certified: bool, trail: Trail) -> HandleService:
         """The service at the end of a lead. With `certified`, every record on the way was signed.
 
         Of several service handles, the first that leads to sites counts. If none does, the first failure is raised.
         """
         if not lead.service_handles:
-            return Service(lead.sites, is_verified=certified)
+            return HandleService(lead.sites, is_verified=certified)
         failures: list[CouldNotVerify] = []
         for handle in lead.service_handles:
             try:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from app.errors import CouldNotVerify, ServiceNotFound, UpstreamRefused, UpstreamTimeout
-from app.features.native.health import Health
-from app.features.native.referral import Question, Service
-from app.features.native.site import Candidate, Endpoint, list_candidates
+from app.features.native.health import ServerHealth
+from app.features.native.referral import HandleService, Question
+from app.features.native.site import Candidate, Endpoint, rank_candidates
 from app.features.native.transport.base import Transport
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
 from app.features.native.wire import site_value
@@ -20,7 +20,7 @@ from app.features.native.wire.envelope import NO_REQUEST_ID
 from app.features.native.wire.message import OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, decode_response
-from app.features.native.wire.site_value import Site
+from app.features.native.wire.site_value import ServiceSite
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
@@ -81,7 +81,7 @@ class Clocks:
     monotonic: Callable[[], float]
 
 
-class Exchange:
+class ServiceClient:
     """See Asker in `directory`.
 
     `may_ask_again` is awaited before each further message for one question, which needs a token of the budget too.
@@ -92,7 +92,7 @@ class Exchange:
     def __init__(
         self,
         transports: Mapping[TransportProtocol, Transport],
-        health: Health,
+        health: ServerHealth,
         *,
         clocks: Clocks,
         may_ask_again: Callable[[], Awaitable[bool]],
@@ -110,11 +110,11 @@ class Exchange:
         self._max_attempts = max_attempts
         self._observer = observer or NoExchangeObserver()
 
-    async def __call__(self, service: Service, question: Question) -> Response:
+    async def __call__(self, service: HandleService, question: Question) -> Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
         return await self._race(self._list(service, question), question)
 
-    async def read_site(self, service: Service) -> Site:
+    async def read_site(self, service: HandleService) -> ServiceSite:
         """What a server of a service says about its site, by one message. It is not signed. Raises CouldNotVerify.
 
         Nothing is learned from the result: a server that does not offer this operation is not a server that failed.
@@ -127,7 +127,7 @@ class Exchange:
             is_answered = True
         finally:
             self._observer.record_exchange(_name(candidate.endpoint), "site", is_answered=is_answered)
-        if not isinstance(response.body, Site):
+        if not isinstance(response.body, ServiceSite):
             raise UpstreamRefused(
                 "The handle server did not send its site information.", response_code=response.header.response_code
             )
@@ -138,10 +138,10 @@ class Exchange:
         for transport in self._transports.values():
             await transport.aclose()
 
-    def _list(self, service: Service, question: Question) -> list[Candidate]:
+    def _list(self, service: HandleService, question: Question) -> list[Candidate]:
         """The candidates that can be queried. Those whose transport this network seems to block come last."""
         now = self._clocks.monotonic()
-        candidates = list_candidates(
+        candidates = rank_candidates(
             service.sites,
             question.handle,
             authoritative=question.authoritative,

@@ -39,7 +39,7 @@ class _Server:
     seconds: float | None = None
 
 
-class Health:
+class ServerHealth:
     """The health of interfaces and of servers, by keys that the caller chooses. The caller passes the time."""
 
     #: The seconds in which a count of queries falls to a third.

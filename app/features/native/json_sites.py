@@ -17,7 +17,7 @@ from app.features.native.wire.site_value import (
     Protocol,
     Purpose,
     Server,
-    Site,
+    ServiceSite,
     SiteKind,
     encode_site,
 )
@@ -81,7 +81,7 @@ class _JsonValue(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(_JsonValue)
 
 
-def read_sites(record: Record, types: tuple[str, ...]) -> tuple[Site, ...]:
+def read_sites(record: Record, types: tuple[str, ...]) -> tuple[ServiceSite, ...]:
     """The site values of these types, in the order of the types. Raises InvalidAnswer if one cannot be read."""
     values = [value for name in types for value in record.of_type(name)]
     return tuple(_read_site(value.raw) for value in values[:_MAX_SITES])
@@ -102,11 +102,11 @@ def _to_wire(value: HandleValue) -> Value | None:
     return Value(value.index, value.folded_type.encode(), data, ttl=int(value.ttl.seconds), ttl_type=kind)
 
 
-def _read_site(raw: bytes) -> Site:
+def _read_site(raw: bytes) -> ServiceSite:
     try:
         site = _decoder.decode(raw).data.value
         major, _, minor = site.protocol_version.partition(".")
-        return Site(
+        return ServiceSite(
             serial=site.serial_number & _SERIAL_MASK,
             servers=tuple(map(_to_server, site.servers)),
             kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,

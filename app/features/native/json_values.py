@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from app.errors import MalformedMessage
-from app.features.native.wire.fields import U32, Reader
+from app.features.native.wire.fields import U32, FieldReader
 from app.features.native.wire.public_key import DSA, RSA, decode_public_key
 from app.features.native.wire.site_value import (
     HashOption,
@@ -91,7 +91,7 @@ def _to_data(data: bytes, explain: Callable[[bytes], dict[str, Any]] | None) -> 
 
 
 def _to_admin(data: bytes) -> dict[str, Any]:
-    reader = Reader(data, "HS_ADMIN")
+    reader = FieldReader(data, "HS_ADMIN")
     permissions, handle, index = reader.number(_ADMIN_PERMISSIONS), reader.string(), reader.number(U32)
     reader.finish()
     members = {"handle": handle.decode("utf-8", "replace"), "index": index, "permissions": f"{permissions:012b}"}

@@ -20,10 +20,10 @@ from app.features.native.cached_records import CachedRecords
 from app.features.native.direct import DirectLimits, DirectServer
 from app.features.native.directory_limits import LOOKUP_TIMEOUT
 from app.features.native.directory_opening import open_directory
-from app.features.native.exchange import Clocks, Exchange, ExchangeObserver, TransportProtocol
+from app.features.native.exchange import Clocks, ExchangeObserver, ServiceClient, TransportProtocol
 from app.features.native.feature import FEATURE, FROM_ROOT
-from app.features.native.health import Health
-from app.features.native.referral import Question, Service
+from app.features.native.health import ServerHealth
+from app.features.native.referral import HandleService, Question
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.service_records import RecordStore
 from app.features.native.source import Finder, NativeSource
@@ -35,7 +35,7 @@ from app.features.native.transport.tcp import TcpTransport
 from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.envelope import ENVELOPE_BYTES
-from app.features.native.wire.site_value import Site
+from app.features.native.wire.site_value import ServiceSite
 from app.resolver.source import SourceContext
 from app.upstream.client import identify
 from app.upstream.source import CONTROL_NAME
@@ -91,14 +91,14 @@ def _open_exchange(
     may_ask_again: Callable[[], Awaitable[bool]],
     observer: ExchangeObserver | None,
     only: TransportProtocol | None,
-) -> Exchange:
+) -> ServiceClient:
     require_libraries(FEATURE)
     # Before the first answer: the import takes longer than an answer.
     import_module("app.features.native.signature")
     transports = _open_transports(settings, may_ask_again)
-    return Exchange(
+    return ServiceClient(
         transports if only is None else {only: transports[only]},
-        Health(),
+        ServerHealth(),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
         # The operator names a server. Everything that the root leads to comes from the network.
@@ -107,7 +107,7 @@ def _open_exchange(
     )
 
 
-def list_root_interfaces(settings: Settings) -> list[Site]:
+def list_root_interfaces(settings: Settings) -> list[ServiceSite]:
     """Each interface of each server of the root, as a site that has nothing else. Raises ConfigurationError."""
     root = read_root(settings)
     return [
@@ -118,17 +118,17 @@ def list_root_interfaces(settings: Settings) -> list[Site]:
     ]
 
 
-async def probe_interface(settings: Settings, site: Site, may_ask_again: Callable[[], Awaitable[bool]]) -> None:
+async def probe_interface(settings: Settings, site: ServiceSite, may_ask_again: Callable[[], Awaitable[bool]]) -> None:
     """Query the only interface of a site of the root. Any answer shows that it works. Raises CouldNotVerify."""
     exchange = _open_exchange(settings, FROM_ROOT, may_ask_again, None, None)
     try:
-        await exchange(Service((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
+        await exchange(HandleService((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
     finally:
         await exchange.aclose()
 
 
 def _open_directory(
-    settings: Settings, exchange: Exchange, admit_query: Callable[[], Awaitable[None]], store: RecordStore | None
+    settings: Settings, exchange: ServiceClient, admit_query: Callable[[], Awaitable[None]], store: RecordStore | None
 ) -> Finder:
     root = _read_kept_root(settings)
     if root is None:
@@ -137,7 +137,7 @@ def _open_directory(
 
 
 def _open_server(
-    settings: Settings, url: str, exchange: Exchange, may_ask_again: Callable[[], Awaitable[bool]]
+    settings: Settings, url: str, exchange: ServiceClient, may_ask_again: Callable[[], Awaitable[bool]]
 ) -> Finder:
     root, parts = _read_kept_root(settings), urlsplit(url)
     return DirectServer(
@@ -158,7 +158,7 @@ def _read_kept_root(settings: Settings) -> RootFile | None:
     return None if root is None else RootFile(root_file_path(settings.store_url), root)
 
 
-def read_root(settings: Settings) -> Service | None:
+def read_root(settings: Settings) -> HandleService | None:
     """The root's sites in the bootstrap file. None without a file. Raises ConfigurationError."""
     path = settings.upstream_bootstrap
     if path is None:
@@ -173,7 +173,7 @@ def read_root(settings: Settings) -> Service | None:
         raise ConfigurationError(f"upstream_bootstrap: {path}: {error.message}; {remedy}") from error
 
 
-def _report_site(url: str, site: Site) -> None:
+def _report_site(url: str, site: ServiceSite) -> None:
     if len(site.servers) > 1:
         log.warning(
             "%s is one of %d servers of its site, and has only a part of the names; set upstream_url to hdl: to query "

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.doi.name import MAX_NAME_BYTES
 from app.errors import MalformedMessage
-from app.features.native.wire.site_value import Site, decode_site
+from app.features.native.wire.site_value import ServiceSite, decode_site
 from app.features.native.wire.value import Permission, TtlType, Value
 
 #: The handle whose HS_SITE values are the root.
@@ -33,10 +33,10 @@ _USUAL_INTERFACES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class HandleService:
     """The sites of a service. `is_verified`: a chain of signatures from the root leads to their keys."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[ServiceSite, ...]
     is_verified: bool
 
 
@@ -59,7 +59,7 @@ class Question:
 class Lead:
     """Where a record leads: to sites, else to the record of one of the service handles."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[ServiceSite, ...]
     #: In the order in which they are tried. Empty if there are sites.
     service_handles: tuple[bytes, ...]
     #: Seconds for which this is true.
@@ -107,13 +107,13 @@ def _bound(site_values: list[Value]) -> list[Value]:
     return site_values[: min(count, _MAX_SITES)]
 
 
-def _weigh(values: list[Value], sites: tuple[Site, ...]) -> int:
+def _weigh(values: list[Value], sites: tuple[ServiceSite, ...]) -> int:
     # An interface has 6 bytes in the value, and 100 in memory.
     interfaces = sum(len(server.interfaces) for site in sites for server in site.servers)
     return 1 + sum(len(value.data) for value in values) // _USUAL_BYTES + interfaces // _USUAL_INTERFACES
 
 
-def _decode(data: bytes) -> Site | None:
+def _decode(data: bytes) -> ServiceSite | None:
     # One malformed value must not hide the other sites of the service.
     try:
         return decode_site(data)

@@ -16,7 +16,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.features.native.directory_limits import DirectoryLimits, DirectoryObserver
-from app.features.native.referral import ROOT_HANDLE, SERVICE_TYPES, Question, Service, read_lead
+from app.features.native.referral import ROOT_HANDLE, SERVICE_TYPES, HandleService, Question, read_lead
 from app.features.native.wire.response import Response, Values
 from app.upstream.breaker import Breaker
 
@@ -37,8 +37,8 @@ class Root:
 
     def __init__(
         self,
-        service: Service,
-        ask: Callable[[Service, Question], Awaitable[Response]],
+        service: HandleService,
+        ask: Callable[[HandleService, Question], Awaitable[Response]],
         *,
         limits: DirectoryLimits,
         clock: Callable[[], float],
@@ -123,7 +123,7 @@ class Root:
             self._observer.record_refresh(error)
             return
         is_new = lead.sites != self._service.sites
-        self._service = Service(lead.sites, is_verified=True)
+        self._service = HandleService(lead.sites, is_verified=True)
         self._due_at = now + self._limits.bound(lead.lifetime)
         self._observer.record_refresh(None)
         if is_new and self._keeper is not None:

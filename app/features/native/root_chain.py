@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final
 
 from app.errors import InvalidAnswer, SignatureInvalid
-from app.features.native.referral import ROOT_HANDLE, Service, read_lead
+from app.features.native.referral import ROOT_HANDLE, HandleService, read_lead
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, verify_signature
 from app.features.native.wire.message import OpCode, ResponseStatus
 from app.features.native.wire.response import Response, Values, decode_response
@@ -22,12 +22,12 @@ MAX_ANSWERS: Final = 16
 _MAX_KEYS: Final = 64
 
 
-def fingerprint(root: Service) -> str:
+def fingerprint(root: HandleService) -> str:
     """The SHA-256 of a root's sites, in hexadecimal. It says with which file of the operator a chain began."""
     return sha256(b"".join(map(encode_site, root.sites))).hexdigest()
 
 
-def follow_chain(root: Service, answers: Sequence[bytes]) -> Service:
+def follow_chain(root: HandleService, answers: Sequence[bytes]) -> HandleService:
     """The root at the end of a chain. Raises InvalidAnswer if a link is not an answer that the root before signed."""
     if len(answers) > MAX_ANSWERS:
         raise InvalidAnswer(f"the chain has over {MAX_ANSWERS} answers")
@@ -36,7 +36,7 @@ def follow_chain(root: Service, answers: Sequence[bytes]) -> Service:
     return root
 
 
-def extend_chain(root: Service, answers: Sequence[bytes], response: Response) -> tuple[bytes, ...]:
+def extend_chain(root: HandleService, answers: Sequence[bytes], response: Response) -> tuple[bytes, ...]:
     """The shortest chain that ends with this answer. Raises InvalidAnswer if the chain is too long, or broken."""
     answer = response.data
     for count, link in enumerate(answers):
@@ -52,7 +52,7 @@ def extend_chain(root: Service, answers: Sequence[bytes], response: Response) ->
     return (*answers, answer)
 
 
-def _read_link(root: Service, answer: bytes) -> Service:
+def _read_link(root: HandleService, answer: bytes) -> HandleService:
     """The root that an answer describes. Raises InvalidAnswer, and SignatureInvalid if the signature is wrong."""
     response = decode_response(answer, digest_requested=True)
     body = response.body
@@ -65,10 +65,10 @@ def _read_link(root: Service, answer: bytes) -> Service:
     lead = read_lead(body.values, now=0.0)
     if lead is None or not lead.sites:
         raise InvalidAnswer("an answer has no sites of the root")
-    return Service(lead.sites, is_verified=True)
+    return HandleService(lead.sites, is_verified=True)
 
 
-def _verify(response: Response, root: Service) -> None:
+def _verify(response: Response, root: HandleService) -> None:
     keys = dict.fromkeys(server.public_key for site in root.sites for server in site.servers if server.public_key)
     for key in list(keys)[:_MAX_KEYS]:
         try:

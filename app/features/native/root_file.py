@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from app.errors import ConfigurationError, CouldNotVerify
-from app.features.native.referral import Service
+from app.features.native.referral import HandleService
 from app.features.native.root_chain import extend_chain, fingerprint, follow_chain
 from app.features.native.wire.response import Response
 
@@ -47,7 +47,7 @@ def root_file_path(store_url: str) -> Path | None:
 class RootFile:
     """See RootKeeper. `root` is the operator's; `service` is the root at the end of the answers in the file."""
 
-    def __init__(self, path: Path | None, root: Service) -> None:
+    def __init__(self, path: Path | None, root: HandleService) -> None:
         self._path = path
         self._root = root
         self._answers: tuple[bytes, ...] = ()

@@ -12,8 +12,8 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import Final
 
-from app.features.native.health import Health
-from app.features.native.wire.site_value import HashOption, Interface, Protocol, Purpose, Server, Site
+from app.features.native.health import ServerHealth
+from app.features.native.wire.site_value import HashOption, Interface, Protocol, Purpose, Server, ServiceSite
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535
@@ -54,7 +54,7 @@ class Candidate:
     host: bytes | None
 
 
-def select_server(site: Site, handle: bytes) -> Server | None:
+def select_server(site: ServiceSite, handle: bytes) -> Server | None:
     """The server of a site that has the records of a handle. None if the site has no servers."""
     if not site.servers:
         return None
@@ -74,13 +74,13 @@ def _hash(handle: bytes, option: int) -> int:
     return abs(int.from_bytes(digest[-_HASH_BYTES:], "big", signed=True))
 
 
-def list_candidates(
-    sites: Sequence[Site],
+def rank_candidates(
+    sites: Sequence[ServiceSite],
     handle: bytes,
     *,
     authoritative: bool,
     private_servers: bool,
-    health: Health,
+    health: ServerHealth,
     now: float,
 ) -> list[Candidate]:
     """The endpoints for a query about a handle, in the order in which they are tried.
@@ -107,7 +107,7 @@ def list_candidates(
     return sorted(_alternate(lists), key=lambda candidate: health.rests(candidate.endpoint, now))
 
 
-def _order_interfaces(candidates: Iterable[Candidate], health: Health, now: float) -> list[Candidate]:
+def _order_interfaces(candidates: Iterable[Candidate], health: ServerHealth, now: float) -> list[Candidate]:
     """The interfaces of one server: the transport that suits its load first, and those that rest last."""
 
     earlier: Counter[Protocol] = Counter()

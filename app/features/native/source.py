@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from app.errors import InvalidAnswer, UpstreamRefused, UpstreamTimeout
-from app.features.native.exchange import Exchange
+from app.features.native.exchange import ServiceClient
 from app.features.native.json_values import write_json_values
 from app.features.native.referral import Question
 from app.features.native.wire.message import ResponseStatus
@@ -39,7 +39,7 @@ class NativeSource:
     def __init__(
         self,
         finder: Finder,
-        exchange: Exchange,
+        exchange: ServiceClient,
         *,
         total_timeout: float,
         max_answer_bytes: int,

@@ -12,7 +12,7 @@ from app.errors import ConfigurationError, CouldNotVerify, ServiceNotFound
 from app.features.native.exchange import TransportProtocol
 from app.features.native.feature import FROM_ROOT, is_native
 from app.features.native.opening import list_root_interfaces, open_native, probe_interface
-from app.features.native.wire.site_value import Site
+from app.features.native.wire.site_value import ServiceSite
 from app.features.redaction import redact
 from app.features.setup.finding import Finding
 from app.features.setup.network_checks import try_upstream
@@ -63,7 +63,7 @@ async def _examine_root(settings: Settings, url: str) -> list[Finding]:
     return findings
 
 
-def _name_interface(site: Site) -> str:
+def _name_interface(site: ServiceSite) -> str:
     server = site.servers[0]
     interface = server.interfaces[0]
     names = {one.value: one.name for one in TransportProtocol}

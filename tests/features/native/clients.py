@@ -14,9 +14,9 @@ from app.errors import BudgetSpent, CouldNotVerify
 from app.features.native.direct import DirectLimits, DirectServer
 from app.features.native.directory import Directory
 from app.features.native.directory_limits import DirectoryLimits
-from app.features.native.exchange import Clocks, Exchange, Purpose, TransportProtocol
-from app.features.native.health import Health, HealthLimits
-from app.features.native.referral import Service
+from app.features.native.exchange import Clocks, Purpose, ServiceClient, TransportProtocol
+from app.features.native.health import HealthLimits, ServerHealth
+from app.features.native.referral import HandleService
 from app.features.native.site import Candidate, Endpoint
 from app.features.native.source import Finder, NativeSource
 from app.features.native.transport.base import Transport
@@ -27,7 +27,7 @@ from app.features.native.transport.tcp import TcpTransport
 from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.envelope import ENVELOPE_BYTES
-from app.features.native.wire.site_value import Site
+from app.features.native.wire.site_value import ServiceSite
 from app.upstream.source import UpstreamQuery, Verification
 from tests.features.native.server import HandleServer
 
@@ -130,11 +130,11 @@ def open_exchange(
     observer: Exchanges | None = None,
     head_start: float = 0.2,
     private_servers: bool = True,
-) -> Exchange:
+) -> ServiceClient:
     """An exchange with all or some transports."""
-    return Exchange(
+    return ServiceClient(
         open_transports(protocols, tokens=tokens),
-        Health(HEALTH),
+        ServerHealth(HEALTH),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=tokens or Tokens(),
         private_servers=private_servers,
@@ -146,14 +146,14 @@ def open_exchange(
 
 def direct_server(
     server: HandleServer,
-    exchange: Exchange,
+    exchange: ServiceClient,
     *,
     host: str = "",
     port: int = 0,
-    known: Sequence[Site] = (),
+    known: Sequence[ServiceSite] = (),
     tokens: Tokens | None = None,
     clock: Callable[[], float] = time.monotonic,
-    report: Callable[[Site], None] = lambda site: None,
+    report: Callable[[ServiceSite], None] = lambda site: None,
 ) -> DirectServer:
     """A finder of one server."""
     return DirectServer(
@@ -173,7 +173,7 @@ def direct_server(
 async def client_of(
     server: HandleServer,
     *,
-    known: Sequence[Site] | None = None,
+    known: Sequence[ServiceSite] | None = None,
     from_root: bool = False,
     verification: Verification = "when-asked",
     total_timeout: float = 5.0,
@@ -187,7 +187,7 @@ async def client_of(
     sites = (server.site(),) if known is None else tuple(known)
     finder: Finder = direct_server(server, exchange, known=sites, **(direct or {}))
     if from_root:
-        root = Service(sites, is_verified=True)
+        root = HandleService(sites, is_verified=True)
         limits = replace(LIMITS, patience=patience)
         finder = Directory(root, exchange, limits=limits, clock=clock, observer=Reports(), admit_query=Tokens().spend)
     source = NativeSource(

@@ -11,12 +11,12 @@ from typing import Final
 
 from app.features.native.wire.credential import NO_CREDENTIAL, Credential, Signature
 from app.features.native.wire.envelope import encode_envelope
-from app.features.native.wire.fields import COUNT_BYTES, I32, U8, U32, Reader, encode_count, encode_string
+from app.features.native.wire.fields import COUNT_BYTES, I32, U8, U32, FieldReader, encode_count, encode_string
 from app.features.native.wire.message import Message, OpCode, decode_message, encode_header
 from app.features.native.wire.query import Filters, Query
 from app.features.native.wire.response import Explanation, Response, Values
-from app.features.native.wire.site_value import Site, encode_site
-from app.features.native.wire.value import Reference, Value
+from app.features.native.wire.site_value import ServiceSite, encode_site
+from app.features.native.wire.value import Value, ValueReference
 
 #: Filters of one request.
 _MAX_FILTERS: Final = 1_000
@@ -41,7 +41,7 @@ def decode_query(data: bytes) -> Query:
 
 def decode_filters(body: bytes) -> Filters:
     """The body of a request. Raises MalformedMessage."""
-    reader = Reader(body, "request")
+    reader = FieldReader(body, "request")
     handle = reader.string()
     indexes = tuple(reader.number(I32) for _ in range(reader.count(I32.size, _MAX_FILTERS)))
     types = tuple(reader.string() for _ in range(reader.count(COUNT_BYTES, _MAX_FILTERS)))
@@ -72,7 +72,7 @@ def _encode_body(response: Response) -> bytes:
     match response.body:
         case Values(handle, values):
             return start + encode_string(handle) + encode_values(values)
-        case Site() as site:
+        case ServiceSite() as site:
             return start + encode_site(site)
         case Explanation(text):
             return start + (b"" if text is None else encode_string(text))
@@ -94,7 +94,7 @@ def _encode_value(value: Value) -> bytes:
     return fixed + encode_string(value.type) + encode_string(value.data) + encode_references(value.references)
 
 
-def encode_references(references: tuple[Reference, ...]) -> bytes:
+def encode_references(references: tuple[ValueReference, ...]) -> bytes:
     """A list of references."""
     items = (encode_string(reference.handle) + I32.pack(reference.index) for reference in references)
     return encode_count(references) + b"".join(items)

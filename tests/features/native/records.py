@@ -12,7 +12,7 @@ import msgspec
 from app.features.native.json_sites import read_sites
 from app.features.native.wire.fields import encode_string
 from app.features.native.wire.site_value import encode_site
-from app.features.native.wire.value import Reference, TtlType, Value
+from app.features.native.wire.value import TtlType, Value, ValueReference
 from app.handle.record import read_values
 from tests.features.native.encoder import encode_references
 
@@ -58,8 +58,8 @@ def _to_data(members: dict[str, Any]) -> bytes:
     raise ValueError(f"no such format: {data['format']}")
 
 
-def _to_references(items: list[dict[str, Any]]) -> tuple[Reference, ...]:
-    return tuple(Reference(item["handle"].encode(), item["index"]) for item in items)
+def _to_references(items: list[dict[str, Any]]) -> tuple[ValueReference, ...]:
+    return tuple(ValueReference(item["handle"].encode(), item["index"]) for item in items)
 
 
 def _to_epoch(text: str) -> int:

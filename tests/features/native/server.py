@@ -40,7 +40,7 @@ from app.features.native.wire.message import Header, OpCode, OpFlag, ResponseSta
 from app.features.native.wire.packets import PacketBuffer
 from app.features.native.wire.query import Query
 from app.features.native.wire.response import Digest, Explanation, Response, Values
-from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, Site, encode_site
+from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Value
 from tests.features.native.encoder import decode_query, encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
@@ -87,7 +87,7 @@ class HandleServer:
         #: The port of HTTPS, if there is one.
         self.tls_port = 0
         #: What the server says about its site: by default, the truth. A number is a response code.
-        self.site_information: Site | int | None = None
+        self.site_information: ServiceSite | int | None = None
         self.site_queries = 0
         self.transports = transports
         self.mute = mute
@@ -155,14 +155,14 @@ class HandleServer:
         """Remove the record of a name."""
         self._records.pop(_fold(name), None)
 
-    def site(self, **more: Any) -> Site:
+    def site(self, **more: Any) -> ServiceSite:
         """The site of this server."""
         protocols = {"udp": Protocol.UDP, "tcp": Protocol.TCP, "http": Protocol.HTTP}
         interfaces = tuple(Interface(Purpose.QUERY, protocols[name], self.port) for name in sorted(self.transports))
         if self.tls is not None:
             interfaces += (Interface(Purpose.QUERY, Protocol.HTTPS, self.tls_port),)
         server = Server(1, ip_address(self.host).packed.rjust(16, b"\0"), public_bytes(self.key), interfaces)
-        return replace(Site(self.serial, (server,)), **more)
+        return replace(ServiceSite(self.serial, (server,)), **more)
 
     def site_value(self, value_type: bytes = b"HS_SITE", **more: Any) -> Value:
         """A value with the site of this server."""
@@ -245,7 +245,7 @@ class HandleServer:
         self.site_queries += 1
         about = self.site() if self.site_information is None else self.site_information
         answer = self._make_answer(query, data, about if isinstance(about, int) else 100)
-        if isinstance(about, Site):
+        if isinstance(about, ServiceSite):
             answer = replace(answer, header=replace(answer.header, response_code=1), body=about)
         return encode_response(answer)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.features.native.exchange import TransportProtocol
-from app.features.native.referral import Question, Service
+from app.features.native.referral import HandleService, Question
 from app.features.native.wire.message import ResponseStatus
 from app.handle.answer import ResponseCode
 from tests.features.native.certificates import new_key, serve_tls
@@ -48,7 +48,7 @@ async def test_each_transport_reaches_an_ipv6_address(protocol: TransportProtoco
     key = new_key()
     exchange = open_exchange((protocol,))
     async with HandleServer(host="::1", key=key, tls=serve_tls(tmp_path, key)) as server:
-        response = await exchange(Service((server.site(),), is_verified=False), Question(NAME))
+        response = await exchange(HandleService((server.site(),), is_verified=False), Question(NAME))
         assert response.code == ResponseStatus.HANDLE_NOT_FOUND
         assert server.by_transport == {protocol.name.lower(): 1}
         await exchange.aclose()

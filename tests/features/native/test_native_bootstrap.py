@@ -14,14 +14,22 @@ from app.errors import ConfigurationError, InvalidAnswer
 from app.features.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
 from app.features.native.json_sites import read_sites
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.site_value import HashOption, Interface, Server, Site, SiteKind, decode_site, encode_site
+from app.features.native.wire.site_value import (
+    HashOption,
+    Interface,
+    Server,
+    ServiceSite,
+    SiteKind,
+    decode_site,
+    encode_site,
+)
 from app.features.native.wire.value import Value
 from app.handle.record import read_values
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
 from tests.features.native.recorded import Row, needs_recordings, rows
 
 _ALL: Final = (Interface(3, 1, 2641), Interface(2, 0, 2641), Interface(3, 2, 8000), Interface(0, 3, 8443))
-_SITE: Final = Site(
+_SITE: Final = ServiceSite(
     serial=7,
     servers=(
         Server(1, bytes(12) + bytes((93, 184, 216, 34)), public_bytes(rsa_key()), _ALL),
@@ -43,10 +51,10 @@ def _body(*values: Value) -> bytes:
         _SITE,
         replace(_SITE, serial=0xFFFF, kind=SiteKind.SEVERAL_PRIMARIES, hash_option=HashOption.SUFFIX),
         replace(_SITE, kind=0, hash_option=HashOption.PREFIX, hash_filter=b"x/y", major=2, minor=10),
-        Site(0, ()),
+        ServiceSite(0, ()),
     ],
 )
-def test_a_site_survives_its_json(site: Site) -> None:
+def test_a_site_survives_its_json(site: ServiceSite) -> None:
     record = read_values(write_json_values([Value(1, b"HS_SITE", encode_site(site))]))
     assert read_sites(record, ("HS_SITE",)) == (site,)
 
@@ -116,7 +124,7 @@ def test_a_root_without_keys_is_not_verified() -> None:
         (b'{"responseCode":2,"handle":"0.NA/0.NA"}', "not the handle API's answer"),
         (b'{"responseCode":1,"handle":"0.NA/10","values":[]}', "not the handle API's answer"),
         (_body(Value(1, b"URL", b"https://example.org/")), "names no server"),
-        (_body(Value(1, b"HS_SITE", encode_site(Site(1, ())))), "names no server"),
+        (_body(Value(1, b"HS_SITE", encode_site(ServiceSite(1, ())))), "names no server"),
         (b" " * (MAX_BOOTSTRAP_BYTES + 1), "1048576 bytes"),
     ],
 )

@@ -16,14 +16,14 @@ import pytest
 from app.assembly.settings import Settings
 from app.errors import MalformedMessage, SignatureInvalid, UpstreamUnreachable
 from app.features.native.direct import DirectLimits, DirectServer
-from app.features.native.health import Health
+from app.features.native.health import ServerHealth
 from app.features.native.opening import open_native
-from app.features.native.referral import Question, Service
-from app.features.native.site import list_candidates
+from app.features.native.referral import HandleService, Question
+from app.features.native.site import rank_candidates
 from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.message import Header, OpCode
 from app.features.native.wire.response import Explanation, Response
-from app.features.native.wire.site_value import Interface, Purpose, Server, Site
+from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
 from app.handle.answer import ResponseCode
 from tests.clock import Clock
 from tests.features.native.certificates import new_key, serve_tls
@@ -45,26 +45,26 @@ def server_at(address: str, *interfaces: Interface) -> Server:
     return Server(1, ip_address(address).packed.rjust(16, b"\0"), b"", interfaces)
 
 
-def site_of(*servers: Server, serial: int = 7) -> Site:
-    return Site(serial, servers)
+def site_of(*servers: Server, serial: int = 7) -> ServiceSite:
+    return ServiceSite(serial, servers)
 
 
 @dataclass
 class Seen:
     """A server in memory: what it was asked, and what it says about its site."""
 
-    site: Site | Exception = field(default_factory=MalformedMessage)
+    site: ServiceSite | Exception = field(default_factory=MalformedMessage)
     serial: int = 7
-    services: list[Service] = field(default_factory=list)
+    services: list[HandleService] = field(default_factory=list)
     site_queries: int = 0
 
-    async def ask(self, service: Service, question: Question) -> Response:
+    async def ask(self, service: HandleService, question: Question) -> Response:
         """An answer."""
         self.services.append(service)
         header = Header(OpCode.RESOLUTION, 100, site_serial=self.serial)
         return Response(Envelope(7), header, Explanation(b""))
 
-    async def read_site(self, service: Service) -> Site:
+    async def read_site(self, service: HandleService) -> ServiceSite:
         """The site information."""
         self.site_queries += 1
         if isinstance(self.site, Exception):
@@ -74,8 +74,13 @@ class Seen:
     @property
     def interfaces(self) -> list[tuple[str, int]]:
         """The transports and ports of the last query, in the order in which they are tried."""
-        options: dict[str, Any] = {"authoritative": True, "private_servers": True, "health": Health(HEALTH), "now": 0.0}
-        candidates = list_candidates(self.services[-1].sites, b"10.1000/182", **options)
+        options: dict[str, Any] = {
+            "authoritative": True,
+            "private_servers": True,
+            "health": ServerHealth(HEALTH),
+            "now": 0.0,
+        }
+        candidates = rank_candidates(self.services[-1].sites, b"10.1000/182", **options)
         assert {str(one.endpoint.address) for one in candidates} == {"127.0.0.1"}
         return [(one.endpoint.protocol.name, one.endpoint.port) for one in candidates]
 
@@ -128,7 +133,7 @@ async def test_the_ports_of_the_site_information_come_first() -> None:
     ],
     ids=["other-hosts", "impossible-ports", "no-server", "malformed", "unreachable", "silent"],
 )
-async def test_site_information_that_lies_or_fails_changes_nothing(lie: Site | Exception) -> None:
+async def test_site_information_that_lies_or_fails_changes_nothing(lie: ServiceSite | Exception) -> None:
     seen = Seen(lie)
     await resolve(finder_of(seen), times=2)
     assert seen.interfaces == NAMED
@@ -185,7 +190,7 @@ async def test_site_information_needs_a_token_and_is_requested_later_without_one
 
 
 async def test_new_site_information_is_reported_once() -> None:
-    reported: list[Site] = []
+    reported: list[ServiceSite] = []
     seen, clock = Seen(site_of(server_at("127.0.0.1"), server_at("127.0.0.2"))), Clock()
     finder = finder_of(seen, clock, report=reported.append)
     await resolve(finder)
@@ -272,10 +277,10 @@ async def test_the_https_port_of_a_server_is_learned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "lie",
-    [1, 2, 4, 100, Site(1, (server_at("127.0.0.1", *[interface(1, port) for port in range(1, 1_001)]),))],
+    [1, 2, 4, 100, ServiceSite(1, (server_at("127.0.0.1", *[interface(1, port) for port in range(1, 1_001)]),))],
     ids=str,
 )
-async def test_a_server_without_site_information_works(lie: Site | int) -> None:
+async def test_a_server_without_site_information_works(lie: ServiceSite | int) -> None:
     async with HandleServer() as server, client_of(server) as client:
         server.site_information = lie
         for number in range(3):

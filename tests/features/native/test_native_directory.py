@@ -12,7 +12,7 @@ import pytest
 from app.errors import BudgetSpent, ServiceNotFound, SignatureInvalid, UpstreamTimeout
 from app.features.native.referral import read_lead
 from app.features.native.wire.message import ResponseStatus
-from app.features.native.wire.site_value import Server, Site, encode_site
+from app.features.native.wire.site_value import Server, ServiceSite, encode_site
 from app.features.native.wire.value import Permission, TtlType, Value
 from tests.features.native.world import (
     LIMITS,
@@ -147,7 +147,7 @@ async def test_a_service_has_a_bounded_number_and_size_of_sites() -> None:
     lead = read_lead(many, now=0.0)
     assert lead is not None
     assert [one.serial for one in lead.sites] == list(range(1, 17))
-    key = Value(1, b"HS_SITE", encode_site(Site(9, (Server(1, bytes(16), bytes(40_000), ()),))))
+    key = Value(1, b"HS_SITE", encode_site(ServiceSite(9, (Server(1, bytes(16), bytes(40_000), ()),))))
     lead = read_lead([key, key, site_value(3)], now=0.0)
     assert lead is not None
     assert (len(lead.sites), lead.weight) == (1, 10)

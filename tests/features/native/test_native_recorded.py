@@ -22,7 +22,7 @@ from app.features.native.wire.response import DIGEST_NAMES, Explanation, Respons
 from app.features.native.wire.site_value import (
     Protocol,
     Purpose,
-    Site,
+    ServiceSite,
     SiteKind,
     decode_site,
     encode_site,
@@ -77,7 +77,7 @@ def _describe_key(key: KeyNumbers) -> dict[str, str]:
     return {"key_type": key.type.decode(), **numbers}
 
 
-def _describe_site(site: Site) -> dict[str, Any]:
+def _describe_site(site: ServiceSite) -> dict[str, Any]:
     servers = []
     for server in site.servers:
         interfaces = [
@@ -202,7 +202,7 @@ def _describe_response(response: Response) -> dict[str, Any]:
             described["values"] = [_describe_value(value) for value in values]
         case Explanation(nonce) if response.code == ResponseStatus.AUTHENTICATION_NEEDED and nonce:
             described["challenge"] = {"nonce_hex": nonce.hex()}
-        case Site() as site:
+        case ServiceSite() as site:
             described["site"] = _describe_site(site)
         case Explanation(text):
             described["error_message"] = _describe_text(text or b"")

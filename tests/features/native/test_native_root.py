@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives.asymmetric.dsa import DSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
 from app.errors import InvalidAnswer, SignatureInvalid
-from app.features.native.referral import ROOT_HANDLE, Service
+from app.features.native.referral import ROOT_HANDLE, HandleService
 from app.features.native.root_chain import MAX_ANSWERS, extend_chain, follow_chain
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.message import Header, OpCode
 from app.features.native.wire.response import Response, Values
-from app.features.native.wire.site_value import Interface, Server, Site, encode_site
+from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Value
 from tests.features.native.encoder import encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
@@ -38,16 +38,16 @@ _RSA: Final = rsa_key()
 _DSA: Final = dsa_key()
 
 
-def _site(key: _Key, serial: int = 1) -> Site:
+def _site(key: _Key, serial: int = 1) -> ServiceSite:
     server = Server(1, bytes(12) + bytes((93, 184, 216, 34)), public_bytes(key), (Interface(2, 1, 2641),))
-    return Site(serial, (server,))
+    return ServiceSite(serial, (server,))
 
 
-def _root(*keys: _Key) -> Service:
-    return Service(tuple(map(_site, keys)), is_verified=True)
+def _root(*keys: _Key) -> HandleService:
+    return HandleService(tuple(map(_site, keys)), is_verified=True)
 
 
-def _answer(signer: _Key, *sites: Site, **changes: Any) -> Response:
+def _answer(signer: _Key, *sites: ServiceSite, **changes: Any) -> Response:
     """An answer about the root with these sites."""
     values = tuple(Value(1, b"HS_SITE", encode_site(site)) for site in sites)
     header = Header(OpCode.RESOLUTION, 1, site_serial=1)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from app.features.native.health import Health, HealthLimits
-from app.features.native.site import Candidate, is_global, list_candidates, select_server
-from app.features.native.wire.site_value import HashOption, Interface, Protocol, Server, Site, SiteKind
+from app.features.native.health import HealthLimits, ServerHealth
+from app.features.native.site import Candidate, is_global, rank_candidates, select_server
+from app.features.native.wire.site_value import HashOption, Interface, Protocol, Server, ServiceSite, SiteKind
 from tests.features.native.recorded import Row, needs_recordings, rows
 
 _LIMITS: Final = HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=3)
@@ -21,8 +21,8 @@ def _server(number: int, interfaces: tuple[Interface, ...] = _ALL, address: str 
     return Server(number, packed.rjust(16, b"\0"), b"key", interfaces)
 
 
-def _site(count: int, option: int = HashOption.HANDLE, **more: Any) -> Site:
-    return Site(1, tuple(_server(number) for number in range(count)), hash_option=option, **more)
+def _site(count: int, option: int = HashOption.HANDLE, **more: Any) -> ServiceSite:
+    return ServiceSite(1, tuple(_server(number) for number in range(count)), hash_option=option, **more)
 
 
 @needs_recordings
@@ -61,9 +61,11 @@ def test_a_site_without_servers_has_no_server() -> None:
     assert select_server(_site(0), b"10.5072/1") is None
 
 
-def _candidates(*sites: Site, health: Health | None = None, now: float = 0.0, **more: bool) -> list[Candidate]:
+def _candidates(
+    *sites: ServiceSite, health: ServerHealth | None = None, now: float = 0.0, **more: bool
+) -> list[Candidate]:
     options = {"authoritative": False, "private_servers": False} | more
-    return list_candidates(sites, b"10.5072/1", health=health or Health(_LIMITS), now=now, **options)
+    return rank_candidates(sites, b"10.5072/1", health=health or ServerHealth(_LIMITS), now=now, **options)
 
 
 def _protocols(candidates: list[Candidate]) -> list[str]:
@@ -71,7 +73,7 @@ def _protocols(candidates: list[Candidate]) -> list[str]:
 
 
 def test_a_rare_query_goes_by_udp_and_a_busy_server_gets_the_tunnel() -> None:
-    health = Health(_LIMITS)
+    health = ServerHealth(_LIMITS)
     assert _protocols(_candidates(_site(1), health=health)) == ["UDP", "TCP", "HTTP"]
     for _ in range(10):
         health.record_query(ip_address("93.184.216.0"), now=0.0)
@@ -80,7 +82,7 @@ def test_a_rare_query_goes_by_udp_and_a_busy_server_gets_the_tunnel() -> None:
 
 
 def test_an_interface_that_failed_comes_last_until_its_pause_is_over() -> None:
-    health = Health(_LIMITS)
+    health = ServerHealth(_LIMITS)
     udp = _candidates(_site(1))[0].endpoint
     health.record_failure(udp, now=0.0)
     assert _protocols(_candidates(_site(1), health=health, now=0.9)) == ["TCP", "HTTP", "UDP"]
@@ -88,7 +90,7 @@ def test_an_interface_that_failed_comes_last_until_its_pause_is_over() -> None:
 
 
 def test_the_pause_doubles_with_each_failure_and_ends_with_an_answer() -> None:
-    health = Health(_LIMITS)
+    health = ServerHealth(_LIMITS)
     for expected in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0):
         health.record_failure("udp", now=100.0)
         assert health.rests("udp", 100.0 + expected - 0.1)
@@ -101,8 +103,8 @@ def test_the_pause_doubles_with_each_failure_and_ends_with_an_answer() -> None:
 
 
 def test_the_faster_server_comes_first() -> None:
-    near, far = _site(1), Site(1, (_server(9),))
-    health = Health(_LIMITS)
+    near, far = _site(1), ServiceSite(1, (_server(9),))
+    health = ServerHealth(_LIMITS)
     health.record_answer("near", ip_address("93.184.216.0"), 0.01)
     health.record_answer("far", ip_address("93.184.216.9"), 0.3)
     assert _candidates(far, near, health=health)[0].endpoint.address == ip_address("93.184.216.0")
@@ -112,7 +114,7 @@ def test_the_faster_server_comes_first() -> None:
 
 
 def test_each_attempt_is_at_another_server_by_another_transport() -> None:
-    sites = [Site(1, (_server(number),)) for number in range(3)]
+    sites = [ServiceSite(1, (_server(number),)) for number in range(3)]
     found = [(one.endpoint.address.packed[-1], one.endpoint.protocol.name) for one in _candidates(*sites)]
     assert found[:3] == [(0, "UDP"), (1, "TCP"), (2, "HTTP")]
     assert found[3:6] == [(0, "TCP"), (1, "HTTP"), (2, "UDP")]
@@ -120,8 +122,8 @@ def test_each_attempt_is_at_another_server_by_another_transport() -> None:
 
 
 def test_a_server_whose_interfaces_all_failed_comes_after_the_others() -> None:
-    health = Health(HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=10))
-    down, up = _site(1), Site(1, (_server(9),))
+    health = ServerHealth(HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=10))
+    down, up = _site(1), ServiceSite(1, (_server(9),))
     for candidate in _candidates(down):
         health.record_failure(candidate.endpoint, now=0.0)
     found = [one.endpoint.address.packed[-1] for one in _candidates(down, up, health=health, now=0.5)]
@@ -129,7 +131,7 @@ def test_a_server_whose_interfaces_all_failed_comes_after_the_others() -> None:
 
 
 def test_health_remembers_a_bounded_number_of_servers_and_interfaces() -> None:
-    health = Health(_LIMITS)
+    health = ServerHealth(_LIMITS)
     for number in range(5):
         health.record_answer(number, number, 1.0)
         health.record_failure(number, now=0.0)
@@ -138,7 +140,7 @@ def test_health_remembers_a_bounded_number_of_servers_and_interfaces() -> None:
 
 
 def test_an_authoritative_query_goes_to_primary_sites_alone() -> None:
-    copy = Site(1, (_server(9),), kind=SiteKind.SEVERAL_PRIMARIES)
+    copy = ServiceSite(1, (_server(9),), kind=SiteKind.SEVERAL_PRIMARIES)
     assert _candidates(copy, authoritative=True) == []
     assert len(_candidates(copy, _site(1), authoritative=True)) == 3
     assert len(_candidates(copy, _site(1))) == 6
@@ -153,7 +155,7 @@ def test_interfaces_without_queries_and_impossible_ports_are_left_out() -> None:
         Interface(2, 9, 2643),
         Interface(2, 3, 8_443),
     )
-    found = _candidates(Site(7, (_server(1, interfaces),), attributes=((b"domain", b"handles.example.org"),)))
+    found = _candidates(ServiceSite(7, (_server(1, interfaces),), attributes=((b"domain", b"handles.example.org"),)))
     assert [(one.endpoint.protocol, one.endpoint.port) for one in found] == [(Protocol.HTTPS, 8_443)]
     assert (found[0].host, found[0].site_serial, found[0].public_key) == (b"handles.example.org", 7, b"key")
 
@@ -191,6 +193,6 @@ def test_only_global_addresses_are_queried(address: str, expected: bool) -> None
 
 
 def test_private_servers_are_queried_if_the_operator_allows_them() -> None:
-    site = Site(1, (_server(1, address="10.0.0.0"),))
+    site = ServiceSite(1, (_server(1, address="10.0.0.0"),))
     assert _candidates(site) == []
     assert len(_candidates(site, private_servers=True)) == 3

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
-from app.features.native.certificate import check_certificate
-from app.features.native.referral import Question, Service
+from app.features.native.certificate import compare_certificate
+from app.features.native.referral import HandleService, Question
 from app.features.native.site import Candidate, Endpoint
 from app.features.native.transport.http import HttpConnection
 from app.features.native.wire.message import ResponseStatus
@@ -42,7 +42,7 @@ async def ask(server: HandleServer, *, observer: Exchanges | None = None, both: 
     """The response code of an answer that came through HTTPS, or with `both`, through either scheme."""
     exchange = open_exchange((HTTPS, HTTP) if both else (HTTPS,), observer=observer, head_start=60.0)
     try:
-        return (await exchange(Service((server.site(),), is_verified=False), Question(NAME))).code
+        return (await exchange(HandleService((server.site(),), is_verified=False), Question(NAME))).code
     finally:
         await exchange.aclose()
 
@@ -101,18 +101,18 @@ def test_the_recorded_certificates_are_judged_as_noted(row: str) -> None:
     servers = by_id["n0284"]["decoded"]["response"]["site"]["servers"]
     rsa, dsa = (bytes.fromhex(servers[number]["public_key_hex"]) for number in (0, 1))
     certificate = bytes.fromhex(by_id[row]["decoded"]["certificate_hex"])
-    check_certificate(certificate, dsa)
+    compare_certificate(certificate, dsa)
     if by_id[row]["decoded"]["certificate_key_equals_site_key"]:
-        check_certificate(certificate, rsa)
+        compare_certificate(certificate, rsa)
     else:
         with pytest.raises(UpstreamUnreachable):
-            check_certificate(certificate, rsa)
+            compare_certificate(certificate, rsa)
 
 
 @pytest.mark.parametrize("certificate", [b"", b"\x30\x00", bytes(1_000)])
 def test_bytes_that_are_not_a_certificate_fail(certificate: bytes) -> None:
     with pytest.raises(UpstreamUnreachable):
-        check_certificate(certificate, HandleServer().site().servers[0].public_key)
+        compare_certificate(certificate, HandleServer().site().servers[0].public_key)
 
 
 # Answers of HTTP servers that are not handle servers, or speak HTTP in another way

@@ -20,8 +20,8 @@ from app.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, spl
 from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, decode_public_key, encode_public_key
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Body, Digest, Explanation, Response, Values, decode_response
-from app.features.native.wire.site_value import Interface, Server, Site, decode_site, encode_site
-from app.features.native.wire.value import Permission, Reference, Value
+from app.features.native.wire.site_value import Interface, Server, ServiceSite, decode_site, encode_site
+from app.features.native.wire.value import Permission, Value, ValueReference
 from app.handle.record import MAX_VALUES, read_values
 from tests.features.native.encoder import (
     decode_filters,
@@ -96,7 +96,7 @@ def test_more_values_than_a_record_may_have_are_refused_before_they_are_read() -
 
 
 def test_more_references_than_records_have_are_refused_whatever_value_they_belong_to() -> None:
-    references = tuple(Reference(b"", 1) for _ in range(501))
+    references = tuple(ValueReference(b"", 1) for _ in range(501))
     values = (Value(1, b"URL", b"", references=references), Value(2, b"URL", b"", references=references))
     decode_response(encode_response(_response(1, Values(b"10.5072/1", values[:1]))), digest_requested=False)
     with pytest.raises(MalformedMessage) as caught:
@@ -143,7 +143,7 @@ def test_data_that_its_type_does_not_explain_is_text_or_base64() -> None:
 
 
 def test_data_that_becomes_large_json_is_explained_up_to_a_limit() -> None:
-    site = encode_site(Site(1, tuple(Server(number, bytes(16), b"", ()) for number in range(100))))
+    site = encode_site(ServiceSite(1, tuple(Server(number, bytes(16), b"", ()) for number in range(100))))
     values = [Value(number, b"HS_SITE", site) for number in range(30)]
     record = read_values(write_json_values(values))
     assert [value.data.format for value in record.values] == ["site"] * 23 + ["base64"] * 7
@@ -199,7 +199,7 @@ def test_a_packet_that_does_not_fit_is_refused(change: Callable[[bytes], bytes])
 
 # --- properties --------------------------------------------------------------------------------------------------
 
-_REFERENCES: Final = st.lists(st.builds(Reference, _STRINGS, _I32), max_size=3).map(tuple)
+_REFERENCES: Final = st.lists(st.builds(ValueReference, _STRINGS, _I32), max_size=3).map(tuple)
 _VALUES: Final = st.lists(
     st.builds(Value, _I32, _STRINGS, _STRINGS, _I32, _U8, _U8, _U32, _REFERENCES), max_size=4
 ).map(tuple)
@@ -208,7 +208,7 @@ _SERVERS: Final = st.lists(
     st.builds(Server, _U32, st.binary(min_size=16, max_size=16), _STRINGS, _INTERFACES), max_size=3
 ).map(tuple)
 _SITES: Final = st.builds(
-    Site,
+    ServiceSite,
     _U16,
     _SERVERS,
     _U8,
@@ -259,7 +259,7 @@ def test_an_answer_survives_its_encoding(
 
 
 @given(_SITES)
-def test_a_site_survives_its_encoding(site: Site) -> None:
+def test_a_site_survives_its_encoding(site: ServiceSite) -> None:
     assert decode_site(encode_site(site)) == site
 
 

@@ -11,12 +11,12 @@ from app.cache.tiered import TieredStore
 from app.errors import CouldNotVerify
 from app.features.native.cached_records import CachedRecords
 from app.features.native.directory import Directory
-from app.features.native.referral import Question, Service
+from app.features.native.referral import HandleService, Question
 from app.features.native.service_records import ServiceRecords
 from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.message import Header, OpCode, ResponseStatus
 from app.features.native.wire.response import Explanation, Response, Values
-from app.features.native.wire.site_value import Interface, Server, Site, encode_site
+from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Value
 from app.resolver.resolution import TtlPolicy
 from tests.clock import Clock
@@ -30,9 +30,9 @@ POLICY: Final = TtlPolicy(floor=0.0, ceiling=86_400.0, negative=60.0, grace=30 *
 LIMITS: Final = replace(USUAL_LIMITS, queries=10, services=3)
 
 
-def site(serial: int) -> Site:
+def site(serial: int) -> ServiceSite:
     """A site with one server, in the network of the tests' documentation."""
-    return Site(serial, (Server(1, bytes(12) + bytes((93, 184, 216, serial)), b"", (Interface(3, 1, 2641),)),))
+    return ServiceSite(serial, (Server(1, bytes(12) + bytes((93, 184, 216, serial)), b"", (Interface(3, 1, 2641),)),))
 
 
 def site_value(serial: int, kind: bytes = b"HS_SITE") -> Value:
@@ -63,7 +63,7 @@ class World:
     services: dict[int, dict[bytes, Content]]
     #: The questions in order: the service's serial number and the handle.
     asked: list[tuple[int, bytes]] = field(default_factory=list)
-    questions: list[tuple[Service, Question]] = field(default_factory=list)
+    questions: list[tuple[HandleService, Question]] = field(default_factory=list)
     #: The serial numbers that services announce in answers, if they are not those of their sites.
     announced: dict[int, int] = field(default_factory=dict)
     failure: CouldNotVerify | None = None
@@ -76,7 +76,7 @@ class World:
     #: Answers wait for it.
     gate: asyncio.Event | None = None
 
-    async def __call__(self, service: Service, question: Question) -> Response:
+    async def __call__(self, service: HandleService, question: Question) -> Response:
         """The answer of the service's first site."""
         serial = service.sites[0].serial
         self.asked.append((serial, question.handle))
@@ -120,7 +120,7 @@ class Bench:
             store = CachedRecords(cache, POLICY, self.clock)
             stored = ServiceRecords(store, limits=bounds, max_bytes=10_000)
         self.directory = Directory(
-            Service((site(ROOT),), is_verified),
+            HandleService((site(ROOT),), is_verified),
             self.world,
             limits=bounds,
             clock=self.clock,

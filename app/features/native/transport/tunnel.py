@@ -89,9 +89,9 @@ class TunnelTransport:
             certificate = read_certificate(connection)
             if certificate is not None and route.scheme == "https":
                 # It imports a library that only a proxy with handle servers has.
-                from app.features.native.certificate import check_certificate  # noqa: PLC0415
+                from app.features.native.certificate import compare_certificate  # noqa: PLC0415
 
-                check_certificate(certificate, route.public_key)
+                compare_certificate(certificate, route.public_key)
         except BaseException:
             connection.close()
             raise

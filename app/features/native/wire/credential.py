@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import U32, Reader
+from app.features.native.wire.fields import U32, FieldReader
 
 SIGNED: Final = b"HS_SIGNED"
 _HEAD: Final = Struct(">BBH")
@@ -37,7 +37,7 @@ class Signature:
 
 def decode_credential(tail: bytes) -> Credential | None:
     """The credential that follows a body; None if its length is 0. Raises MalformedMessage."""
-    reader = Reader(tail, "credential")
+    reader = FieldReader(tail, "credential")
     length = reader.number(U32)
     if length != reader.remaining:
         raise reader.malformed(f"the length is {length}, and {reader.remaining} bytes remain")
@@ -51,7 +51,7 @@ def decode_credential(tail: bytes) -> Credential | None:
 
 def decode_signature(section: bytes) -> Signature:
     """The section of a credential of the type HS_SIGNED. Raises MalformedMessage."""
-    reader = Reader(section, "signature")
+    reader = FieldReader(section, "signature")
     signature = Signature(reader.string(), reader.string())
     reader.finish()
     return signature

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import Reader
+from app.features.native.wire.fields import FieldReader
 
 #: The version that this program speaks. The server answers in the version that the request suggests.
 VERSION: Final = (2, 11)
@@ -53,7 +53,7 @@ class Envelope:
 
 def decode_envelope(data: bytes) -> Envelope:
     """The envelope at the start of a message or packet. Raises MalformedMessage."""
-    layout = Reader(data[:ENVELOPE_BYTES], "envelope").numbers(_LAYOUT)
+    layout = FieldReader(data[:ENVELOPE_BYTES], "envelope").numbers(_LAYOUT)
     major, minor, flags, suggested_minor, session_id, request_id, message_id, message_length = layout
     return Envelope(request_id, message_length, major, minor, flags, suggested_minor, session_id, message_id)
 

@@ -15,7 +15,7 @@ I32: Final = Struct(">i")
 COUNT_BYTES: Final = U32.size
 
 
-class Reader:
+class FieldReader:
     """Reads the fields of `data` in order. `part` is the name of the data in messages.
 
     Every length is compared with the bytes that remain before anything is read or allocated. Raises MalformedMessage.

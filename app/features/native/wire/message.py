@@ -9,7 +9,7 @@ from typing import Final
 
 from app.errors import MalformedMessage
 from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope
-from app.features.native.wire.fields import U32, Reader
+from app.features.native.wire.fields import U32, FieldReader
 
 #: A site serial number that the client does not know.
 UNKNOWN_SERIAL: Final = 0xFFFF
@@ -83,7 +83,7 @@ def decode_message(data: bytes) -> Message:
         raise MalformedMessage(
             detail=f"envelope: the message length is {envelope.message_length}, not {len(data) - ENVELOPE_BYTES}"
         )
-    reader = Reader(data[ENVELOPE_BYTES:], "message")
+    reader = FieldReader(data[ENVELOPE_BYTES:], "message")
     op_code, response_code, flags, serial, recursion, reserved, expiration, body_length = reader.numbers(_HEADER)
     header = Header(op_code, response_code, flags, serial, expiration, recursion, reserved)
     return Message(envelope, header, reader.take(body_length), reader.rest())

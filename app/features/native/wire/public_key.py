@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from app.features.native.wire.fields import U16, Reader, encode_string
+from app.features.native.wire.fields import U16, FieldReader, encode_string
 
 RSA: Final = b"RSA_PUB_KEY"
 DSA: Final = b"DSA_PUB_KEY"
@@ -27,7 +27,7 @@ class KeyNumbers:
 
 def decode_public_key(data: bytes) -> KeyNumbers:
     """A public key of a known type. Raises MalformedMessage."""
-    reader = Reader(data, "public key")
+    reader = FieldReader(data, "public key")
     key_type, flags = reader.string(), reader.number(U16)
     if key_type not in _NUMBERS:
         raise reader.malformed(f"the type {key_type[:40]!r} is not known")

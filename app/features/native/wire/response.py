@@ -7,7 +7,7 @@ from typing import Final
 
 from app.features.native.wire.credential import Credential, decode_credential
 from app.features.native.wire.envelope import Envelope
-from app.features.native.wire.fields import U8, Reader
+from app.features.native.wire.fields import U8, FieldReader
 from app.features.native.wire.message import (
     Header,
     OpCode,
@@ -15,8 +15,8 @@ from app.features.native.wire.message import (
     ResponseStatus,
     decode_message,
 )
-from app.features.native.wire.site_value import Site, decode_site
-from app.features.native.wire.value import Value, read_values
+from app.features.native.wire.site_value import ServiceSite, decode_site
+from app.features.native.wire.value import Value, read_value_list
 
 #: The digest of a request by its code: MD5 (0 below version 2.1), SHA-1 and SHA-256.
 DIGEST_NAMES: Final = {0: "md5", 1: "md5", 2: "sha1", 3: "sha256"}
@@ -49,7 +49,7 @@ class Explanation:
     text: bytes | None
 
 
-Body = Values | Site | Explanation
+Body = Values | ServiceSite | Explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Response:
 def decode_response(data: bytes, *, digest_requested: bool) -> Response:
     """A whole answer. `digest_requested` matters for versions below 2.1. Raises MalformedMessage."""
     message = decode_message(data)
-    header, reader = message.header, Reader(message.body, "answer")
+    header, reader = message.header, FieldReader(message.body, "answer")
     is_old = message.envelope.version < _FLAG_OF_DIGEST_SINCE and digest_requested
     digest = _read_digest(reader) if header.flags & OpFlag.REQUEST_DIGEST or is_old else None
     body = _read_body(reader, header)
@@ -81,17 +81,17 @@ def decode_response(data: bytes, *, digest_requested: bool) -> Response:
     return Response(message.envelope, header, body, digest, decode_credential(message.tail), data)
 
 
-def _read_digest(reader: Reader) -> Digest:
+def _read_digest(reader: FieldReader) -> Digest:
     code = reader.number(U8)
     if code not in _DIGEST_BYTES:
         raise reader.malformed(f"the digest {code} is not known")
     return Digest(code, reader.take(_DIGEST_BYTES[code]))
 
 
-def _read_body(reader: Reader, header: Header) -> Body:
+def _read_body(reader: FieldReader, header: Header) -> Body:
     code = header.response_code
     if code == ResponseStatus.SUCCESS and header.op_code == OpCode.SITE_INFORMATION:
         return decode_site(reader.rest())
     if code == ResponseStatus.SUCCESS or code in _REFERRALS:
-        return Values(reader.string(), read_values(reader))
+        return Values(reader.string(), read_value_list(reader))
     return Explanation(reader.string() if reader.remaining else None)

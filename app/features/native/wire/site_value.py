@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import COUNT_BYTES, U32, Reader, encode_count, encode_string
+from app.features.native.wire.fields import COUNT_BYTES, U32, FieldReader, encode_count, encode_string
 
 _HEAD: Final = Struct(">HBBHBB")
 _INTERFACE: Final = Struct(">BBI")
@@ -86,7 +86,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ServiceSite:
     """The servers that share the names of a service. A name's hash selects the server by its position."""
 
     serial: int
@@ -109,25 +109,25 @@ class Site:
         return next((value for key, value in self.attributes if key == name), None)
 
 
-def decode_site(data: bytes) -> Site:
+def decode_site(data: bytes) -> ServiceSite:
     """The data of an HS_SITE value. Raises MalformedMessage."""
-    reader = Reader(data, "site")
+    reader = FieldReader(data, "site")
     format_version, major, minor, serial, kind, hash_option = reader.numbers(_HEAD)
     hash_filter = reader.string()
     count = reader.count(_SMALLEST_ATTRIBUTE_BYTES, _MAX_ATTRIBUTES)
     attributes = tuple((reader.string(), reader.string()) for _ in range(count))
     servers = tuple(_read_server(reader) for _ in range(reader.count(_SMALLEST_SERVER_BYTES, _MAX_SERVERS)))
     reader.finish()
-    return Site(serial, servers, kind, hash_option, attributes, hash_filter, format_version, major, minor)
+    return ServiceSite(serial, servers, kind, hash_option, attributes, hash_filter, format_version, major, minor)
 
 
-def _read_server(reader: Reader) -> Server:
+def _read_server(reader: FieldReader) -> Server:
     number, address, public_key = reader.number(U32), reader.take(_ADDRESS_BYTES), reader.string()
     count = reader.count(_INTERFACE.size, _MAX_INTERFACES)
     return Server(number, address, public_key, tuple(Interface(*reader.numbers(_INTERFACE)) for _ in range(count)))
 
 
-def encode_site(site: Site) -> bytes:
+def encode_site(site: ServiceSite) -> bytes:
     """The data of an HS_SITE value."""
     head = _HEAD.pack(site.format_version, site.major, site.minor, site.serial, site.kind, site.hash_option)
     attributes = b"".join(encode_string(name) + encode_string(value) for name, value in site.attributes)

@@ -7,7 +7,7 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.fields import COUNT_BYTES, I32, Reader
+from app.features.native.wire.fields import COUNT_BYTES, I32, FieldReader
 from app.handle.record import MAX_VALUES
 
 # RFC 3651 has a timestamp of 8 bytes in milliseconds. Its erratum and the servers have seconds in 4 bytes.
@@ -36,7 +36,7 @@ class TtlType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ValueReference:
     """A handle, and the index of one of its values."""
 
     handle: bytes
@@ -55,10 +55,10 @@ class Value:
     permissions: int = Permission.ADMIN_READ | Permission.ADMIN_WRITE | Permission.PUBLIC_READ
     #: Seconds since the epoch.
     timestamp: int = 0
-    references: tuple[Reference, ...] = ()
+    references: tuple[ValueReference, ...] = ()
 
 
-def read_values(reader: Reader) -> tuple[Value, ...]:
+def read_value_list(reader: FieldReader) -> tuple[Value, ...]:
     """A list of values in the server's order."""
     values: list[Value] = []
     room = _MAX_REFERENCES
@@ -70,14 +70,14 @@ def read_values(reader: Reader) -> tuple[Value, ...]:
     return tuple(values)
 
 
-def decode_references(data: bytes) -> tuple[Reference, ...]:
+def decode_references(data: bytes) -> tuple[ValueReference, ...]:
     """The data of an HS_VLIST value: a list of references. Raises MalformedMessage."""
-    reader = Reader(data, "HS_VLIST")
+    reader = FieldReader(data, "HS_VLIST")
     references = _read_references(reader, _MAX_REFERENCES)
     reader.finish()
     return references
 
 
-def _read_references(reader: Reader, most: int) -> tuple[Reference, ...]:
+def _read_references(reader: FieldReader, most: int) -> tuple[ValueReference, ...]:
     count = reader.count(_SMALLEST_REFERENCE_BYTES, most)
-    return tuple(Reference(reader.string(), reader.number(I32)) for _ in range(count))
+    return tuple(ValueReference(reader.string(), reader.number(I32)) for _ in range(count))
