@@ -13,7 +13,7 @@ import uvloop
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
 from app.features.native.exchange import TransportProtocol
-from app.features.native.opening import open_native
+from app.features.native.opening import QueryTokens, open_native
 from app.upstream.client import HandleClient
 from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Section, Table
@@ -46,7 +46,7 @@ async def _measured(api: str, server: str, plan: Plan) -> Section:
     for protocol in (TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP):
         label = "native, HTTP tunnel" if protocol is TransportProtocol.HTTP else f"native, {protocol.name}"
         contestants[label] = open_native(
-            Settings(upstream_url=server), server, may_ask_again=_allow, admit_query=_admit, only=protocol
+            Settings(upstream_url=server), server, QueryTokens(_allow, _admit), only=protocol
         )
     found: dict[str, list[_Times]] = {label: [] for label in contestants}
     for number in range(plan.rounds + 1):

@@ -83,8 +83,8 @@ PURE: Final = tuple(
         )),
         # Everything of it but the transports and what awaits them.
         *(f"features.native.{name}" for name in (
-            "bootstrap", "directory_limits", "health", "json_sites", "json_values", "referral", "root_chain",
-            "service_cache", "site", "trail", "verify", "wire",
+            "directory_limits", "health", "json_sites", "json_values", "referral", "root_chain",
+            "service_cache", "site", "verify", "wire",
         )),
     )
 )  # fmt: skip

@@ -16,7 +16,6 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.errors import CouldNotVerify, UpstreamUnreachable
-from app.features.native.directory import Asker
 from app.features.native.directory_limits import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import Address
@@ -31,6 +30,7 @@ _TRANSPORTS: Final = (Protocol.UDP, Protocol.TCP, Protocol.HTTP)
 _ADDRESS_BYTES: Final = 16
 _NO_SITE: Final = ServiceSite(UNKNOWN_SERIAL, ())
 
+Asker = Callable[[HandleService, Question], Awaitable[Response]]
 #: Asks a service for the site information of its server. Raises CouldNotVerify.
 SiteReader = Callable[[HandleService], Awaitable[ServiceSite]]
 
@@ -45,8 +45,18 @@ class DirectLimits:
     site_lifetime: float = LONGEST_LIFETIME
 
 
+@dataclass(frozen=True, slots=True)
+class NamedServer:
+    """The server that the operator named. `known` are sites whose keys are trusted."""
+
+    host: str
+    port: int
+    limits: DirectLimits
+    known: Sequence[ServiceSite] = ()
+
+
 class DirectServer:
-    """Queries one server about every handle. `known` are sites whose keys are trusted; `clock` is monotonic.
+    """Queries one server about every handle. `clock` is monotonic.
 
     `may_ask_again` is awaited before a request for site information, which needs a token of the budget. `report` is
     called with site information that differs from the one before.
@@ -54,23 +64,18 @@ class DirectServer:
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        named: NamedServer,
         ask: Asker,
         read_site: SiteReader,
         *,
-        known: Sequence[ServiceSite],
-        limits: DirectLimits,
         clock: Callable[[], float],
         may_ask_again: Callable[[], Awaitable[bool]],
         report: Callable[[ServiceSite], None],
     ) -> None:
-        self._host = host
-        self._port = port
+        self._named = named
+        self._limits = named.limits
         self._ask = ask
         self._read_site = read_site
-        self._known = known
-        self._limits = limits
         self._clock = clock
         self._may_ask_again = may_ask_again
         self._report = report
@@ -124,12 +129,13 @@ class DirectServer:
 
     async def _read_addresses(self) -> list[Address]:
         """The addresses of the host, in the order of the system (RFC 6724). Those known are used if there is none."""
+        host = self._named.host
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().getaddrinfo(host, self._named.port, type=socket.SOCK_STREAM)
         except OSError as error:
             if self._addresses:
                 return self._addresses
-            raise UpstreamUnreachable(detail=f"{self._host}: {error}"[:200]) from error
+            raise UpstreamUnreachable(detail=f"{host}: {error}"[:200]) from error
         return [ip_address(one[4][0]) for one in found][:_MAX_ADDRESSES]
 
     def _refresh(self, serial: int) -> None:
@@ -165,7 +171,7 @@ class DirectServer:
 
     def _to_site(self, address: bytes) -> ServiceSite:
         """The server at one address: the ports that it announced, then the one that the operator named."""
-        named = tuple(Interface(Purpose.QUERY, protocol, self._port) for protocol in _TRANSPORTS)
+        named = tuple(Interface(Purpose.QUERY, protocol, self._named.port) for protocol in _TRANSPORTS)
         server = Server(1, address, self._find_key(address), self._find_interfaces(address) + named)
         # The operator named this server, so `auth` queries it too, whatever it says about its site.
         return replace(_NO_SITE, serial=self._site.serial, attributes=self._site.attributes, servers=(server,))
@@ -177,5 +183,5 @@ class DirectServer:
         return tuple(interface for server in here for interface in server.interfaces)
 
     def _find_key(self, address: bytes) -> bytes:
-        servers = (server for site in self._known for server in site.servers)
+        servers = (server for site in self._named.known for server in site.servers)
         return next((server.public_key for server in servers if server.address == address), b"")

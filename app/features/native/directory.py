@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Final
 
 from app.errors import (
     CouldNotVerify,
@@ -23,7 +22,6 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.features.native.directory_limits import DirectoryLimits, DirectoryObserver
 from app.features.native.referral import (
     HandleService,
     Lead,
@@ -32,54 +30,80 @@ from app.features.native.referral import (
     read_lead,
     read_referral,
 )
-from app.features.native.root import Root, RootKeeper
+from app.features.native.root import Lookups, Root
+from app.features.native.root_file import RootFile
 from app.features.native.service_cache import ServiceCache, ServiceEntry
 from app.features.native.service_records import ServiceRecords
-from app.features.native.trail import Allowance, Trail
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
 
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
-class Asker(Protocol):
-    """Sends one question to a service."""
+@dataclass(slots=True)
+class Allowance:
+    """What is left for all branches of a way, so a record that names many services does not multiply the work."""
 
-    async def __call__(self, service: HandleService, question: Question) -> Response:
-        """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
+    #: Queries to servers.
+    queries: int
+    #: Records that lead onwards, also those that are remembered.
+    records: int
+    #: Queries whose tokens of the budget the caller has spent.
+    paid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """One branch of a way: the records that it came through."""
+
+    left: Allowance
+    handles: frozenset[bytes] = frozenset()
+
+    @property
+    def is_start(self) -> bool:
+        """Whether no record was entered yet."""
+        return not self.handles
+
+    def enter(self, handle: bytes) -> Trail:
+        """The way through a record. Raises ServiceNotFound if it came through this record before, or is too long."""
+        key = handle.upper()
+        if key in self.handles:
+            raise ServiceNotFound(detail=f"the records of the services form a loop at {handle[:100]!r}")
+        if not self.left.records:
+            raise ServiceNotFound(detail="the way has too many service handles")
+        self.left.records -= 1
+        return Trail(self.left, self.handles | {key})
+
+    def count_query(self) -> None:
+        """One more query. Raises ServiceNotFound if there are too many."""
+        if not self.left.queries:
+            raise ServiceNotFound(detail="the way has too many queries, service handles and referrals")
+        self.left.queries -= 1
+
+    def take_paid(self) -> bool:
+        """Whether the token of the next query is spent already. Each is used once."""
+        if not self.left.paid:
+            return False
+        self.left.paid -= 1
+        return True
 
 
 class Directory:
     """Finds the servers of a handle, and queries them.
 
-    `root` is the service of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the
-    epoch. `records` has the lookups of other processes and of earlier starts. `admit_query` spends a token of the
-    budget on each query but the first of a question, and raises BudgetSpent. For all names under a prefix, one lookup
-    of the prefix runs at a time.
+    `records` has the lookups of other processes and of earlier starts. For all names under a prefix, one lookup of the
+    prefix runs at a time.
     """
 
-    def __init__(
-        self,
-        root: HandleService,
-        ask: Asker,
-        *,
-        limits: DirectoryLimits,
-        clock: Callable[[], float],
-        observer: DirectoryObserver,
-        admit_query: Callable[[], Awaitable[None]],
-        records: ServiceRecords | None = None,
-        keeper: RootKeeper | None = None,
-    ) -> None:
+    def __init__(self, root: RootFile, lookups: Lookups, records: ServiceRecords | None = None) -> None:
         self._records = records
-        self._root = Root(
-            root, ask, limits=limits, clock=clock, observer=observer, admit_query=admit_query, keeper=keeper
-        )
-        self._ask = ask
-        self._limits = limits
-        self._clock = clock
-        self._observer = observer
-        self._admit_query = admit_query
-        self._services = ServiceCache(limits.services)
+        self._root = Root(root, lookups)
+        self._ask = lookups.ask
+        self._limits = lookups.limits
+        self._clock = lookups.clock
+        self._log = lookups.log
+        self._admit_query = lookups.admit_query
+        self._services = ServiceCache(self._limits.services)
         self._lookups: dict[tuple[bytes, bool], asyncio.Task[HandleService | None]] = {}
 
     async def resolve(self, question: Question) -> Response | None:
@@ -216,7 +240,7 @@ class Directory:
             try:
                 return await self._look_up_again(record, certified, trail)
             except CouldNotVerify as error:
-                self._observer.record_overdue(error)
+                self._log.record_overdue(error)
                 now = self._clock()
         return replace(known, due_at=now + self._limits.shortest_lifetime)
 

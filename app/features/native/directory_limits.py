@@ -1,11 +1,9 @@
-"""The bounds of a directory, and what it reports."""
+"""The bounds of a directory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
-
-from app.errors import CouldNotVerify
+from typing import Final
 
 #: Seconds for which a service, or what is known about a server that the operator named, is used at least and at most.
 #: Services of a handle system change rarely, so an hour is short.
@@ -41,13 +39,3 @@ class DirectoryLimits:
     def bound(self, lifetime: float) -> float:
         """A lifetime within the limits."""
         return max(self.shortest_lifetime, min(lifetime, self.longest_lifetime))
-
-
-class DirectoryObserver(Protocol):
-    """Records what operators need to know. Its methods must be quick and must not raise."""
-
-    def record_refresh(self, error: CouldNotVerify | None) -> None:
-        """Record that the root was refreshed, or with an error that it could not be."""
-
-    def record_overdue(self, error: CouldNotVerify) -> None:
-        """Record that a known service could not be looked up again, so its last known sites are used on."""

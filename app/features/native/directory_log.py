@@ -15,7 +15,7 @@ _INTERVAL: Final = 3600.0
 
 
 class DirectoryLog:
-    """See DirectoryObserver. `clock` is monotonic, in seconds. No line has the name of a prefix or of a handle."""
+    """Must not raise. `clock` is monotonic, in seconds. No line has the name of a prefix or of a handle."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class DirectoryLog:
         self._overdue_since: float | None = None
 
     def record_refresh(self, error: CouldNotVerify | None) -> None:
-        """Log the first failure of several, and the end of the failures."""
+        """The root was refreshed, or with an error it could not be. Log the first failure of several, and their end."""
         if error is not None and not self._is_root_old:
             log.warning("the root of the handle system could not be refreshed: %s %s", _describe(error), error.detail)
         elif error is None and self._is_root_old:
@@ -32,7 +32,10 @@ class DirectoryLog:
         self._is_root_old = error is not None
 
     def record_overdue(self, error: CouldNotVerify) -> None:
-        """Log the first failed lookup, and then their number once an hour."""
+        """A known service could not be looked up again, so its last known sites are used on.
+
+        Log the first failed lookup, and then their number once an hour.
+        """
         now = self._clock()
         self._overdue += 1
         if self._overdue_since is None or now - self._overdue_since >= _INTERVAL:

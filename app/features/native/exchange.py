@@ -36,11 +36,6 @@ _ANSWERS: Final = frozenset(
         ResponseStatus.PREFIX_REFERRAL,
     )
 )
-#: Seconds of silence after which the next server or transport is queried too. The reference client turns from UDP to
-#: TCP after 3 s.
-HEAD_START: Final = 2.0
-#: Servers and transports that are tried for one message to a service. Each one after the first takes a token.
-MAX_ATTEMPTS: Final = 8
 _random: Final = random.SystemRandom()
 
 TransportProtocol = site_value.Protocol
@@ -63,16 +58,6 @@ class ExchangeObserver(Protocol):
         """Record that a server was silent by this transport and answered by another, so this transport comes last."""
 
 
-class NoExchangeObserver:
-    """Counts nothing."""
-
-    def record_exchange(self, transport: str, purpose: Purpose, *, is_answered: bool) -> None:
-        """Nothing."""
-
-    def record_rest(self, transport: str) -> None:
-        """Nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Clocks:
     """`epoch` returns seconds since the epoch; `monotonic` never goes back."""
@@ -81,34 +66,41 @@ class Clocks:
     monotonic: Callable[[], float]
 
 
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """Which servers are queried, and when the next one is."""
+
+    #: Whether servers at addresses that are not global are queried.
+    private_servers: bool
+    #: Seconds of silence after which the next server or transport is queried too. The reference client turns from UDP
+    #: to TCP after 3 s.
+    head_start: float = 2.0
+    #: Servers and transports that are tried for one message to a service. Each one after the first takes a token.
+    max_attempts: int = 8
+
+
 class ServiceClient:
-    """See Asker in `directory`.
+    """Queries the servers of a service. The first valid answer counts.
 
     `may_ask_again` is awaited before each further message for one question, which needs a token of the budget too.
-    With `private_servers`, servers at addresses that are not global are queried. After `head_start` seconds of silence,
-    the next interface is queried as well, at most `max_attempts` of them, and the first valid answer counts.
     """
 
     def __init__(
         self,
         transports: Mapping[TransportProtocol, Transport],
         health: ServerHealth,
+        limits: QueryLimits,
         *,
         clocks: Clocks,
         may_ask_again: Callable[[], Awaitable[bool]],
-        private_servers: bool,
-        head_start: float = HEAD_START,
-        max_attempts: int = MAX_ATTEMPTS,
         observer: ExchangeObserver | None = None,
     ) -> None:
         self._transports = transports
         self._health = health
         self._clocks = clocks
         self._may_ask_again = may_ask_again
-        self._private_servers = private_servers
-        self._head_start = head_start
-        self._max_attempts = max_attempts
-        self._observer = observer or NoExchangeObserver()
+        self._limits = limits
+        self._observer = observer
 
     async def __call__(self, service: HandleService, question: Question) -> Response:
         """An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify."""
@@ -126,7 +118,7 @@ class ServiceClient:
             response = await self._send(candidate, query)
             is_answered = True
         finally:
-            self._observer.record_exchange(_name(candidate.endpoint), "site", is_answered=is_answered)
+            self._record(candidate.endpoint, "site", is_answered=is_answered)
         if not isinstance(response.body, ServiceSite):
             raise UpstreamRefused(
                 "The handle server did not send its site information.", response_code=response.header.response_code
@@ -145,7 +137,7 @@ class ServiceClient:
             service.sites,
             question.handle,
             authoritative=question.authoritative,
-            private_servers=self._private_servers,
+            private_servers=self._limits.private_servers,
             health=self._health,
             now=now,
         )
@@ -153,7 +145,7 @@ class ServiceClient:
         if not usable:
             raise ServiceNotFound(detail=f"none of {len(service.sites)} sites has a server that may be queried")
         usable.sort(key=lambda one: self._health.rests(one.endpoint.protocol, now))
-        return usable[: self._max_attempts]
+        return usable[: self._limits.max_attempts]
 
     async def _race(self, candidates: Sequence[Candidate], question: Question) -> Response:
         """Query the candidates in order, each after the failure or the silence of the one before."""
@@ -165,7 +157,7 @@ class ServiceClient:
                 if waiting and is_admitted:
                     candidate = waiting.popleft()
                     running[asyncio.create_task(self._ask(candidate, question))] = candidate.endpoint
-                timeout = self._head_start if waiting and is_admitted else None
+                timeout = self._limits.head_start if waiting and is_admitted else None
                 done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     endpoint, failure = running.pop(task), task.exception()
@@ -192,7 +184,7 @@ class ServiceClient:
         self._health.record_recovery(answered.address)
         for endpoint in silent:
             is_firewall = endpoint.address == answered.address
-            if is_firewall:
+            if is_firewall and self._observer is not None:
                 self._observer.record_rest(_name(endpoint))
             key = endpoint.protocol if is_firewall else endpoint.address
             self._health.record_failure(key, self._clocks.monotonic())
@@ -211,7 +203,7 @@ class ServiceClient:
             raise
         except asyncio.CancelledError:
             # Another interface answered first, or the caller's time is over.
-            if self._clocks.monotonic() - began >= self._head_start:
+            if self._clocks.monotonic() - began >= self._limits.head_start:
                 self._learn_failure(endpoint, question)
             raise
         self._learn_answer(endpoint, question, began)
@@ -265,11 +257,15 @@ class ServiceClient:
 
     def _learn_answer(self, endpoint: Endpoint, question: Question, began: float) -> None:
         self._health.record_answer(endpoint, endpoint.address, self._clocks.monotonic() - began)
-        self._observer.record_exchange(_name(endpoint), _purpose(question), is_answered=True)
+        self._record(endpoint, _purpose(question), is_answered=True)
 
     def _learn_failure(self, endpoint: Endpoint, question: Question) -> None:
         self._health.record_failure(endpoint, self._clocks.monotonic())
-        self._observer.record_exchange(_name(endpoint), _purpose(question), is_answered=False)
+        self._record(endpoint, _purpose(question), is_answered=False)
+
+    def _record(self, endpoint: Endpoint, purpose: Purpose, *, is_answered: bool) -> None:
+        if self._observer is not None:
+            self._observer.record_exchange(_name(endpoint), purpose, is_answered=is_answered)
 
 
 def _name(endpoint: Endpoint) -> str:

@@ -1,4 +1,8 @@
-"""Site values in the JSON of the handle API, as a bootstrap file and the cache have them."""
+"""Site values in the JSON of the handle API, as a bootstrap file and the cache have them.
+
+A bootstrap file is the handle API's answer about 0.NA/0.NA, as `curl https://hdl.handle.net/api/handles/0.NA/0.NA` gets
+it: the root's sites, from which every handle is found. It is the trusted start of all signatures.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from app.errors import InvalidAnswer
+from app.errors import ConfigurationError, CouldNotVerify, InvalidAnswer
+from app.features.native.referral import ROOT_HANDLE, HandleService
 from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, encode_public_key
 from app.features.native.wire.site_value import (
     HashOption,
@@ -22,11 +27,14 @@ from app.features.native.wire.site_value import (
     encode_site,
 )
 from app.features.native.wire.value import TtlType, Value
-from app.handle.record import Record
+from app.handle.answer import read_answer
+from app.handle.record import Record, parse_record
 from app.handle.value import HandleValue
 
 _SERIAL_MASK: Final = 0xFFFF
 _ADDRESS_BYTES: Final = 16
+#: Bytes of a bootstrap file. A root record of ten sites with RSA keys has about 20 kB.
+MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024
 #: Values of one record. Root records in use have fewer than ten.
 _MAX_SITES: Final = 100
 _SITES: Final = frozenset(("HS_SITE", "HS_SITE.6"))
@@ -91,6 +99,22 @@ def read_service_values(record: Record) -> tuple[Value, ...]:
     """The values of a record that name sites and service handles, as the wire has them. Others are left out."""
     named = [value for value in record.values if value.folded_type in _SITES | _SERVICES][:_MAX_SITES]
     return tuple(value for one in named if (value := _to_wire(one)) is not None)
+
+
+def read_bootstrap(content: bytes) -> HandleService:
+    """The root. It is verified if one of its servers has a public key. Raises ConfigurationError."""
+    if len(content) > MAX_BOOTSTRAP_BYTES:
+        raise ConfigurationError(f"the file has over {MAX_BOOTSTRAP_BYTES} bytes, which no root record has")
+    try:
+        record = parse_record(read_answer(content, ROOT_HANDLE.decode()).values)
+        sites = read_sites(record, ("HS_SITE", "HS_SITE.6"))
+    except CouldNotVerify as error:
+        raise ConfigurationError(
+            f"the file is not the handle API's answer about {ROOT_HANDLE.decode()}: {error.detail or error.message}"
+        ) from error
+    if not any(site.servers for site in sites):
+        raise ConfigurationError("the file names no server of the root")
+    return HandleService(sites, is_verified=any(server.public_key for site in sites for server in site.servers))
 
 
 def _to_wire(value: HandleValue) -> Value | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Final
@@ -15,18 +15,19 @@ from app import __version__
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.feature import require_libraries
-from app.features.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
-from app.features.native.cached_records import CachedRecords
-from app.features.native.direct import DirectLimits, DirectServer
-from app.features.native.directory_limits import LOOKUP_TIMEOUT
-from app.features.native.directory_opening import open_directory
-from app.features.native.exchange import Clocks, ExchangeObserver, ServiceClient, TransportProtocol
+from app.features.native.direct import DirectLimits, DirectServer, NamedServer
+from app.features.native.directory import Directory
+from app.features.native.directory_limits import LOOKUP_TIMEOUT, DirectoryLimits
+from app.features.native.directory_log import DirectoryLog
+from app.features.native.exchange import Clocks, ExchangeObserver, QueryLimits, ServiceClient, TransportProtocol
 from app.features.native.feature import FEATURE, FROM_ROOT
 from app.features.native.health import ServerHealth
+from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap
 from app.features.native.referral import HandleService, Question
+from app.features.native.root import Lookups
 from app.features.native.root_file import RootFile, root_file_path
-from app.features.native.service_records import RecordStore
-from app.features.native.source import Finder, NativeSource
+from app.features.native.service_records import ServiceRecords
+from app.features.native.source import NativeSource
 from app.features.native.transport.base import Transport
 from app.features.native.transport.egress import Egress
 from app.features.native.transport.http import HttpAnswer
@@ -37,6 +38,7 @@ from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.envelope import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite
 from app.resolver.source import SourceContext
+from app.upstream.budget import Budget
 from app.upstream.client import identify
 from app.upstream.source import CONTROL_NAME
 
@@ -46,63 +48,69 @@ log = logging.getLogger(__name__)
 _PORT: Final = 2641
 
 
+@dataclass(frozen=True, slots=True)
+class QueryTokens:
+    """What the messages of lookups and repetitions cost."""
+
+    #: Is awaited before a message is repeated.
+    may_ask_again: Callable[[], Awaitable[bool]]
+    #: Is awaited before a message of a lookup.
+    admit_query: Callable[[], Awaitable[None]]
+
+    @classmethod
+    def of(cls, budget: Budget) -> QueryTokens:
+        """The tokens of the budget of upstream queries."""
+        return cls(budget.admit_retry, partial(budget.admit_lookup, LOOKUP_TIMEOUT))
+
+
 def open_source(settings: Settings, url: str, context: SourceContext) -> NativeSource:
     """The upstream that a URL names, with its lookups in the cache. Raises ConfigurationError."""
-    return open_native(
-        settings,
-        url,
-        may_ask_again=context.budget.admit_retry,
-        admit_query=partial(context.budget.admit_lookup, LOOKUP_TIMEOUT),
-        observer=context.observer,
-        store=CachedRecords(context.cache, context.policy, context.clock),
-    )
+    return open_native(settings, url, QueryTokens.of(context.budget), context=context)
 
 
 def open_native(
     settings: Settings,
     url: str,
+    tokens: QueryTokens,
     *,
-    may_ask_again: Callable[[], Awaitable[bool]],
-    admit_query: Callable[[], Awaitable[None]],
-    observer: ExchangeObserver | None = None,
     only: TransportProtocol | None = None,
-    store: RecordStore | None = None,
+    context: SourceContext | None = None,
 ) -> NativeSource:
     """The source that a URL names, by `only` one transport if it is set. Raises ConfigurationError.
 
-    `may_ask_again` is awaited before a message is repeated, and `admit_query` before one of a lookup. `store` is the
-    cache, which keeps the records of prefixes and of service handles.
+    The cache of `context` keeps the records of prefixes and of service handles.
     """
-    exchange = _open_exchange(settings, url, may_ask_again, observer, only)
+    client = _open_client(settings, url, tokens.may_ask_again, context.observer if context else None, only)
     return NativeSource(
-        _open_directory(settings, exchange, admit_query, store)
+        _open_directory(settings, client, tokens, context)
         if url == FROM_ROOT
-        else _open_server(settings, url, exchange, may_ask_again),
-        exchange,
+        else _open_server(settings, url, client, tokens),
+        client,
         total_timeout=settings.upstream_timeout,
         max_answer_bytes=settings.upstream_max_answer_bytes,
         verification=settings.upstream_verify,
     )
 
 
-def _open_exchange(
+def _open_client(
     settings: Settings,
     url: str,
     may_ask_again: Callable[[], Awaitable[bool]],
-    observer: ExchangeObserver | None,
-    only: TransportProtocol | None,
+    observer: ExchangeObserver | None = None,
+    only: TransportProtocol | None = None,
 ) -> ServiceClient:
     require_libraries(FEATURE)
     # Before the first answer: the import takes longer than an answer.
-    import_module("app.features.native.signature")
+    import_module("app.features.native.server_keys")
     transports = _open_transports(settings, may_ask_again)
+    # The operator names a server. Everything that the root leads to comes from the network.
+    private_servers = settings.upstream_private_servers or url != FROM_ROOT
     return ServiceClient(
         transports if only is None else {only: transports[only]},
         ServerHealth(),
+        QueryLimits(private_servers),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
-        # The operator names a server. Everything that the root leads to comes from the network.
-        private_servers=settings.upstream_private_servers or url != FROM_ROOT,
         observer=observer,
     )
 
@@ -120,35 +128,48 @@ def list_root_interfaces(settings: Settings) -> list[ServiceSite]:
 
 async def probe_interface(settings: Settings, site: ServiceSite, may_ask_again: Callable[[], Awaitable[bool]]) -> None:
     """Query the only interface of a site of the root. Any answer shows that it works. Raises CouldNotVerify."""
-    exchange = _open_exchange(settings, FROM_ROOT, may_ask_again, None, None)
+    client = _open_client(settings, FROM_ROOT, may_ask_again)
     try:
-        await exchange(HandleService((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
+        await client(HandleService((site,), is_verified=False), Question(CONTROL_NAME.text.encode()))
     finally:
-        await exchange.aclose()
+        await client.aclose()
 
 
 def _open_directory(
-    settings: Settings, exchange: ServiceClient, admit_query: Callable[[], Awaitable[None]], store: RecordStore | None
-) -> Finder:
+    settings: Settings, client: ServiceClient, tokens: QueryTokens, context: SourceContext | None
+) -> Directory:
     root = _read_kept_root(settings)
     if root is None:
         raise ConfigurationError(f"upstream_url = {FROM_ROOT!r} needs upstream_bootstrap, a file with the root's sites")
-    return open_directory(settings, root, exchange, admit_query, store)
+    limits = DirectoryLimits(
+        # The breaker of the whole upstream opens later, because the servers of known prefixes may work.
+        root_failures=max(1, settings.upstream_breaker_failures // 2),
+        root_pause=settings.upstream_breaker_cooldown,
+        timeout=settings.upstream_timeout,
+    )
+    log_of_lookups = DirectoryLog(time.monotonic)
+    if context is None:
+        return Directory(
+            RootFile(None, root.service), Lookups(client, tokens.admit_query, limits, time.time, log_of_lookups)
+        )
+    max_bytes = settings.upstream_max_answer_bytes
+    return Directory(
+        root,
+        Lookups(client, tokens.admit_query, limits, context.clock, log_of_lookups),
+        ServiceRecords(context.cache, context.policy, context.clock, limits, max_bytes),
+    )
 
 
-def _open_server(
-    settings: Settings, url: str, exchange: ServiceClient, may_ask_again: Callable[[], Awaitable[bool]]
-) -> Finder:
+def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: QueryTokens) -> DirectServer:
     root, parts = _read_kept_root(settings), urlsplit(url)
+    limits = DirectLimits(timeout=settings.upstream_timeout)
+    known = () if root is None else root.service.sites
     return DirectServer(
-        parts.hostname or "",
-        parts.port or _PORT,
-        exchange,
-        exchange.read_site,
-        known=() if root is None else root.service.sites,
-        limits=DirectLimits(timeout=settings.upstream_timeout),
+        NamedServer(parts.hostname or "", parts.port or _PORT, limits, known),
+        client,
+        client.read_site,
         clock=time.monotonic,
-        may_ask_again=may_ask_again,
+        may_ask_again=tokens.may_ask_again,
         report=lambda site: _report_site(url, site),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from dataclasses import dataclass
 
 from app.errors import (
     BreakerOpen,
@@ -15,45 +15,40 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.features.native.directory_limits import DirectoryLimits, DirectoryObserver
+from app.features.native.directory_limits import DirectoryLimits
+from app.features.native.directory_log import DirectoryLog
 from app.features.native.referral import ROOT_HANDLE, SERVICE_TYPES, HandleService, Question, read_lead
+from app.features.native.root_file import RootFile
 from app.features.native.wire.response import Response, Values
 from app.upstream.breaker import Breaker
 
 
-class RootKeeper(Protocol):
-    """Keeps a refreshed root across restarts."""
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """How services are looked up: by which client, at whose cost, and within which bounds."""
 
-    async def keep(self, response: Response) -> None:
-        """Keep the answer whose sites replaced those of the root. It was signed by a key of them. Must not raise."""
+    #: An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify.
+    ask: Callable[[HandleService, Question], Awaitable[Response]]
+    #: Spends a token of the budget on each query but the first of a question. Raises BudgetSpent.
+    admit_query: Callable[[], Awaitable[None]]
+    limits: DirectoryLimits
+    #: Seconds since the epoch.
+    clock: Callable[[], float]
+    log: DirectoryLog
 
 
 class Root:
-    """Queries the root, refreshes its sites, and leaves it alone after several failures.
+    """Queries the root, refreshes its sites, and leaves it alone after several failures."""
 
-    `service` is that of the bootstrap file, or the one that `keeper` has kept; `clock` returns seconds since the epoch.
-    `admit_query` spends a token of the budget on a refresh, and raises BudgetSpent.
-    """
-
-    def __init__(
-        self,
-        service: HandleService,
-        ask: Callable[[HandleService, Question], Awaitable[Response]],
-        *,
-        limits: DirectoryLimits,
-        clock: Callable[[], float],
-        observer: DirectoryObserver,
-        admit_query: Callable[[], Awaitable[None]],
-        keeper: RootKeeper | None,
-    ) -> None:
-        self._service = service
-        self._ask = ask
-        self._limits = limits
-        self._clock = clock
-        self._observer = observer
-        self._admit_query = admit_query
-        self._keeper = keeper
-        self._breaker = Breaker(limits.root_failures, limits.root_pause)
+    def __init__(self, file: RootFile, lookups: Lookups) -> None:
+        self._file = file
+        self._service = file.service
+        self._ask = lookups.ask
+        self._limits = lookups.limits
+        self._clock = lookups.clock
+        self._log = lookups.log
+        self._admit_query = lookups.admit_query
+        self._breaker = Breaker(self._limits.root_failures, self._limits.root_pause)
         self._failed_at: float | None = None
         self._due_at = 0.0
         self._refresh: asyncio.Task[None] | None = None
@@ -120,11 +115,11 @@ class Root:
             if lead is None or not lead.sites:
                 raise ServiceNotFound(detail=f"the record of the root has no sites, response code {response.code}")
         except CouldNotVerify as error:
-            self._observer.record_refresh(error)
+            self._log.record_refresh(error)
             return
         is_new = lead.sites != self._service.sites
         self._service = HandleService(lead.sites, is_verified=True)
         self._due_at = now + self._limits.bound(lead.lifetime)
-        self._observer.record_refresh(None)
-        if is_new and self._keeper is not None:
-            await self._keeper.keep(response)
+        self._log.record_refresh(None)
+        if is_new:
+            await self._file.keep(response)

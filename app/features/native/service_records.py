@@ -1,82 +1,94 @@
 """Services that are kept as records of the cache: the record of a prefix, or of a service handle.
 
 They survive a restart, and all processes that share a store need one lookup. The record is the usual one of its name,
-so other parts of the program use it too.
+so other parts of the program use it too: the resolver looks up 0.NA/10.1000 as 10.1000.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final
 
-from app.errors import CouldNotVerify, InvalidAnswer
+from app.cache.entry import RegistryEntry
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, InvalidAnswer, InvalidName
 from app.features.native.directory_limits import DirectoryLimits
 from app.features.native.json_sites import read_service_values
 from app.features.native.referral import read_lead
 from app.features.native.service_cache import ServiceEntry
 from app.features.native.source import read_response
 from app.features.native.wire.response import Response
-from app.handle.answer import Answer
+from app.handle.answer import ResponseCode
 from app.handle.record import parse_record
+from app.resolver.resolution import TtlPolicy
+
+_PREFIX_RECORDS: Final = "0.NA/"
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """A record of the cache: the JSON array of its values, and its times in seconds since the epoch."""
-
-    values: bytes
-    fetched_at: float
-    fresh_until: float
-    #: Whether a chain of signatures from the root proves it.
-    is_verified: bool
-
-
-class RecordStore(Protocol):
-    """The cache. Its methods do not raise."""
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The clock of the records' times, in seconds since the epoch."""
-
-    async def load(self, handle: bytes) -> StoredRecord | None:
-        """The record of a handle, even if it is stale. None if there is none, or if the handle does not exist."""
-
-    async def save(self, handle: bytes, answer: Answer, *, sent_at: float, fetched_at: float) -> None:
-        """Keep an answer. Its query was sent at `sent_at`, and it arrived at `fetched_at`, in seconds of the epoch."""
-
-
 class ServiceRecords:
-    """Reads and writes service lookups as records. `max_bytes` is for the values of a record as JSON."""
+    """Reads and writes service lookups as records of the cache.
 
-    def __init__(self, store: RecordStore, *, limits: DirectoryLimits, max_bytes: int) -> None:
-        self._store = store
-        self._limits = limits
-        self._max_bytes = max_bytes
+    `max_bytes` is for the values of a record as JSON; `clock` returns seconds since the epoch.
+    """
+
+    cache: TieredStore
+    policy: TtlPolicy
+    clock: Callable[[], float]
+    limits: DirectoryLimits
+    max_bytes: int
 
     async def load(self, record: bytes) -> ServiceEntry | None:
-        """The lookup that the cache has. None if it has none that names a service.
+        """The lookup that the cache has, even if it is stale. None if it has none that names a service.
 
-        Its times are those of a lookup at `fetched_at`: a record of the cache does not count for longer.
+        Its times are those of a lookup at `fetched_at`: a record of the cache does not count for longer. "Not found" is
+        not loaded: all names of a prefix would be "not found" by it, for as long as it is fresh.
         """
-        stored = await self._store.load(record)
-        if stored is None:
+        name = _read_name(record)
+        # Another process may have looked it up again, while the copy in memory is fresh by the record's own TTL.
+        entry = None if name is None else await self.cache.reread(name.key)
+        if entry is None or isinstance(entry, RegistryEntry) or entry.answer.code is not ResponseCode.SUCCESS:
             return None
         try:
-            values = read_service_values(parse_record(stored.values))
+            values = read_service_values(parse_record(entry.answer.values))
         except InvalidAnswer:
             return None
-        lead = read_lead(values, stored.fetched_at)
+        lead = read_lead(values, entry.fetched_at)
         if lead is None:
             return None
         # An operator can expire a record before its TTL ends.
-        due_at = min(stored.fetched_at + self._limits.bound(lead.lifetime), stored.fresh_until)
-        return ServiceEntry(lead, stored.is_verified, stored.fetched_at, due_at, due_at + self._limits.grace)
+        due_at = min(entry.fetched_at + self.limits.bound(lead.lifetime), entry.fresh_until)
+        return ServiceEntry(lead, entry.answer.is_verified, entry.fetched_at, due_at, due_at + self.limits.grace)
 
-    async def save(self, record: bytes, response: Response, entry: ServiceEntry, *, sent_at: float) -> None:
-        """Keep the record that an answer has, with the time of its lookup."""
+    async def save(self, record: bytes, response: Response, found: ServiceEntry, *, sent_at: float) -> None:
+        """Put the record that an answer has into the cache, with the time of its lookup.
+
+        One without a signature does not replace a fresh record that has one.
+        """
         try:
-            answer = read_response(response, self._max_bytes, is_verified=entry.is_verified)
+            answer = read_response(response, self.max_bytes, is_verified=found.is_verified)
         except CouldNotVerify:
             return  # It is too long as JSON. This process remembers the service.
-        await self._store.save(record, answer, sent_at=sent_at, fetched_at=entry.fetched_at)
+        name = _read_name(record)
+        if name is None:
+            return
+        known = await self.cache.reread(name.key)
+        if known is not None and known.is_proof(self.clock()) and not answer.is_verified:
+            return
+        agrees = known is None or isinstance(known, RegistryEntry) or known.answer.agrees_with(answer)
+        entry = self.policy.entry(name.key, answer, found.fetched_at)
+        await self.cache.put(entry, announce=not agrees, sent_at=sent_at)
+
+
+def _read_name(handle: bytes) -> HandleName | None:
+    """The name of a handle. None if it cannot be a key of the cache."""
+    try:
+        name = HandleName(handle.decode())
+        prefix = name.text[len(_PREFIX_RECORDS) :]
+        # Servers answer both names with the same record (see `read_answer`).
+        is_prefix = name.key.startswith(_PREFIX_RECORDS) and "/" not in prefix
+        return HandleName(prefix) if is_prefix else name
+    except (UnicodeDecodeError, InvalidName):
+        return None

@@ -57,7 +57,7 @@ def verify_signature(response: Response, public_key: bytes, *, oldest_version: t
     answer could be replayed. The signature does not name the request: `check_answer` compares its digest.
     """
     # It imports a library that only a proxy with handle servers has.
-    from app.features.native.signature import verify_bytes  # noqa: PLC0415
+    from app.features.native.server_keys import verify_bytes  # noqa: PLC0415
 
     credential, version = response.credential, response.envelope.version
     if credential is None or credential.type != SIGNED:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +11,8 @@ from app.assembly.resolving import assemble, open_cache
 from app.assembly.settings import Settings
 from app.cache.upgrade import STORE_FORMAT, Survey, Surveyable
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
-from app.features.native.directory_limits import LOOKUP_TIMEOUT
 from app.features.native.feature import is_native
-from app.features.native.opening import open_native
+from app.features.native.opening import QueryTokens, open_native
 from app.features.redaction import redact
 from app.features.setup.configuration import Configuration
 from app.features.setup.finding import Finding
@@ -124,9 +122,7 @@ async def try_upstream(settings: Settings, url: str) -> None:
     try:
         if is_native(url):
             # A server that is not responsible for the control name works too.
-            budget = parts.upstream.budget
-            admit_query = partial(budget.admit_lookup, LOOKUP_TIMEOUT)
-            source = open_native(settings, url, may_ask_again=budget.admit_retry, admit_query=admit_query)
+            source = open_native(settings, url, QueryTokens.of(parts.upstream.budget))
             try:
                 await source.probe()
             finally:

@@ -11,7 +11,7 @@ from app.assembly.settings import Settings
 from app.errors import ConfigurationError, CouldNotVerify, ServiceNotFound
 from app.features.native.exchange import TransportProtocol
 from app.features.native.feature import FROM_ROOT, is_native
-from app.features.native.opening import list_root_interfaces, open_native, probe_interface
+from app.features.native.opening import QueryTokens, list_root_interfaces, open_native, probe_interface
 from app.features.native.wire.site_value import ServiceSite
 from app.features.redaction import redact
 from app.features.setup.finding import Finding
@@ -88,7 +88,7 @@ async def _examine_transports(settings: Settings, url: str) -> list[Finding]:
 
 
 async def _probe(settings: Settings, url: str, protocol: TransportProtocol) -> None:
-    source = open_native(settings, url, may_ask_again=_allow, admit_query=_admit, only=protocol)
+    source = open_native(settings, url, QueryTokens(_allow, _admit), only=protocol)
     try:
         await source.probe()
     finally:

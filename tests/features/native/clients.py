@@ -11,12 +11,15 @@ from typing import Any, Final
 
 from app.doi.name import HandleName
 from app.errors import BudgetSpent, CouldNotVerify
-from app.features.native.direct import DirectLimits, DirectServer
+from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.directory import Directory
 from app.features.native.directory_limits import DirectoryLimits
-from app.features.native.exchange import Clocks, Purpose, ServiceClient, TransportProtocol
+from app.features.native.directory_log import DirectoryLog
+from app.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient, TransportProtocol
 from app.features.native.health import HealthLimits, ServerHealth
 from app.features.native.referral import HandleService
+from app.features.native.root import Lookups
+from app.features.native.root_file import RootFile
 from app.features.native.site import Candidate, Endpoint
 from app.features.native.source import Finder, NativeSource
 from app.features.native.transport.base import Transport
@@ -69,19 +72,20 @@ class Exchanges:
         self.rests.append(transport)
 
 
-class Reports:
-    """What a directory reported; see DirectoryObserver."""
+class Reports(DirectoryLog):
+    """What a directory reported."""
 
     def __init__(self) -> None:
+        super().__init__(time.monotonic)
         self.refreshes: list[CouldNotVerify | None] = []
         self.overdue: list[CouldNotVerify] = []
 
     def record_refresh(self, error: CouldNotVerify | None) -> None:
-        """See DirectoryObserver."""
+        """See DirectoryLog."""
         self.refreshes.append(error)
 
     def record_overdue(self, error: CouldNotVerify) -> None:
-        """See DirectoryObserver."""
+        """See DirectoryLog."""
         self.overdue.append(error)
 
 
@@ -135,11 +139,9 @@ def open_exchange(
     return ServiceClient(
         open_transports(protocols, tokens=tokens),
         ServerHealth(HEALTH),
+        QueryLimits(private_servers, head_start),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=tokens or Tokens(),
-        private_servers=private_servers,
-        head_start=head_start,
-        max_attempts=8,
         observer=observer,
     )
 
@@ -157,12 +159,14 @@ def direct_server(
 ) -> DirectServer:
     """A finder of one server."""
     return DirectServer(
-        host or server.host,
-        port or server.port,
+        NamedServer(
+            host or server.host,
+            port or server.port,
+            DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=5.0),
+            known,
+        ),
         exchange,
         exchange.read_site,
-        known=known,
-        limits=DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=5.0),
         clock=clock,
         may_ask_again=tokens or Tokens(),
         report=report,
@@ -187,9 +191,9 @@ async def client_of(
     sites = (server.site(),) if known is None else tuple(known)
     finder: Finder = direct_server(server, exchange, known=sites, **(direct or {}))
     if from_root:
-        root = HandleService(sites, is_verified=True)
+        root = RootFile(None, HandleService(sites, is_verified=True))
         limits = replace(LIMITS, patience=patience)
-        finder = Directory(root, exchange, limits=limits, clock=clock, observer=Reports(), admit_query=Tokens().spend)
+        finder = Directory(root, Lookups(exchange, Tokens().spend, limits, clock, Reports()))
     source = NativeSource(
         finder, exchange, total_timeout=total_timeout, max_answer_bytes=1 << 20, verification=verification
     )

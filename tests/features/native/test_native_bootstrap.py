@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigurationError, InvalidAnswer
-from app.features.native.bootstrap import MAX_BOOTSTRAP_BYTES, read_bootstrap
-from app.features.native.json_sites import read_sites
+from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap, read_sites
 from app.features.native.json_values import write_json_values
 from app.features.native.wire.site_value import (
     HashOption,

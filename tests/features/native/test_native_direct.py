@@ -15,9 +15,9 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import MalformedMessage, SignatureInvalid, UpstreamUnreachable
-from app.features.native.direct import DirectLimits, DirectServer
+from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.health import ServerHealth
-from app.features.native.opening import open_native
+from app.features.native.opening import QueryTokens, open_native
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import rank_candidates
 from app.features.native.wire.envelope import Envelope
@@ -87,12 +87,14 @@ class Seen:
 
 def finder_of(seen: Seen, clock: Clock | None = None, tokens: Tokens | None = None, **options: Any) -> DirectServer:
     return DirectServer(
-        options.get("host", "127.0.0.1"),
-        2641,
+        NamedServer(
+            options.get("host", "127.0.0.1"),
+            2641,
+            DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=5.0),
+            options.get("known", ()),
+        ),
         seen.ask,
         seen.read_site,
-        known=options.get("known", ()),
-        limits=DirectLimits(address_lifetime=60.0, site_lifetime=3600.0, timeout=5.0),
         clock=clock or Clock(),
         may_ask_again=tokens or Tokens(),
         report=options.get("report", lambda site: None),
@@ -312,9 +314,7 @@ async def test_one_server_of_several_is_a_warning(caplog: pytest.LogCaptureFixtu
     async with HandleServer() as server:
         server.site_information = site_of(*server.site().servers, server_at("127.0.0.2"))
         with caplog.at_level(logging.WARNING, logger="app.features.native.opening"):
-            source = open_native(
-                Settings(upstream_url=server.url), server.url, may_ask_again=allow, admit_query=Tokens().spend
-            )
+            source = open_native(Settings(upstream_url=server.url), server.url, QueryTokens(allow, Tokens().spend))
             await source.probe()
             for _ in range(100):
                 await source.probe()

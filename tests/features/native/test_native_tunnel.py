@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
-from app.features.native.certificate import compare_certificate
 from app.features.native.referral import HandleService, Question
+from app.features.native.server_keys import compare_certificate
 from app.features.native.site import Candidate, Endpoint
 from app.features.native.transport.http import HttpConnection
 from app.features.native.wire.message import ResponseStatus

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from app.features.native.signature import verify_bytes
+from app.features.native.server_keys import verify_bytes
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
 from app.features.native.wire.credential import Credential, Signature
 from app.features.native.wire.envelope import Envelope

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from app.cache.tiered import TieredStore
 from app.errors import CouldNotVerify
-from app.features.native.cached_records import CachedRecords
 from app.features.native.directory import Directory
 from app.features.native.referral import HandleService, Question
+from app.features.native.root import Lookups
+from app.features.native.root_file import RootFile
 from app.features.native.service_records import ServiceRecords
 from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.message import Header, OpCode, ResponseStatus
@@ -117,16 +118,11 @@ class Bench:
         self.tokens = Tokens()
         bounds, stored = replace(LIMITS, **limits), None
         if cache is not None:
-            store = CachedRecords(cache, POLICY, self.clock)
-            stored = ServiceRecords(store, limits=bounds, max_bytes=10_000)
+            stored = ServiceRecords(cache, POLICY, self.clock, bounds, max_bytes=10_000)
         self.directory = Directory(
-            HandleService((site(ROOT),), is_verified),
-            self.world,
-            limits=bounds,
-            clock=self.clock,
-            observer=self.reports,
-            admit_query=self.tokens.spend,
-            records=stored,
+            RootFile(None, HandleService((site(ROOT),), is_verified)),
+            Lookups(self.world, self.tokens.spend, bounds, self.clock, self.reports),
+            stored,
         )
 
     async def codes(self, *handles: bytes, **more: Any) -> list[int | None]:

@@ -105,7 +105,7 @@ class Egress:
         return inner
 
     def _trust_any(self) -> ssl.SSLContext:
-        """TLS to handle servers. They sign their own certificates; see `certificate`."""
+        """TLS to handle servers. They sign their own certificates; see `server_keys`."""
         if self._server_tls is None:
             self._server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._server_tls.check_hostname = False

@@ -1,7 +1,7 @@
 """Messages in the bodies of HTTP requests, for networks that let nothing else pass. Connections are kept.
 
 The HTTP is our own, because a message takes a third of the time that it takes with a client library. An HTTPS interface
-shows the key of its server; see `certificate`.
+shows the key of its server; see `server_keys`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TunnelTransport:
             certificate = read_certificate(connection)
             if certificate is not None and route.scheme == "https":
                 # It imports a library that only a proxy with handle servers has.
-                from app.features.native.certificate import compare_certificate  # noqa: PLC0415
+                from app.features.native.server_keys import compare_certificate  # noqa: PLC0415
 
                 compare_certificate(certificate, route.public_key)
         except BaseException:
