@@ -34,7 +34,7 @@ _ALL: Final = {
         "app.features.bundles.command",
     ),
     "cache pull": (
-        "follow a parent: apply the changes and purges of its store since the last pull",
+        "apply the changes and purges of another proxy, the primary, since the last pull",
         "app.features.follow.command",
     ),
     "cache warm": (

@@ -23,7 +23,7 @@ from app.cache.wire import has_old_layout
 from app.errors import StoreError
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
-from app.features.follow.parents import ParentState, read_parents
+from app.features.follow.primaries import PrimaryState, read_primaries
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.setup.configuration import Configuration
 from app.features.setup.network_checks import find_upgrade
@@ -223,22 +223,22 @@ async def test_a_server_of_a_newer_release_is_refused_and_not_changed(valkey_url
 # --- What an upgrade keeps -------------------------------------------------------------------------------------------
 
 
-PARENT: Final = ParentState("https://parent.example", "c1.0123456789abcdef.42.l.", 1_767_225_600.0)
+PRIMARY: Final = PrimaryState("https://parent.example", "c1.0123456789abcdef.42.l.", 1_767_225_600.0)
 
 
-async def test_a_file_still_knows_the_parents_that_it_follows(tmp_path: Path) -> None:
+async def test_a_file_still_knows_the_primaries_that_it_follows(tmp_path: Path) -> None:
     path = unpack_file("0.2.0", tmp_path)
     for _ in range(2):
         cache = usual_cache(f"sqlite:///{path}", clock=clock_of("0.2.0"))
-        assert await read_parents(cache) == (PARENT,)
+        assert await read_primaries(cache) == (PRIMARY,)
         await cache.close()
 
 
 @pytest.mark.valkey
-async def test_a_server_still_knows_the_parents_that_it_follows(valkey_url: str) -> None:
+async def test_a_server_still_knows_the_primaries_that_it_follows(valkey_url: str) -> None:
     await load_keys("0.2.0", valkey_url)
     cache = usual_cache(valkey_url, clock=clock_of("0.2.0"))
-    assert await read_parents(cache) == (PARENT,)
+    assert await read_primaries(cache) == (PRIMARY,)
     await cache.close()
 
 

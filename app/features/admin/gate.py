@@ -1,6 +1,6 @@
 """Who may use the admin API: a Bearer token, checked before anything of the request is read but its head.
 
-There are two tokens. The one of operators allows everything, the one of followers only the path of changes.
+There are two tokens. The one of operators allows everything, the one of replicas only the path of changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.web.responses import Message, Receive, Reply, Scope, Send
 
 #: The paths of the admin API.
 ADMIN_PATH: Final = b"/admin/"
-#: The path that the token of followers allows.
+#: The path that the token of replicas allows.
 CHANGES_PATH: Final = b"/admin/changes"
 #: The name of the limit of wrong tokens.
 WRONG_TOKENS: Final = "admin"
@@ -52,20 +52,20 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdminTokens:
-    """The token of operators and the token of followers. One of them can be None."""
+    """The token of operators and the token of replicas. One of them can be None."""
 
     operator: str | None
-    follower: str | None
+    replica: str | None
 
     def find_access(self, authorization: str | None) -> Access:
         """What the value of the header Authorization allows (RFC 6750, section 2.1)."""
         scheme, _, token = (authorization or "").partition(" ")
         sent = token.strip(" ").encode("latin-1")
         # Both are compared, in a time that does not depend on the first wrong byte.
-        is_operator, is_follower = _is_equal(sent, self.operator), _is_equal(sent, self.follower)
+        is_operator, is_replica = _is_equal(sent, self.operator), _is_equal(sent, self.replica)
         if scheme.lower() != "bearer":
             return Access.NOTHING
-        return Access.EVERYTHING if is_operator else Access.CHANGES if is_follower else Access.NOTHING
+        return Access.EVERYTHING if is_operator else Access.CHANGES if is_replica else Access.NOTHING
 
 
 def _is_equal(sent: bytes, secret: str | None) -> bool:

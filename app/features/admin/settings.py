@@ -27,8 +27,8 @@ class AdminSettings(SettingsGroup):
     )
     admin_replica_token: str | None = Field(
         None,
-        description="Secret of at least 16 characters that proxies send to follow this one: it reads `/admin/changes` "
-        "and nothing else. Set it with DOI_PROXY_ADMIN_REPLICA_TOKEN_FILE.",
+        description="Secret of at least 16 characters that replicas of this proxy send: it reads `/admin/changes` and "
+        "nothing else. Set it with DOI_PROXY_ADMIN_REPLICA_TOKEN_FILE.",
         json_schema_extra=RELOADED_SECRET,
     )
     admin_listen: str | None = Field(
@@ -70,7 +70,7 @@ class AdminSettings(SettingsGroup):
     def _tell_tokens_apart(self) -> Self:
         if self.admin_replica_token is not None and self.admin_replica_token == self.admin_token:
             raise ValueError(
-                "admin_replica_token is the same as admin_token, so followers could purge; choose another one"
+                "admin_replica_token is the same as admin_token, so replicas could purge; choose another one"
             )
         return self
 

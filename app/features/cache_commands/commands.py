@@ -24,7 +24,7 @@ from app.features.cache_commands.visit_report import print_tally, stop_on_signal
 from app.features.command import INTERRUPTED, STANDARD_INPUT, STANDARD_OUTPUT
 from app.features.command_store import open_online, open_sealed, open_store, require_store
 from app.features.feature import Core, Observers
-from app.features.follow.parents import ParentState, read_parents
+from app.features.follow.primaries import PrimaryState, read_primaries
 from app.features.progress import progress, shows_progress
 
 #: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
@@ -174,23 +174,24 @@ async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) ->
                 facts |= await count_entries(cache, time.time(), bar)
         facts |= {"healthy": store.healthy, "detail": store.detail}
         # A store that fails is shown as such, without a further failure.
-        parents = await read_parents(cache) if store.healthy else ()
-        facts["parents"] = [_describe_parent(one) for one in parents]
+        primaries = await read_primaries(cache) if store.healthy else ()
+        facts["primaries"] = [_describe_primary(one) for one in primaries]
     _print_facts(facts, as_json)
     return 0 if store.healthy else 1
 
 
-def _describe_parent(state: ParentState) -> dict[str, str | None]:
+def _describe_primary(state: PrimaryState) -> dict[str, str | None]:
     completed = show_time(state.completed_at) if state.completed_at else None
     return {"url": state.url, "cursor": state.cursor, "completed": completed}
 
 
 def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(facts))
+        # Release 0.2 calls them parents. The old name goes with the release after 0.3.
+        print(json.dumps(facts | {"parents": facts["primaries"]}))
         return
-    for parent in facts.pop("parents"):
-        print(f"follows:  {parent['url']}, complete {parent['completed'] or 'never'}, cursor {parent['cursor']}")
+    for primary in facts.pop("primaries"):
+        print(f"primary:  {primary['url']}, complete {primary['completed'] or 'never'}, cursor {primary['cursor']}")
     for name, value in facts.items():
         shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
         print(f"{name + ':':10}{shown}")

@@ -1,4 +1,4 @@
-"""The pages of a store's changes, for children that follow it: each page is a delta of limited size."""
+"""The pages of a store's changes, for its replicas: each page is a delta of limited size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.features.bundles.delta import Cursor, DeltaEnd, end_line, parse_cursor,
 
 #: Pages that one process makes at a time. Each needs a thread, and the disk of the store.
 MAX_OPEN_PAGES: Final = 2
-#: Limits of the full pages that are kept for further children: their bytes, and their age in seconds.
+#: Limits of the full pages that are kept for further replicas: their bytes, and their age in seconds.
 _KEPT_BYTES: Final = 8 * 1024 * 1024
 _KEPT_SECONDS: Final = 60.0
 #: Level of gzip: a page of 2,000 records takes 15 ms, outside the event loop.
@@ -33,7 +33,7 @@ class FeedPage:
 
 
 class _FullPages:
-    """The pages that other pages follow. Many children that follow one parent request the same ones.
+    """The pages that other pages follow. Many replicas of one primary request the same ones.
 
     An earlier state of such a page does no harm: what changed since is in the log, and the last page has it.
     """

@@ -21,8 +21,8 @@ from app.features.bundles.import_command import open_registry, read_bounds
 from app.features.bundles.output import Output
 from app.features.command import STANDARD_OUTPUT, Command, Context, set_usage
 from app.features.command_store import open_store, require_store
-from app.features.follow.parent_client import ParentClient
-from app.features.follow.parents import ParentState, read_parents, save_parent
+from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
+from app.features.follow.primary_client import PrimaryClient
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport
 from app.features.follow.sqlite_change_pages import find_cursor, read_changes
 from app.features.proxy_client.server import parse_server
@@ -95,14 +95,14 @@ def _write_changes(path: Path, cursor: Cursor | None, writer: BundleWriter) -> t
 async def pull(
     settings: Settings, url: str, token_file: str, *, restart: bool, limits: PullLimits | None = None
 ) -> int:
-    """Pull the changes of a parent. Exit status 1 if the pull is not complete, or a line was refused."""
+    """Pull the changes of a primary. Exit status 1 if the pull is not complete, or a line was refused."""
     server = parse_server(url, "URL")
     bounds = limits or PullLimits()
-    client = ParentClient(server, _read_token(token_file), timeout=bounds.page)
-    began, parent = time.monotonic(), server.label
+    client = PrimaryClient(server, _read_token(token_file), timeout=bounds.page)
+    began, primary = time.monotonic(), server.label
     async with open_store(settings) as cache:
         with open_registry(settings) as registry:
-            before = ParentState(parent, "") if restart else await _find_state(cache, parent)
+            before = PrimaryState(primary, "") if restart else await _find_state(cache, primary)
             work = BundleImport(cache, read_bounds(settings), time.time, registry)
 
             async def fetch(cursor: str) -> Body:
@@ -110,7 +110,7 @@ async def pull(
 
             async def save(end: DeltaEnd) -> None:
                 completed_at = before.completed_at if end.more else time.time()
-                await save_parent(cache, ParentState(parent, end.next, completed_at))
+                await save_primary(cache, PrimaryState(primary, end.next, completed_at))
                 await cache.check()
 
             job = Pull(fetch, work, save, sleep=asyncio.sleep, chance=random.random, limits=bounds)
@@ -119,11 +119,11 @@ async def pull(
     return 0 if report.is_complete and not work.report.counts["refused"] else 1
 
 
-async def _find_state(cache: TieredStore, parent: str) -> ParentState:
-    """Where the store continues. A store that is new, or that follows another parent, begins. Raises StoreError."""
-    states = await read_parents(cache)
+async def _find_state(cache: TieredStore, primary: str) -> PrimaryState:
+    """Where the store continues. A store that is new, or the replica of another primary, begins. Raises StoreError."""
+    states = await read_primaries(cache)
     await cache.check()
-    return next((state for state in states if state.url == parent), ParentState(parent, ""))
+    return next((state for state in states if state.url == primary), PrimaryState(primary, ""))
 
 
 def _print_report(report: PullReport, imported: ImportReport, seconds: float) -> None:
@@ -131,8 +131,8 @@ def _print_report(report: PullReport, imported: ImportReport, seconds: float) ->
         print(f"a line is refused: {line.reason}", file=sys.stderr)
     if report.began_again:
         print(
-            "the parent's log does not go back to the last pull, so everything was pulled; purges before its log begins"
-            " did not arrive",
+            "the primary's log does not go back to the last pull, so everything was pulled; purges before its log"
+            " begins did not arrive",
             file=sys.stderr,
         )
     if report.repeats:
@@ -154,15 +154,15 @@ def _read_token(path: str) -> str:
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(f"--token-file {path}: cannot be read: {error}") from error
     if not token or not token.isprintable():
-        raise ConfigurationError(f"--token-file {path}: has no token; put admin_replica_token of the parent into it")
+        raise ConfigurationError(f"--token-file {path}: has no token; put admin_replica_token of the primary into it")
     return token
 
 
 def _add_pull(command: argparse.ArgumentParser) -> None:
     set_usage(command, "--token-file FILE [--restart] URL")
-    command.add_argument("url", metavar="URL", help="the parent: a URL, or unix: and the path of its admin socket")
+    command.add_argument("url", metavar="URL", help="the primary: a URL, or unix: and the path of its admin socket")
     command.add_argument(
-        "--token-file", required=True, metavar="FILE", help="file with the parent's admin_replica_token"
+        "--token-file", required=True, metavar="FILE", help="file with the primary's admin_replica_token"
     )
     command.add_argument("--restart", action="store_true", help="pull everything again")
 

@@ -1,4 +1,4 @@
-"""Replication: a proxy follows another one, its primary, by pages of changes."""
+"""Replication: a store is the replica of another proxy, its primary, and pulls pages of changes from it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from app.features.admin.gate import AdminGate
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.follow.change_feed import ChangeFeed
 from app.features.follow.http import add_changes
-from app.features.follow.metrics import FOLLOWED, PAGE_BYTES, PAGES
-from app.features.follow.parents import read_parents
+from app.features.follow.metrics import PAGE_BYTES, PAGES, PULLED, PULLED_OLD_NAME
+from app.features.follow.primaries import move_primaries, read_primaries
 
 if TYPE_CHECKING:
     from app.cache.sqlite.tables import Table
 
 
-def tables() -> Sequence[Table]:
-    """The parents of a store of an earlier release."""
-    from app.features.follow.sqlite_parents import PARENTS_TABLE  # noqa: PLC0415 - only SQLite stores need it
+def move_old_table() -> Sequence[Table]:
+    """The primaries of a store of an earlier release."""
+    from app.cache.sqlite.tables import Table  # noqa: PLC0415 - only SQLite stores need it
 
-    return (PARENTS_TABLE,)
+    return (Table(move_primaries),)
 
 
 def open_changes(context: Context) -> Opened:
@@ -32,12 +32,13 @@ def open_changes(context: Context) -> Opened:
         count(result)
         count_bytes(length)
 
-    async def followed_at() -> float:
-        # Of several parents, the one that was followed the longest ago.
-        parents = await read_parents(context.core.cache)
-        return min((parent.completed_at for parent in parents), default=0.0)
+    async def pulled_at() -> float:
+        # Of several primaries, the one whose last complete pull was the longest ago.
+        primaries = await read_primaries(context.core.cache)
+        return min((primary.completed_at for primary in primaries), default=0.0)
 
-    context.meter.shared_gauge(FOLLOWED, followed_at)
+    for data in (PULLED, PULLED_OLD_NAME):
+        context.meter.shared_gauge(data, pulled_at)
     gate = context.find(AdminGate)
     if gate is not None:
         feed = ChangeFeed(read_store_path(context.facts.store_url), context.clock, record=record)
@@ -47,8 +48,8 @@ def open_changes(context: Context) -> Opened:
 
 FEATURE: Final = Feature(
     "follow",
-    "replication: `cache pull` follows another proxy by pages of changes",
+    "replication: `cache pull` makes a store the replica of another proxy",
     needs=("admin", "bundles", "registry", "proxy_client"),
     open=open_changes,
-    tables=tables,
+    tables=move_old_table,
 )

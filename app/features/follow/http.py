@@ -1,4 +1,4 @@
-"""`/admin/changes`: what the store wrote, in pages, for the proxies that follow this one."""
+"""`/admin/changes`: what the store wrote, in pages, for its replicas."""
 
 from __future__ import annotations
 

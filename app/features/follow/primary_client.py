@@ -1,4 +1,4 @@
-"""Fetches pages of changes from a parent: one connection for each, with limits on size and time."""
+"""Fetches pages of changes from a primary: one connection for each, with limits on size and time."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Final
 from urllib.parse import quote
 
 from app.errors import ChangesGone
-from app.features.follow.pull import Body, BrokenPage, ParentBusy, PullError
+from app.features.follow.pull import Body, BrokenPage, PrimaryBusy, PullError
 from app.features.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
 from app.features.proxy_client.server import ProxyServer
 
-#: Limits of a page, compressed and decompressed, in bytes. A parent adds no line beyond 2 MiB, and a line has 4 MiB.
+#: Limits of a page, compressed and decompressed, in bytes. A primary adds no line beyond 2 MiB, and a line has 4 MiB.
 MAX_BYTES: Final = 16 * 1024 * 1024
 #: The media type of a page.
 _MEDIA_TYPE: Final = "application/x-ndjson"
-#: Seconds to wait for a busy parent that does not name them, and the least.
+#: Seconds to wait for a busy primary that does not name them, and the least.
 _USUAL_WAIT: Final = 5.0
 _LEAST_WAIT: Final = 1.0
 _HINTS: Final = {http.client.UNAUTHORIZED: "the token is wrong; put its admin_replica_token into --token-file"}
 
 
-class ParentClient:
+class PrimaryClient:
     """A proxy whose changes are pulled. No other server gets the token."""
 
     def __init__(self, server: ProxyServer, token: str, *, timeout: float) -> None:
@@ -53,12 +53,12 @@ class ParentClient:
 
 
 def _translate(error: ProxyFailure) -> PullError | ChangesGone:
-    """The error of a pull. A parent is busy with 429 (RFC 6585), and with 503 and Retry-After (RFC 9110, 15.6.4)."""
+    """The error of a pull. A primary is busy with 429 (RFC 6585), and with 503 and Retry-After (RFC 9110, 15.6.4)."""
     status, message = error.http_status, error.message
     if status == ChangesGone.status:
         return ChangesGone(message)
     is_busy = status == http.client.SERVICE_UNAVAILABLE and error.retry_after is not None
     if is_busy or status == http.client.TOO_MANY_REQUESTS:
         wait = _USUAL_WAIT if error.retry_after is None else max(error.retry_after, _LEAST_WAIT)
-        return ParentBusy(f"{message}; run the command again later.", wait)
+        return PrimaryBusy(f"{message}; run the command again later.", wait)
     return (BrokenPage if error.is_transient else PullError)(message)

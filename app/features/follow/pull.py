@@ -1,4 +1,4 @@
-"""Follows a parent: pulls its changes page by page, checks each page, and then applies it.
+"""Pulls the changes of a primary page by page, checks each page, and then applies it.
 
 A page is applied only if its checksum is right and it continues where the last one ended. The cursor is saved after the
 page is durable, so a pull that was killed applies at most one page again, which changes nothing.
@@ -18,7 +18,7 @@ from app.features.bundles.import_bundle import BundleImport
 
 #: Seconds to wait before a page that failed is fetched again. After the last one the pull ends.
 WAITS: Final = (1.0, 2.0, 4.0, 8.0)
-#: Limit of lines in a page. A parent sends at most 2,000 changes and a few lines about the page.
+#: Limit of lines in a page. A primary sends at most 2,000 changes and a few lines about the page.
 MAX_PAGE_LINES: Final = 10_000
 
 
@@ -30,8 +30,8 @@ class BrokenPage(PullError):
     """A page did not arrive, or is not right. It may be right the next time."""
 
 
-class ParentBusy(PullError):
-    """The parent refuses for the moment, and names the seconds to wait."""
+class PrimaryBusy(PullError):
+    """The primary refuses for the moment, and names the seconds to wait."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class PullLimits:
 
 
 class Pull:
-    """One pull, from a cursor to the end of the parent's changes."""
+    """One pull, from a cursor to the end of the primary's changes."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Pull:
         self.report = PullReport()
 
     async def run(self, cursor: str) -> PullReport:
-        """Pull until the parent has no more. Raises StoreError."""
+        """Pull until the primary has no more. Raises StoreError."""
         report = self.report
         while not report.is_complete and report.failure is None:
             try:
@@ -118,7 +118,7 @@ class Pull:
         return report
 
     async def _fetch_page(self, cursor: str) -> tuple[list[BundleItem], DeltaEnd]:
-        """A page that is right. A failure is repeated a few times, and a busy parent for `busy` seconds."""
+        """A page that is right. A failure is repeated a few times, and a busy primary for `busy` seconds."""
         waits, busy = iter(WAITS), 0.0
         while True:
             if self.report.bytes >= self._limits.bytes:
@@ -127,8 +127,8 @@ class Pull:
                 )
             try:
                 return await self._fetch_once(cursor)
-            except ParentBusy as error:
-                # Children that were refused together must not come again together.
+            except PrimaryBusy as error:
+                # Replicas that were refused together must not come again together.
                 wait = error.retry_after * (1.0 + self._chance())
                 busy += wait
                 if busy > self._limits.busy:
@@ -144,7 +144,7 @@ class Pull:
         self.report.bytes += body.length
         items, end = check_page(body.content, cursor)
         if end.more and self._circle.closes(end.next):
-            raise PullError("The cursors of the parent go in a circle: a page leads to an earlier one.")
+            raise PullError("The cursors of the primary go in a circle: a page leads to an earlier one.")
         return items, end
 
 
@@ -179,7 +179,7 @@ def check_page(content: bytes, cursor: str) -> tuple[list[BundleItem], DeltaEnd]
     if isinstance(first, Refused):
         raise PullError(f"The page cannot be read: {first.reason}.")
     if not isinstance(first, DeltaStart) or not isinstance(end, DeltaEnd):
-        raise PullError("The page is not a delta; check the URL of the parent.")
+        raise PullError("The page is not a delta; check the URL of the primary.")
     if first.since != cursor or (end.more and end.next == cursor) or not end.next:
         raise BrokenPage("The page does not continue where the last one ended.")
     return items, end

@@ -1,4 +1,4 @@
-"""The log of what a SQLite store wrote, for the stores that follow it. The log is bounded: old rows are deleted.
+"""The log of what a SQLite store wrote, for its replicas. The log is bounded: old rows are deleted.
 
 A row names what changed. A delta reads the record itself from its table (see change_pages.py), so a record that was
 written several times is sent once, as it is now.

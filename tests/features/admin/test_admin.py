@@ -296,20 +296,20 @@ async def test_wrong_tokens_of_one_client_stop_that_client_alone() -> None:
         assert (await look(proxy, "/admin/settings")).status == 200
 
 
-FOLLOWER = "Bearer follow-follow-follow"
-BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_replica_token": FOLLOWER.removeprefix("Bearer ")}
+REPLICA = "Bearer replica-replica-replica"
+BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_replica_token": REPLICA.removeprefix("Bearer ")}
 
 
 @pytest.mark.parametrize("settings", [BOTH, {**BOTH, "admin_token": None}])
-async def test_the_token_of_followers_reads_changes_and_nothing_else(settings: dict[str, Any], tmp_path: Path) -> None:
+async def test_the_token_of_replicas_reads_changes_and_nothing_else(settings: dict[str, Any], tmp_path: Path) -> None:
     async with running(**settings, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
-        assert (await proxy.get("/admin/changes", authorization=FOLLOWER)).status == 200
+        assert (await proxy.get("/admin/changes", authorization=REPLICA)).status == 200
         for path in ("/admin/settings", "/admin/openapi.json", "/admin/entries/10.1000/182", "/admin/", "/admin/x"):
-            reply = await proxy.get(path, authorization=FOLLOWER)
+            reply = await proxy.get(path, authorization=REPLICA)
             assert reply.status == 403
             assert "insufficient_scope" in str(reply["www-authenticate"])
         purge = await proxy.post(
-            "/admin/purge", '{"all": true}', authorization=FOLLOWER, content_type="application/json"
+            "/admin/purge", '{"all": true}', authorization=REPLICA, content_type="application/json"
         )
         assert purge.status == 403
         other = 200 if settings["admin_token"] else 401
@@ -319,14 +319,14 @@ async def test_the_token_of_followers_reads_changes_and_nothing_else(settings: d
 @pytest.mark.parametrize(
     "path", ["/admin/changes/", "/admin//changes", "/admin/%63hanges", "/admin/changes/../settings", "/admin/Changes"]
 )
-async def test_a_trick_with_the_path_does_not_help_a_follower(path: str) -> None:
+async def test_a_trick_with_the_path_does_not_help_a_replica(path: str) -> None:
     async with running(**BOTH) as proxy:
-        assert (await proxy.get(path, authorization=FOLLOWER)).status == 403
+        assert (await proxy.get(path, authorization=REPLICA)).status == 403
 
 
-async def test_the_token_of_followers_does_not_show_the_status() -> None:
+async def test_the_token_of_replicas_does_not_show_the_status() -> None:
     async with running(**BOTH, status_access="admin") as proxy:
-        assert (await proxy.get("/status", authorization=FOLLOWER)).status == 403
+        assert (await proxy.get("/status", authorization=REPLICA)).status == 403
 
 
 async def test_a_reload_replaces_the_tokens() -> None:
@@ -334,7 +334,7 @@ async def test_a_reload_replaces_the_tokens() -> None:
     async with running_with(lifecycle, **BOTH) as proxy:
         lifecycle.reload(lifecycle.settings.model_copy(update={"admin_token": "n" * 16, "admin_replica_token": None}))
         assert (await look(proxy, "/admin/settings")).status == 401
-        assert (await proxy.get("/admin/changes", authorization=FOLLOWER)).status == 401
+        assert (await proxy.get("/admin/changes", authorization=REPLICA)).status == 401
         assert (await proxy.get("/admin/settings", authorization=f"Bearer {'n' * 16}")).status == 200
 
 

@@ -1,4 +1,4 @@
-"""The pages of a parent: which of them are kept for further children, and that a change is never missed."""
+"""The pages of a primary: which of them are kept for further replicas, and that a change is never missed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 NAMES = [f"10.1000/{number:02}" for number in range(25)]
 
 
-class Parent:
+class Primary:
     """A store with NAMES, and its feed."""
 
     def __init__(self, path: Path, *, max_open: int = 2) -> None:
@@ -50,7 +50,7 @@ class Parent:
         return page
 
     async def follow(self, cursor: str = "") -> tuple[set[str], str]:
-        """The names that a child has after a whole pull, and the next cursor."""
+        """The names that a replica has after a whole pull, and the next cursor."""
         names, more = set[str](), True
         while more:
             for item in read_bundle(BytesIO(gzip.decompress((await self.read(cursor)).body))):
@@ -65,51 +65,51 @@ class Parent:
 
 
 @pytest.fixture
-async def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parent:
+async def primary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Primary:
     monkeypatch.setattr(app.features.follow.sqlite_change_pages, "MAX_CHANGES", 10)
-    parent = Parent(tmp_path / "store.db")
-    await parent.fill()
-    return parent
+    primary = Primary(tmp_path / "store.db")
+    await primary.fill()
+    return primary
 
 
-async def test_a_full_page_is_made_once_for_many_children(parent: Parent) -> None:
-    first = await parent.read("")
-    assert await parent.read("") is first
-    parent.clock.advance(61)
-    assert await parent.read("") is not first
+async def test_a_full_page_is_made_once_for_many_replicas(primary: Primary) -> None:
+    first = await primary.read("")
+    assert await primary.read("") is first
+    primary.clock.advance(61)
+    assert await primary.read("") is not first
 
 
-async def test_the_last_page_is_always_new(parent: Parent) -> None:
-    names, cursor = await parent.follow()
+async def test_the_last_page_is_always_new(primary: Primary) -> None:
+    names, cursor = await primary.follow()
     assert names == set(NAMES)
-    last = await parent.read(cursor)
-    await parent.store.delete(NAMES[0])
-    await parent.store.flush()
-    assert (await parent.read(cursor)).body != last.body
+    last = await primary.read(cursor)
+    await primary.store.delete(NAMES[0])
+    await primary.store.flush()
+    assert (await primary.read(cursor)).body != last.body
 
 
-async def test_a_child_that_gets_an_earlier_page_has_all_changes_in_the_end(parent: Parent) -> None:
-    await parent.follow()
-    await parent.store.delete(NAMES[0])
-    await parent.store.put(entry("10.1000/NEW"))
-    await parent.store.flush()
-    names, _ = await parent.follow()
+async def test_a_replica_that_gets_an_earlier_page_has_all_changes_in_the_end(primary: Primary) -> None:
+    await primary.follow()
+    await primary.store.delete(NAMES[0])
+    await primary.store.put(entry("10.1000/NEW"))
+    await primary.store.flush()
+    names, _ = await primary.follow()
     assert names == {*NAMES[1:], "10.1000/NEW"}
 
 
-async def test_the_bytes_of_kept_pages_are_limited(parent: Parent, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = await parent.read("")
+async def test_the_bytes_of_kept_pages_are_limited(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await primary.read("")
     monkeypatch.setattr(tested, "_KEPT_BYTES", len(first.body) + 1)
-    await parent.follow()
-    assert await parent.read("") is not first
+    await primary.follow()
+    assert await primary.read("") is not first
 
 
-async def test_a_page_that_is_kept_needs_no_place_and_a_refusal_is_counted(parent: Parent, tmp_path: Path) -> None:
-    busy = Parent(tmp_path / "store.db", max_open=0)
+async def test_a_page_that_is_kept_needs_no_place_and_a_refusal_is_counted(primary: Primary, tmp_path: Path) -> None:
+    busy = Primary(tmp_path / "store.db", max_open=0)
     assert await busy.feed.read("") is None
     with pytest.raises(InvalidParameter):
         await busy.feed.read("x")
-    await parent.read("")
-    parent.feed._max_open = 0
-    assert await parent.feed.read("") is not None
-    assert (busy.results, parent.results) == (["busy", "refused"], ["sent", "sent"])
+    await primary.read("")
+    primary.feed._max_open = 0
+    assert await primary.feed.read("") is not None
+    assert (busy.results, primary.results) == (["busy", "refused"], ["sent", "sent"])

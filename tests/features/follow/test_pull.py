@@ -1,4 +1,4 @@
-"""What a pull does about pages that fail, a parent that is busy, and cursors that lead back."""
+"""What a pull does about pages that fail, a primary that is busy, and cursors that lead back."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from app.errors import ChangesGone
 from app.features.bundles.delta import DeltaEnd
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
 from app.features.bundles.lines import to_line
-from app.features.follow.pull import WAITS, Body, BrokenPage, ParentBusy, Pull, PullError, PullLimits, PullReport
+from app.features.follow.pull import WAITS, Body, BrokenPage, PrimaryBusy, Pull, PullError, PullLimits, PullReport
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
-from tests.features.follow.command.parents import page
+from tests.features.follow.command.primaries import page
 
 pytestmark = pytest.mark.anyio
 
 RECORD = to_line(entry())
-BUSY = ParentBusy("busy", 10.0)
+BUSY = PrimaryBusy("busy", 10.0)
 CHANCE = 0.5
 
 
 class Attempt:
-    """A pull whose parent gives these answers in turn."""
+    """A pull whose primary gives these answers in turn."""
 
     def __init__(self, *answers: bytes | Exception, busy: float = 100.0, max_bytes: int = 10**6) -> None:
         clock = Clock(NOW)
@@ -62,8 +62,8 @@ class Attempt:
         self.saved.append(end.next)
 
 
-async def test_a_busy_parent_is_waited_for_with_chance() -> None:
-    attempt = Attempt(BUSY, ParentBusy("busy", 4.0), page(RECORD))
+async def test_a_busy_primary_is_waited_for_with_chance() -> None:
+    attempt = Attempt(BUSY, PrimaryBusy("busy", 4.0), page(RECORD))
     report = await attempt.run()
     assert (report.is_complete, report.pages, report.repeats) == (True, 1, 2)
     assert attempt.waits == [15.0, 6.0]

@@ -33,7 +33,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "parent.db"
+    return tmp_path / "primary.db"
 
 
 def open_store(path: Path, clock: Clock) -> SqliteStore:

@@ -9,12 +9,12 @@ import pytest
 
 import app.features.follow.pull
 from app.assembly.settings.sources import ENV_PREFIX
-from tests.features.follow.command.parents import TOKEN, Place
+from tests.features.follow.command.primaries import TOKEN, Place
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The environment without settings, no waits between attempts, and the token of the parent in a file."""
+    """The environment without settings, no waits between attempts, and the token of the primary in a file."""
     for name in list(os.environ):
         if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -24,5 +24,5 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A parent and a child without stores."""
+    """A primary and a replica without stores."""
     return Place(tmp_path)

@@ -1,4 +1,4 @@
-"""What the tests of `doi-proxy cache pull` share: stores, running parents, and servers that are not parents."""
+"""What the tests of `doi-proxy cache pull` share: stores, running primaries, and servers that are not primaries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.delta import DeltaEnd, end_line, start_line
 from app.features.command_store import open_store as open_cache
 from app.features.follow.command import pull
-from app.features.follow.parents import ParentState, read_parents, save_parent
+from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
 from app.features.follow.pull import PullLimits
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
@@ -42,12 +42,12 @@ Script = Callable[[socket.socket, str], None]
 
 
 class Place:
-    """A parent's store and a child's."""
+    """A primary's store and a replica's."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.parent = folder / "parent.db"
-        self.child = folder / "child.db"
+        self.primary = folder / "primary.db"
+        self.replica = folder / "replica.db"
 
     async def put(self, path: Path, *names: str, fetched_at: float = NOW, url: str = "http://here.example/") -> None:
         """Put records into a store."""
@@ -70,24 +70,24 @@ class Place:
         await store.close()
         return None if found is None else str(json.loads(found.answer.values)[0]["data"]["value"])
 
-    async def parents(self) -> tuple[ParentState, ...]:
-        """What the child's store remembers about its parents."""
-        async with open_cache(Settings(store_url=f"sqlite:///{self.child}")) as cache:
-            return await read_parents(cache)
+    async def primaries(self) -> tuple[PrimaryState, ...]:
+        """What the replica's store remembers about its primaries."""
+        async with open_cache(Settings(store_url=f"sqlite:///{self.replica}")) as cache:
+            return await read_primaries(cache)
 
-    async def save_parent(self, state: ParentState) -> None:
-        """Save the state of a parent in the child's store."""
-        async with open_cache(Settings(store_url=f"sqlite:///{self.child}")) as cache:
-            await save_parent(cache, state)
+    async def save_primary(self, state: PrimaryState) -> None:
+        """Save the state of a primary in the replica's store."""
+        async with open_cache(Settings(store_url=f"sqlite:///{self.replica}")) as cache:
+            await save_primary(cache, state)
 
     async def pull_within(self, url: str, limits: PullLimits) -> int:
         """Run the command with other limits. Returns its exit status."""
-        settings = Settings(mode="sealed", store_url=f"sqlite:///{self.child}")
+        settings = Settings(mode="sealed", store_url=f"sqlite:///{self.replica}")
         return await pull(settings, url, str(self.folder / "token"), restart=False, limits=limits)
 
     async def pull(self, url: str, *options: str, store: str | None = None) -> int:
         """Run the command. Returns its exit status."""
-        arguments = ("cache", "pull", "--mode", "sealed", "--store-url", store or f"sqlite:///{self.child}")
+        arguments = ("cache", "pull", "--mode", "sealed", "--store-url", store or f"sqlite:///{self.replica}")
         token = ("--token-file", str(self.folder / "token"))
         return await asyncio.to_thread(main, [*arguments, *token, *options, url])
 

@@ -1,4 +1,4 @@
-"""`doi-proxy cache pull` from servers that are slow, busy, hostile, or not a parent: a message, and nothing applied."""
+"""`doi-proxy cache pull` from servers that are slow, busy, hostile or no primary: a message, nothing applied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from app.features.bundles.lines import to_line
 from app.features.follow.pull import PullLimits
 from tests.cache.entries import entry
-from tests.features.follow.command.parents import NOW, Place, hostile, page, raw_server
+from tests.features.follow.command.primaries import NOW, Place, hostile, page, raw_server
 
 pytestmark = pytest.mark.anyio
 
@@ -34,15 +34,15 @@ RECORD = to_line(entry("10.1000/BAD", fetched_at=NOW))
 async def test_nothing_of_a_page_that_is_not_right_is_applied(
     place: Place, body: bytes, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await place.put(place.child, "10.1000/OWN")
+    await place.put(place.replica, "10.1000/OWN")
     with hostile(lambda _: body) as url:
         assert await place.pull(url) == 1
     assert message in capsys.readouterr().err
-    assert await place.names(place.child) == ["10.1000/OWN"]
-    assert await place.parents() == ()
+    assert await place.names(place.replica) == ["10.1000/OWN"]
+    assert await place.primaries() == ()
 
 
-async def test_a_parent_without_an_end_is_left_at_the_limit(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_primary_without_an_end_is_left_at_the_limit(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     def endless(target: str) -> bytes:
         since = target.partition("?cursor=")[2]
         return page(since=since, following=f"c{len(since)}{since[-40:]}x", more=True)
@@ -63,7 +63,7 @@ async def test_lies_about_names_and_times_do_not_stay(place: Place, capsys: pyte
         assert await place.pull(url) == 1
         assert capsys.readouterr().err.count("a line is refused") == 2
         assert await place.pull(url) == 0
-    assert await place.url(place.child, name) == "http://true.example/"
+    assert await place.url(place.replica, name) == "http://true.example/"
 
 
 async def test_a_line_over_the_limit_is_left_out_and_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,14 +116,14 @@ PROBLEM = b'{"detail":"Come back another time."}'
 async def test_an_answer_that_is_not_a_page_is_explained(
     place: Place, answer: bytes, messages: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await place.put(place.child, "10.1000/OWN")
+    await place.put(place.replica, "10.1000/OWN")
     with raw_server(lambda connection, _: connection.sendall(answer)) as url:
         assert await place.pull(url) == 1
     shown = capsys.readouterr().err
     assert [one for one in messages if one not in shown] == []
     assert "secret" not in shown
-    assert await place.names(place.child) == ["10.1000/OWN"]
-    assert await place.parents() == ()
+    assert await place.names(place.replica) == ["10.1000/OWN"]
+    assert await place.primaries() == ()
 
 
 async def test_a_redirect_does_not_carry_the_token_to_another_server(place: Place) -> None:
@@ -136,7 +136,7 @@ async def test_a_redirect_does_not_carry_the_token_to_another_server(place: Plac
 
 
 @pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX: ", head("200 OK", NDJSON) + b"{"])
-async def test_a_parent_that_drips_is_left_at_the_end_of_the_time_for_a_page(
+async def test_a_primary_that_drips_is_left_at_the_end_of_the_time_for_a_page(
     place: Place, begin: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def drip(connection: socket.socket, _: str) -> None:
