@@ -20,11 +20,11 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.assembly.settings import TABLES, Settings, table_and_key  # noqa: E402 - the script also runs where app is not installed
-from app.assembly.settings.sources import flag_of, variable  # noqa: E402
+from app.assembly.settings import Settings  # noqa: E402 - the script also runs where app is not installed
 from app.cli.commands import COMMANDS  # noqa: E402
 from app.features import NAMES  # noqa: E402
 from app.features.feature import CounterData, Feature, GaugeData  # noqa: E402
+from app.features.options import flag_of, variable  # noqa: E402
 from app.features.setup.shipped import shipped_files  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
@@ -109,12 +109,12 @@ class Setting:
     @property
     def table(self) -> str:
         """The table of the TOML file that contains the setting."""
-        return table_and_key(self.name)[0]
+        return Settings.table_and_key(self.name)[0]
 
     @property
     def key(self) -> str:
         """The name in that table."""
-        return table_and_key(self.name)[1]
+        return Settings.table_and_key(self.name)[1]
 
     @property
     def flag(self) -> str:
@@ -183,7 +183,7 @@ def settings() -> list[Setting]:
 def write_markdown(found: list[Setting]) -> str:
     """The text of docs/settings.md."""
     parts = [MARKDOWN_HEAD]
-    for table in TABLES:
+    for table in Settings.tables:
         lines = [
             f"## {HEADINGS[table]}: `[{table}]`\n",
             "| key | environment variable | flag | type and unit | default | what it is | a change needs |",
@@ -202,7 +202,7 @@ def write_markdown(found: list[Setting]) -> str:
 def write_toml(found: list[Setting]) -> str:
     """The text of config/doi-proxy.toml. Loaded unchanged, it gives the defaults."""
     parts = [TOML_HEAD]
-    for table in TABLES:
+    for table in Settings.tables:
         parts.append(f"[{table}]\n")
         for one in found:
             if one.table == table:
@@ -312,7 +312,7 @@ def generated() -> dict[Path, str]:
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
         **write_features(found),
-        **{Path(path): content for path, content in shipped_files().items()},
+        **{Path(path): content for path, content in shipped_files(Settings()).items()},
     }
 
 

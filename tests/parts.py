@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from app.assembly.resolving import open_cache, read_patience, read_ttl_policy
 from app.assembly.settings import Settings
 from app.assembly.upstreams import read_queue_timeouts
 from app.cache.tiered import TieredStore
+from app.cli.context import ParsedContext
 from app.resolver.demand import Patience
 from app.resolver.resolution import TtlPolicy
 from app.upstream.client import HandleClient
@@ -22,6 +24,13 @@ QUEUE_PATIENCE: Final = read_queue_timeouts(DEFAULTS)
 def usual_cache(url: str, *, clock: Callable[[], float]) -> TieredStore:
     """The cache on the store at `url`."""
     return open_cache(Settings(store_url=url), clock)
+
+
+def command_context(settings: Settings) -> ParsedContext:
+    """What a command gets, with these settings."""
+    context = ParsedContext(argparse.Namespace())
+    context.settings = settings
+    return context
 
 
 def usual_ttl_policy(**bounds: float) -> TtlPolicy:

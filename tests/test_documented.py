@@ -25,11 +25,11 @@ import pytest
 
 import app.errors
 from app.assembly.features import load as load_feature
-from app.assembly.settings import TABLES, Settings, load, table_and_key
-from app.assembly.settings.sources import ENV_PREFIX, variable
+from app.assembly.settings import Settings, load
 from app.cli.main import create_parser
 from app.errors import CouldNotVerify, DoiProxyError
 from app.features import NAMES
+from app.features.options import ENV_PREFIX, variable
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
 from bench.journeys import trace_alone
 from tests.test_architecture import IMPORT_RULE
@@ -230,8 +230,8 @@ def test_the_architecture_lists_the_features_with_their_summaries() -> None:
 
 
 def test_a_setting_that_a_page_names_by_its_table_exists() -> None:
-    keys = {".".join(table_and_key(name)) for name in Settings.model_fields}
-    named = re.compile(rf"`((?:{'|'.join(TABLES)})\.[a-z_]+)\b")
+    keys = {".".join(Settings.table_and_key(name)) for name in Settings.model_fields}
+    named = re.compile(rf"`((?:{'|'.join(Settings.tables)})\.[a-z_]+)\b")
     pages = {page.name: set(named.findall(page.read_text(encoding="utf-8"))) for page in PAGES}
     assert {page: found - keys for page, found in pages.items() if page != "CHANGELOG.md" and found - keys} == {}
 

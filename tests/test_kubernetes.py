@@ -16,7 +16,7 @@ import yaml
 
 from app import __version__
 from app.assembly.settings import Settings, load
-from app.assembly.settings.sources import ENV_PREFIX
+from app.features.options import ENV_PREFIX
 from tests.test_packaging import all_of, stages, variables
 
 pytestmark = pytest.mark.repository

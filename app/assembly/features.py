@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from app.features import NAMES
-from app.features.feature import Context, Feature, Observers, Opened, Settings, require_libraries
+from app.features.feature import Context, Feature, Observers, Opened, require_libraries
+from app.features.options import Settings
 
 
 @cache

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.assembly.settings import Settings, mask_settings, reloadable
+from app.assembly.settings import Settings, mask_settings
 from app.assembly.settings.sources import names_from_files
 from app.errors import ConfigurationError
 
@@ -89,7 +89,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 def merge(in_force: Settings, fresh: Settings) -> Settings:
     """The settings in force with the reloadable ones from `fresh`."""
-    return in_force.model_copy(update={name: getattr(fresh, name) for name in reloadable()})
+    return in_force.model_copy(update={name: getattr(fresh, name) for name in in_force.reloadable()})
 
 
 def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Settings:
@@ -100,8 +100,8 @@ def reload_settings(in_force: Settings, load: Callable[[], Settings]) -> Setting
         log.error("SIGHUP: reload failed, the previous settings stay in force: %s", error.message)
         return in_force
     changed = {name for name in Settings.model_fields if getattr(fresh, name) != getattr(in_force, name)}
-    log.info("SIGHUP: reloading; settings that changed: %s", _join(changed & reloadable()))
-    if unapplied := changed - reloadable():
+    log.info("SIGHUP: reloading; settings that changed: %s", _join(changed & in_force.reloadable()))
+    if unapplied := changed - in_force.reloadable():
         log.warning("SIGHUP: these settings changed and need a restart: %s", _join(unapplied))
     return fresh
 

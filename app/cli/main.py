@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import __version__
 from app.cli.commands import COMMANDS, GROUPS
+from app.cli.context import ParsedContext
 from app.errors import ConfigurationError, DoiProxyError
 
 if TYPE_CHECKING:
-    from app.assembly.settings import Settings
-    from app.assembly.settings.sources import SourcedValue
     from app.features.command import Command
 
 #: The exit status for wrong arguments or settings.
@@ -47,38 +44,6 @@ class _Parser(argparse.ArgumentParser):
         self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
 
 
-class _Context:
-    """See app.features.command.Context. Flags win over the environment and the file."""
-
-    def __init__(self, namespace: argparse.Namespace) -> None:
-        self._namespace = namespace
-
-    @cached_property
-    def settings(self) -> Settings:
-        """See Context."""
-        return self.load()
-
-    @cached_property
-    def values(self) -> dict[str, SourcedValue]:
-        """See Context."""
-        from app.assembly.settings import Settings
-        from app.assembly.settings.sources import read_values
-
-        return read_values(self._flags(), os.environ, self._namespace.config, Settings.model_fields)
-
-    def load(self) -> Settings:
-        """See Context."""
-        from app.assembly.settings import load
-
-        return load(self._flags(), config=self._namespace.config)
-
-    def _flags(self) -> dict[str, str | None]:
-        from app.assembly.settings import Settings
-        from app.assembly.settings.old_names import REMOVED, RENAMED
-
-        return {name: getattr(self._namespace, name, None) for name in (*Settings.model_fields, *RENAMED, *REMOVED)}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns its exit status: 0 success, 1 failure, 2 wrong arguments or settings."""
     parser = create_parser()
@@ -90,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     skip_httpx_command_line()
     try:
-        return int(namespace.run(_Context(namespace), namespace))
+        return int(namespace.run(ParsedContext(namespace), namespace))
     except ConfigurationError as error:
         print(f"doi-proxy: {error.message}", file=sys.stderr)
         return WRONG_USE
@@ -143,7 +108,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
 def _add_setting_flags(command: argparse.ArgumentParser, *, shown: bool) -> None:
     from app.assembly.settings import Settings
     from app.assembly.settings.old_names import REMOVED, RENAMED
-    from app.assembly.settings.sources import flag_of, variable
+    from app.features.options import flag_of, variable
 
     title, text = "settings", "each is also an environment variable and a line of the TOML file"
     group = command.add_argument_group(title, text) if shown else command

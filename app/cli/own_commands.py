@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.features.command import Command, Context, add_nothing
+from app.features.command import Command, CommandContext, add_nothing
 
 
-def _serve(context: Context, _: argparse.Namespace) -> int:
+def _serve(context: CommandContext, _: argparse.Namespace) -> int:
     from app.cli.worker import collect_nothing
 
     with collect_nothing():
@@ -24,7 +24,7 @@ def _add_config(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _config(context: Context, namespace: argparse.Namespace) -> int:
+def _config(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.assembly.settings import build
     from app.cli.show import show_settings
 

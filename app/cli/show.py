@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from app.assembly.settings import TABLES, Settings, is_secret, table_and_key
-from app.assembly.settings.sources import SourcedValue, variable
+from app.assembly.settings import Settings
+from app.assembly.settings.sources import SourcedValue
+from app.features.options import variable
 from app.features.redaction import MASK, redact
 
 Form = Literal["env", "toml"]
@@ -46,17 +47,17 @@ def _write_environment(settings: Settings, values: Mapping[str, SourcedValue], s
 
 def _write_toml(settings: Settings, values: Mapping[str, SourcedValue], sources: bool) -> Iterator[str]:
     shown = settings.model_dump(mode="json")
-    for table in TABLES:
+    for table in settings.tables:
         yield f"[{table}]"
         for name, value in shown.items():
-            if table_and_key(name)[0] != table:
+            if settings.table_and_key(name)[0] != table:
                 continue
             if sources:
                 yield f"# {_source(name, values)}"
             text, masked = _shown(name, value, values)
             mark = "#" if value is None or masked else ""
             written = '"…"' if value is None else _toml(text if isinstance(value, str) else value)
-            yield f"{mark}{table_and_key(name)[1]} = {written}"
+            yield f"{mark}{settings.table_and_key(name)[1]} = {written}"
 
 
 def _toml(value: Any) -> str:
@@ -68,6 +69,6 @@ def _shown(name: str, value: Any, values: Mapping[str, SourcedValue]) -> tuple[s
     """A value as text, and whether a part of it is masked."""
     one = values.get(name)
     text = str(value)
-    secret = is_secret(name) and value is not None
+    secret = Settings.is_secret(name) and value is not None
     shown = MASK if secret or (one is not None and one.secret) else redact(text)
     return shown, shown != text

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from app.doi.name import HandleName
 from app.errors import ConfigurationError, InvalidName
+
+if TYPE_CHECKING:
+    from app.cache.tiered import TieredStore
+    from app.features.feature import Core, Observers
+    from app.features.options import Settings
+    from app.server.connections import Connections
 
 #: Standard input and standard output in place of a file.
 STANDARD_INPUT: Final = "-"
@@ -17,12 +24,47 @@ STANDARD_OUTPUT: Final = "-"
 INTERRUPTED: Final = 130
 
 
-class Context(Protocol):
+class Stores(Protocol):
+    """Opens the store of a proxy, which may be running. Each method raises ConfigurationError and StoreError.
+
+    At the end of a job, the store is flushed, and a failure of it is raised.
+    """
+
+    def require(self) -> None:
+        """Raise ConfigurationError if the file of the store is missing or out of reach. Opening would create one."""
+
+    def open(self, *, read_only: bool = False) -> AbstractAsyncContextManager[TieredStore]:
+        """The cache alone."""
+
+    def open_online(self, observers: Observers = ...) -> AbstractAsyncContextManager[Core]:
+        """A resolver that queries the upstream as a bulk job. Raises ConfigurationError if it is sealed."""
+
+    def open_sealed(self, observers: Observers = ...) -> AbstractAsyncContextManager[Core]:
+        """A resolver that only reads the store."""
+
+    def open_for_lists(self, observers: Observers = ...) -> AbstractAsyncContextManager[Core]:
+        """A resolver for lists, in any mode, also with the store `memory:`."""
+
+    def open_as_service(self) -> AbstractAsyncContextManager[Core]:
+        """A resolver like that of a running proxy, with less memory. A failure of the store is a miss."""
+
+
+class CommandContext(Protocol):
     """What a command gets. The command line, the environment and the file are read at the first use."""
 
     @property
-    def settings(self) -> Any:
+    def settings(self) -> Settings:
         """The settings in force. Raises ConfigurationError."""
+
+    @property
+    def stores(self) -> Stores:
+        """The store of the settings in force. Raises ConfigurationError."""
+
+    def begin_logging(self) -> None:
+        """Log to standard error, as a running proxy does."""
+
+    def open_connections(self) -> Connections:
+        """What a server keeps about its connections."""
 
     @property
     def values(self) -> Any:
@@ -38,7 +80,7 @@ class Command:
 
     name: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[Context, argparse.Namespace], int]
+    run: Callable[[CommandContext, argparse.Namespace], int]
 
 
 def add_nothing(command: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
-from app.features.options import SettingsGroup
+from app.features.options import Settings
 from app.resolver.destination import Destinations
 from app.resolver.observer import ResolutionObserver
 from app.resolver.prefix_chain import PrefixChain
@@ -31,7 +31,6 @@ from app.web.section import Section
 from app.web.stage import Stage, Stages
 
 Part = TypeVar("Part")
-Group = TypeVar("Group", bound=SettingsGroup)
 
 
 class Service:
@@ -89,29 +88,6 @@ class Meter:
 
 def _count_nothing(*_: object) -> None:
     """Count nothing."""
-
-
-class Settings(Protocol):
-    """The settings in force."""
-
-    @property
-    def public_url(self) -> str | None:
-        """This resolver's own URL."""
-
-    @property
-    def mode(self) -> str:
-        """Whether names are queried: "online" or "sealed"."""
-
-    @property
-    def upstream_urls(self) -> Sequence[str]:
-        """The upstreams, in the order in which they are tried."""
-
-    @property
-    def upstream_route_urls(self) -> Mapping[str, str]:
-        """The upstream of each routed prefix."""
-
-    def group(self, kind: type[Group]) -> Group:
-        """The settings of one feature."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -17,10 +18,102 @@ SECRET: Final[dict[str, JsonValue]] = {"secret": True}
 RELOADED_SECRET: Final[dict[str, JsonValue]] = {"reloaded": True, "secret": True}
 
 
+#: What the environment variable of a setting begins with.
+ENV_PREFIX: Final = "DOI_PROXY_"
+#: The path of the TOML file. The flag --config wins over it.
+CONFIG_VARIABLE: Final = "DOI_PROXY_CONFIG"
+
+
 class SettingsGroup(BaseModel):
     """Some of the settings of one proxy."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+Group = TypeVar("Group", bound=SettingsGroup)
+
+
+class Settings(SettingsGroup):
+    """The settings of one proxy. app/assembly/settings adds the fields: those of the core and of each feature."""
+
+    #: The tables of the TOML file. The setting `upstream_url` is `url` in `[upstream]`.
+    tables: ClassVar[tuple[str, ...]] = ()
+
+    if TYPE_CHECKING:
+        # The settings of the core that features read. Their descriptions are in app/assembly/settings.
+        host: str
+        port: int
+        workers: int
+        drain_seconds: float
+        grace_seconds: float
+        tls_cert: Path | None
+        tls_key: Path | None
+        trusted_proxies: str
+        mode: Literal["online", "sealed"]
+        public_url: str | None
+        resolve: Literal["doi", "any"]
+        store_url: str
+        store_timeout: float
+        cache_memory_bytes: int
+        cache_negative_ttl: float
+        cache_ttl_ceiling: float
+        cache_grace: float
+        upstream_contact: str | None
+        upstream_bootstrap: Path | None
+        upstream_verify: Literal["never", "when-asked", "always"]
+        upstream_private_servers: bool
+        upstream_connect_timeout: float
+        upstream_timeout: float
+        upstream_queue_timeout: float
+        upstream_max_answer_bytes: int
+        upstream_max_concurrency: int
+        upstream_rate: float
+        upstream_breaker_failures: int
+        upstream_breaker_cooldown: float
+
+        @property
+        def upstream_urls(self) -> tuple[str, ...]:
+            """The upstreams, in the order in which they are tried."""
+
+        @property
+        def upstream_route_urls(self) -> dict[str, str]:
+            """The upstream of each routed prefix."""
+
+    def group(self, kind: type[Group]) -> Group:
+        """The settings of one feature, and nothing else."""
+        return cast(Group, kind.model_construct(**{name: getattr(self, name) for name in kind.model_fields}))
+
+    def value(self, name: str) -> Any:
+        """The value of a setting of any feature. None if that feature is not installed."""
+        return getattr(self, name, None)
+
+    @classmethod
+    def reloadable(cls) -> frozenset[str]:
+        """The settings that a running process reloads at SIGHUP. All others need a restart."""
+        fields = cls.model_fields.items()
+        return frozenset(name for name, field in fields if field.json_schema_extra in (RELOADED, RELOADED_SECRET))
+
+    @classmethod
+    def is_secret(cls, name: str) -> bool:
+        """Whether the value of a setting is never printed."""
+        field = cls.model_fields.get(name)
+        return field is not None and field.json_schema_extra in (SECRET, RELOADED_SECRET)
+
+    @classmethod
+    def table_and_key(cls, name: str) -> tuple[str, str]:
+        """The table of the TOML file that contains a setting, and its key there."""
+        head, _, key = name.partition("_")
+        return (head, key) if head in cls.tables else (cls.tables[0], name)
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENV_PREFIX + name.upper()
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting on the command line."""
+    return "--" + name.replace("_", "-")
 
 
 def require_hosts(value: str | None) -> str | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from app.assembly.settings.sources import ENV_PREFIX
+from app.features.options import ENV_PREFIX
 from app.main import create_from_environment
 from bench import plain_asgi
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from app.assembly.lifecycle import Lifecycle, end_tasks, merge, reload_settings
-from app.assembly.settings import Settings, reloadable
+from app.assembly.settings import Settings
 from app.cli.serve import register, server_options
 from app.errors import ConfigurationError
 from app.main import create
@@ -70,7 +70,7 @@ def test_every_setting_that_is_marked_as_reloaded_is_reloaded_by_a_part() -> Non
     application = create(BEFORE, lifecycle=lifecycle)
     events = Events(ready=lambda: None, draining=lifecycle.start_draining)
     register(HttpServer(application, server_options(BEFORE), events), lifecycle)
-    assert lifecycle.reloaded == reloadable()
+    assert lifecycle.reloaded == Settings.reloadable()
 
 
 @pytest.mark.anyio

@@ -9,9 +9,10 @@ import pytest
 
 from app.assembly.settings import Settings, load
 from app.assembly.settings.old_names import REMOVED, RENAMED
-from app.assembly.settings.sources import flag_of, names_from_files, variable
+from app.assembly.settings.sources import names_from_files
 from app.cli.main import main
 from app.errors import ConfigurationError
+from app.features.options import flag_of, variable
 
 OLD, NEW = "upstream_patience", "upstream_stale_timeout"
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from app.assembly.settings import Settings, load
-from app.assembly.settings.sources import read_values, variable
+from app.assembly.settings.sources import read_values
 from app.errors import ConfigurationError
+from app.features.options import variable
 
 #: The names that the black-box checks and the ready-made configurations rely on.
 RELIED_ON = [

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from app.assembly.settings import Settings
-from app.assembly.settings.sources import flag_of, variable
+from app.features.options import flag_of, variable
 
 pytestmark = pytest.mark.repository
 

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.assembly.settings import Settings, build, load
-from app.assembly.settings.sources import read_values, variable
+from app.assembly.settings.sources import read_values
 from app.cli.show import Form, show_settings
+from app.features.options import variable
 
 #: Text as a settings file or a variable can have it.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)

@@ -5,18 +5,6 @@
 """
 
 from app.assembly.settings.loading import Problem, build, find_outdated, load, mask_settings, validate
-from app.assembly.settings.model import TABLES, Settings, is_secret, reloadable, table_and_key
+from app.assembly.settings.model import Settings
 
-__all__ = [
-    "TABLES",
-    "Problem",
-    "Settings",
-    "build",
-    "find_outdated",
-    "is_secret",
-    "load",
-    "mask_settings",
-    "reloadable",
-    "table_and_key",
-    "validate",
-]
+__all__ = ["Problem", "Settings", "build", "find_outdated", "load", "mask_settings", "validate"]

@@ -12,10 +12,11 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from app.assembly.settings.explanations import explain
-from app.assembly.settings.model import Settings, is_secret, table_and_key
+from app.assembly.settings.model import Settings
 from app.assembly.settings.old_names import RELEASE, REMOVED
-from app.assembly.settings.sources import SourcedValue, flag_of, read_values, variable
+from app.assembly.settings.sources import SourcedValue, read_values
 from app.errors import ConfigurationError
+from app.features.options import flag_of, variable
 from app.features.redaction import MASK, redact
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ def mask_settings(settings: Settings, secrets: Collection[str] = ()) -> dict[str
     """The settings as text, with secrets masked. `secrets` are those that were read from secret files."""
     values = settings.model_dump(mode="json").items()
     return {
-        name: None if value is None else MASK if is_secret(name) or name in secrets else redact(str(value))
+        name: None if value is None else MASK if Settings.is_secret(name) or name in secrets else redact(str(value))
         for name, value in values
     }
 
@@ -87,12 +88,12 @@ def _problem(error: Any, values: Mapping[str, SourcedValue]) -> Problem:
     one = values.get(name)
     write_name = _NAMES[one.origin] if one else str
     message = explain(error, Settings.model_fields, write_name)
-    shown = one.shown if one and not is_secret(name) else ""
+    shown = one.shown if one and not Settings.is_secret(name) else ""
     return Problem(name, one.source if one else "", f"{message}{shown}")
 
 
 def _write_toml_name(name: str) -> str:
-    table, key = table_and_key(name)
+    table, key = Settings.table_and_key(name)
     return f"{key} in [{table}]"
 
 

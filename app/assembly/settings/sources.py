@@ -11,28 +11,14 @@ from typing import Any, Final, Literal
 
 from app.assembly.settings.old_names import RENAMED
 from app.errors import ConfigurationError
+from app.features.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
 from app.features.redaction import redact
-
-ENV_PREFIX: Final = "DOI_PROXY_"
-#: The path of the TOML file. The flag --config wins over it.
-CONFIG_VARIABLE: Final = "DOI_PROXY_CONFIG"
-
 
 #: The table whose keys have no prefix.
 _UNPREFIXED: Final = "server"
 #: The usual forms of a table and of a key in TOML.
 _TABLE: Final = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]")
 _KEY: Final = re.compile(r"[ \t]*[\"']?([A-Za-z0-9_-]+)[\"']?[ \t]*=")
-
-
-def variable(name: str) -> str:
-    """The environment variable of a setting."""
-    return ENV_PREFIX + name.upper()
-
-
-def flag_of(name: str) -> str:
-    """The flag of a setting on the command line."""
-    return "--" + name.replace("_", "-")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from app.assembly.settings import Settings
 from app.doi.name import HandleName
 from app.doi.presentation import read_typed
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, InvalidName, NotUTF8
 from app.features.admin.client import AdminClient
 from app.features.admin.show import describe_entry
-from app.features.command import Command, Context, read_prefix, set_usage, whole_number
+from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage, whole_number
+from app.features.options import Settings
 from app.features.proxy_client.server import UNIX, parse_server, server_on_this_machine
 from app.resolver.demand import Demand
 from app.upstream.source import Priority
@@ -92,12 +92,10 @@ def _describe(value: Any) -> str:
 # --- On the store -------------------------------------------------------------------------------------------------
 
 
-async def show_stored(settings: Settings, names: Sequence[HandleName]) -> int:
+async def show_stored(stores: Stores, names: Sequence[HandleName]) -> int:
     """Print the entries of names in the store as JSON. Exit status 1 if one has none."""
-    from app.features.command_store import open_store, require_store
-
-    require_store(settings)
-    async with open_store(settings, read_only=True) as cache:
+    stores.require()
+    async with stores.open(read_only=True) as cache:
         entries = {name.key: await cache.reread(name.key) for name in names}
 
     def find(name: HandleName) -> dict[str, Any]:
@@ -109,12 +107,10 @@ async def show_stored(settings: Settings, names: Sequence[HandleName]) -> int:
     return _print_each(names, find)
 
 
-async def refresh_stored(settings: Settings, names: Sequence[HandleName]) -> int:
+async def refresh_stored(stores: Stores, names: Sequence[HandleName]) -> int:
     """Fetch names from the upstream now, into the store. Exit status 1 if the upstream did not answer for one."""
-    from app.features.command_store import open_online
-
     status = 0
-    async with open_online(settings) as parts:
+    async with stores.open_online() as parts:
         for name in names:
             failure: CouldNotVerify | None = None
             try:
@@ -126,13 +122,12 @@ async def refresh_stored(settings: Settings, names: Sequence[HandleName]) -> int
     return status
 
 
-async def refresh_prefix_stored(settings: Settings, prefix: HandleName, limit: int) -> int:
+async def refresh_prefix_stored(stores: Stores, prefix: HandleName, limit: int) -> int:
     """The same as `refresh_prefix_remote`, in the store."""
     from app.features.admin.refresh import refresh_prefix
-    from app.features.command_store import open_online, require_store
 
-    require_store(settings)
-    async with open_online(settings) as parts:
+    stores.require()
+    async with stores.open_online() as parts:
         result = await refresh_prefix(parts.cache, parts.resolver, prefix, limit=limit)
     return _print_prefix(asdict(result))
 
@@ -170,7 +165,7 @@ def _add_status(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
-def _status(context: Context, namespace: argparse.Namespace) -> int:
+def _status(context: CommandContext, namespace: argparse.Namespace) -> int:
     return show_status(open_client(context.settings, namespace.server), as_json=namespace.as_json)
 
 
@@ -205,14 +200,14 @@ def read_argument(text: str) -> HandleName:
         raise ConfigurationError(f"{text!r}: {error.message}") from error
 
 
-def _show(context: Context, namespace: argparse.Namespace) -> int:
+def _show(context: CommandContext, namespace: argparse.Namespace) -> int:
     names = [read_argument(text) for text in namespace.names]
     if namespace.server is not None:
         return show_remote(open_client(context.settings, namespace.server), names)
-    return asyncio.run(show_stored(context.settings, names))
+    return asyncio.run(show_stored(context.stores, names))
 
 
-def _refresh(context: Context, namespace: argparse.Namespace) -> int:
+def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
     if bool(namespace.names) == bool(namespace.prefix):
         raise ConfigurationError("refresh needs names, or --prefix")
     if (prefix := read_prefix(namespace.prefix)) is not None:
@@ -220,10 +215,10 @@ def _refresh(context: Context, namespace: argparse.Namespace) -> int:
     names = [read_argument(text) for text in namespace.names]
     if namespace.server is not None:
         return refresh_remote(open_client(context.settings, namespace.server), names)
-    return asyncio.run(refresh_stored(context.settings, names))
+    return asyncio.run(refresh_stored(context.stores, names))
 
 
-def _refresh_prefix(context: Context, namespace: argparse.Namespace, prefix: HandleName) -> int:
+def _refresh_prefix(context: CommandContext, namespace: argparse.Namespace, prefix: HandleName) -> int:
     from app.features.admin.models import MAX_REFRESHED, REFRESH_LIMIT
 
     limit = REFRESH_LIMIT if namespace.limit is None else namespace.limit
@@ -231,7 +226,7 @@ def _refresh_prefix(context: Context, namespace: argparse.Namespace, prefix: Han
         raise ConfigurationError(f"--limit {limit}: give a number from 1 to {MAX_REFRESHED}")
     if namespace.server is not None:
         return refresh_prefix_remote(open_client(context.settings, namespace.server), prefix, limit)
-    return asyncio.run(refresh_prefix_stored(context.settings, prefix, limit))
+    return asyncio.run(refresh_prefix_stored(context.stores, prefix, limit))
 
 
 COMMANDS: Final = (

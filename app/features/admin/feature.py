@@ -11,8 +11,9 @@ from app.features.admin.application import AdminApplication
 from app.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate, AdminTokens
 from app.features.admin.http import create_admin
 from app.features.admin.settings import AdminSettings
-from app.features.feature import NOTHING, Context, Feature, Opened, Settings
+from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.limits.buckets import ClientBuckets
+from app.features.options import Settings
 
 #: The settings that a reload changes.
 _TOKENS: Final = ("admin_token", "admin_replica_token")

@@ -7,13 +7,12 @@ import asyncio
 import sys
 from typing import Final
 
-from app.assembly.settings import Settings
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.admin.command import add_server, open_client, purge_remote, read_argument
 from app.features.admin.purge import Selection, count_selected
 from app.features.admin.purge import purge as purge_entries
-from app.features.command import Command, Context, read_prefix, set_usage
+from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage
 
 
 def _add_purge(command: argparse.ArgumentParser) -> None:
@@ -27,7 +26,7 @@ def _add_purge(command: argparse.ArgumentParser) -> None:
     command.add_argument("--dry-run", action="store_true", help="count the entries, and change nothing")
 
 
-def _purge(context: Context, namespace: argparse.Namespace) -> int:
+def _purge(context: CommandContext, namespace: argparse.Namespace) -> int:
     selections = [bool(namespace.names), bool(namespace.prefix), namespace.negative, namespace.everything]
     if sum(selections) != 1:
         raise ConfigurationError("purge needs names, or exactly one of --prefix, --negative and --all")
@@ -36,10 +35,10 @@ def _purge(context: Context, namespace: argparse.Namespace) -> int:
         return _purge_remote(context, namespace, prefix)
     names = [read_argument(text) for text in namespace.names]
     selection = Selection(names, prefix, namespace.negative, namespace.everything)
-    return asyncio.run(purge(context.settings, selection, soft=namespace.soft, dry_run=namespace.dry_run))
+    return asyncio.run(purge(context.stores, selection, soft=namespace.soft, dry_run=namespace.dry_run))
 
 
-def _purge_remote(context: Context, namespace: argparse.Namespace, prefix: HandleName | None) -> int:
+def _purge_remote(context: CommandContext, namespace: argparse.Namespace, prefix: HandleName | None) -> int:
     selections: list[dict[str, object]] = [{"doi": read_argument(text).text} for text in namespace.names]
     if prefix is not None:
         selections = [{"prefix": prefix.text}]
@@ -49,12 +48,10 @@ def _purge_remote(context: Context, namespace: argparse.Namespace, prefix: Handl
     return purge_remote(client, selections, soft=namespace.soft, dry_run=namespace.dry_run)
 
 
-async def purge(settings: Settings, selection: Selection, *, soft: bool, dry_run: bool) -> int:
+async def purge(stores: Stores, selection: Selection, *, soft: bool, dry_run: bool) -> int:
     """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
-    from app.features.command_store import open_store, require_store
-
-    require_store(settings)
-    async with open_store(settings) as cache:
+    stores.require()
+    async with stores.open() as cache:
         result = await (count_selected if dry_run else purge_entries)(cache, selection, soft=soft)
         await cache.check()
     for name in result.absent:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from app import __version__
-from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.assistants.feature import FEATURE
-from app.features.command import Command, Context
+from app.features.command import Command, CommandContext
 from app.features.feature import require_libraries
+from app.features.options import Settings
 from app.features.proxy_client.server import ProxyServer, parse_server
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-#: Memory for records, in bytes. The store has them too.
-_MEMORY_BYTES: Final = 8 * 1024 * 1024
 #: The largest message of a client, in bytes.
 _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _MAX_PORT: Final = 65_535
@@ -45,16 +43,14 @@ def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run_mcp(namespace: argparse.Namespace, settings: Settings) -> int:
+def run_mcp(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Serve until the client leaves or a signal ends the process. Raises ConfigurationError."""
-    from app.assembly.program_log import begin_logging
-
     require_libraries(FEATURE)
     server = _read_server(namespace.server)
     if namespace.http is not None:
-        return _serve_http(settings, server, *_read_address(namespace.http, settings))
-    begin_logging(settings)
-    return asyncio.run(_serve_standard_streams(settings, server))
+        return _serve_http(context, server, *_read_address(namespace.http, context.settings))
+    context.begin_logging()
+    return asyncio.run(_serve_standard_streams(context, server))
 
 
 def _read_server(server: str | None) -> ProxyServer | None:
@@ -76,11 +72,11 @@ def _read_address(address: str, settings: Settings) -> tuple[str, int]:
     return host, int(port)
 
 
-async def _serve_standard_streams(settings: Settings, server: ProxyServer | None) -> int:
+async def _serve_standard_streams(context: CommandContext, server: ProxyServer | None) -> int:
     from app.features.assistants.server import create_server, serve_standard_streams
 
-    async with _open_names(settings, server) as names:
-        tools = _build_tools(settings, server, names)
+    async with _open_names(context, server) as names:
+        tools = _build_tools(context.settings, server, names)
         await _run_until_signal(serve_standard_streams(create_server(tools, __version__), _MAX_MESSAGE_BYTES))
     return 0
 
@@ -107,30 +103,30 @@ async def _run_until_signal(work: Awaitable[None]) -> None:
             loop.remove_signal_handler(number)
 
 
-def _serve_http(settings: Settings, server: ProxyServer | None, host: str, port: int) -> int:
-    from app.assembly.program_log import begin_logging
+def _serve_http(context: CommandContext, server: ProxyServer | None, host: str, port: int) -> int:
     from app.server.listening import listen
     from app.server.signals import ignore_hangup
 
-    begin_logging(settings)
+    context.begin_logging()
     # At INFO, the SDK logs "Terminating session: None" for each request.
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.WARNING)
     ignore_hangup()
     listening = listen(host, port)
     try:
-        return asyncio.run(_serve_socket(settings, server, host, listening))
+        return asyncio.run(_serve_socket(context, server, host, listening))
     finally:
         listening.close()
 
 
-async def _serve_socket(settings: Settings, server: ProxyServer | None, host: str, listening: socket.socket) -> int:
-    from app.assembly.core import open_connections
+async def _serve_socket(
+    context: CommandContext, server: ProxyServer | None, host: str, listening: socket.socket
+) -> int:
     from app.features.assistants.http_application import HttpApplication, list_hosts
     from app.features.assistants.server import PATH, create_application, create_server
     from app.server.http_server import Events, ServerOptions
     from app.server.signals import SignalServer
 
-    port = listening.getsockname()[1]
+    settings, port = context.settings, listening.getsockname()[1]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
     events = Events(ready=lambda: log.info("serving the tools on %s (Ctrl-C stops it)", address), draining=lambda: None)
     options = ServerOptions(
@@ -140,13 +136,13 @@ async def _serve_socket(settings: Settings, server: ProxyServer | None, host: st
         drain_seconds=0.0,
         grace_seconds=settings.grace_seconds,
     )
-    async with _open_names(settings, server) as names:
+    async with _open_names(context, server) as names:
         application = create_application(
-            create_server(_build_tools(settings, server, names), __version__),
+            create_server(_build_tools(context.settings, server, names), __version__),
             list_hosts(host, port, settings.value("mcp_hosts")),
             _MAX_MESSAGE_BYTES,
         )
-        connections = open_connections(settings)
+        connections = context.open_connections()
         http = SignalServer(HttpApplication(application, connections), options, events, reload=_do_not_reload)
         await http.serve(sockets=[listening])
     return 0 if http.started else 1
@@ -156,9 +152,9 @@ def _do_not_reload() -> None:
     log.warning("SIGHUP: `doi-proxy mcp` does not reload its settings; restart it")
 
 
-def _open_names(settings: Settings, server: ProxyServer | None) -> AbstractAsyncContextManager[Names]:
+def _open_names(context: CommandContext, server: ProxyServer | None) -> AbstractAsyncContextManager[Names]:
     if server is None:
-        return _open_own_names(settings)
+        return _open_own_names(context)
     from app.features.assistants.server_names import ServerNames
     from app.features.assistants.tools import CALL_TIMEOUT, ToolBounds
 
@@ -169,21 +165,13 @@ def _open_names(settings: Settings, server: ProxyServer | None) -> AbstractAsync
 
 
 @asynccontextmanager
-async def _open_own_names(settings: Settings) -> AsyncIterator[Names]:
+async def _open_own_names(context: CommandContext) -> AsyncIterator[Names]:
     """Open the resolver with the store and the budget that a running proxy has. Raises ConfigurationError."""
-    from app.assembly.core import open_core
     from app.features.assistants.names import OwnNames
     from app.features.lists.opening import build_batches
 
-    memory = min(settings.cache_memory_bytes, _MEMORY_BYTES)
-    core = open_core(settings.model_copy(update={"cache_memory_bytes": memory}))
-    try:
-        yield OwnNames(build_batches(settings, core))
-    finally:
-        await core.cache.flush()
-        await core.resolver.close()
-        await core.upstream.source.aclose()
-        await core.cache.close()
+    async with context.stores.open_as_service() as core:
+        yield OwnNames(build_batches(context.settings, core))
 
 
 def _build_tools(settings: Settings, server: ProxyServer | None, names: Names) -> Tools:
@@ -194,8 +182,4 @@ def _build_tools(settings: Settings, server: ProxyServer | None, names: Names) -
     return Tools(names, ToolBounds(), base_url, frozenset({host} if host else ()))
 
 
-def _run(context: Context, namespace: argparse.Namespace) -> int:
-    return run_mcp(namespace, context.settings)
-
-
-COMMANDS: Final = (Command("mcp", add_mcp_arguments, _run),)
+COMMANDS: Final = (Command("mcp", add_mcp_arguments, run_mcp),)

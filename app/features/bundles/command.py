@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.features.command import Command, Context, set_usage
+from app.features.command import Command, CommandContext, set_usage
 
 
 def _add_import(command: argparse.ArgumentParser) -> None:
@@ -37,10 +37,10 @@ def _add_import(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-checksum", action="store_true", help="accept a bundle without a checksum line")
 
 
-def _import(context: Context, namespace: argparse.Namespace) -> int:
+def _import(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.bundles.import_command import run_import
 
-    return run_import(namespace, context.settings)
+    return run_import(namespace, context)
 
 
 COMMANDS: Final = (Command("cache import", _add_import, _import),)

@@ -7,7 +7,8 @@ from typing import Final
 from app.errors import ConfigurationError
 from app.features.bundles.seed import Seed
 from app.features.bundles.settings import BundleSettings
-from app.features.feature import NOTHING, Context, Feature, Opened, Settings
+from app.features.feature import NOTHING, Context, Feature, Opened
+from app.features.options import Settings
 
 
 def open_seed(context: Context) -> Opened:

@@ -13,7 +13,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final, cast
 
-from app.assembly.settings import Settings
 from app.cache.address import read_store_path
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import Checksum
@@ -25,9 +24,9 @@ from app.features.bundles.import_bundle import (
     open_bundle,
     size_of,
 )
-from app.features.command import STANDARD_INPUT
-from app.features.command_store import open_store
+from app.features.command import STANDARD_INPUT, CommandContext
 from app.features.feature import require_libraries
+from app.features.options import Settings
 from app.features.progress import Bar, progress
 from app.features.redaction import redact
 from app.features.registry.detect import detect_format, is_gzip
@@ -49,7 +48,7 @@ _RUN_ROWS: Final = 250_000
 _SQLITE: Final = "sqlite:///"
 
 
-def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
+def run_import(namespace: argparse.Namespace, context: CommandContext) -> int:
     """Import a file or a folder. Returns the exit status. Raises ConfigurationError and StoreError."""
     path, form = namespace.path, namespace.format
     if form == AUTO:
@@ -59,7 +58,7 @@ def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
         for option, value in registry_options.items():
             if value:
                 raise ConfigurationError(f"{option} is for the files of registration agencies, and {path} is a bundle")
-        return asyncio.run(import_file(settings, path, accept_no_checksum=namespace.no_checksum))
+        return asyncio.run(import_file(context, path, accept_no_checksum=namespace.no_checksum))
     if namespace.no_checksum:
         raise ConfigurationError(f"--no-checksum is for bundles, and {path} is a file of a registration agency")
     if namespace.since and namespace.missing:
@@ -80,7 +79,7 @@ def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
         return progress(label, total, in_bytes=in_bytes)
 
     try:
-        report = import_registry(request, _store_path(settings), show_bar, clock=time.time)
+        report = import_registry(request, _store_path(context.settings), show_bar, clock=time.time)
     except KeyboardInterrupt:
         print("interrupted; run the same command again to continue", file=sys.stderr)
         raise
@@ -90,11 +89,12 @@ def run_import(namespace: argparse.Namespace, settings: Settings) -> int:
 # --- bundles ------------------------------------------------------------------------------------------------------
 
 
-async def import_file(settings: Settings, path: str, *, accept_no_checksum: bool) -> int:
+async def import_file(context: CommandContext, path: str, *, accept_no_checksum: bool) -> int:
     """Import a bundle, `-` for standard input. Exit status 1 for refused lines, and a wrong or missing checksum."""
+    settings = context.settings
     bounds = read_bounds(settings)
     with open_bundle(path) as file:
-        async with open_store(settings) as cache:
+        async with context.stores.open() as cache:
             with open_registry(settings) as table, progress("importing", size_of(path), in_bytes=True) as bar:
                 imported = await import_bundle(BundleImport(cache, bounds, time.time, table), path, file, bar)
     return _report_import(imported, accept_no_checksum)

@@ -7,7 +7,7 @@ import asyncio
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.command import Command, Context, read_prefix, set_usage, whole_number
+from app.features.command import Command, CommandContext, read_prefix, set_usage, whole_number
 
 
 def _add_export(command: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def _add_stats(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _export(context: Context, namespace: argparse.Namespace) -> int:
+def _export(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.commands import ExportChoice, export
 
     if namespace.since:
@@ -60,27 +60,27 @@ def _export(context: Context, namespace: argparse.Namespace) -> int:
     if namespace.ask and not namespace.names_from:
         raise ConfigurationError("--ask needs --from LIST to say which names to look up")
     choice = ExportChoice(namespace.names_from, read_prefix(namespace.prefix), namespace.ask, namespace.column)
-    return asyncio.run(export(context.settings, choice, namespace.output))
+    return asyncio.run(export(context, choice, namespace.output))
 
 
-def _export_changes(context: Context, namespace: argparse.Namespace) -> int:
+def _export_changes(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.follow.command import export_changes
 
     if namespace.names_from or namespace.prefix or namespace.ask:
         raise ConfigurationError("--since cannot be used with --from, --prefix or --ask; it has all names")
-    return export_changes(context.settings, namespace.since, namespace.output)
+    return export_changes(context, namespace.since, namespace.output)
 
 
-def _warm(context: Context, namespace: argparse.Namespace) -> int:
+def _warm(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.commands import warm
 
-    return asyncio.run(warm(context.settings, namespace.lists, column=namespace.column, limit=namespace.limit))
+    return asyncio.run(warm(context, namespace.lists, column=namespace.column, limit=namespace.limit))
 
 
-def _stats(context: Context, namespace: argparse.Namespace) -> int:
+def _stats(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.cache_commands.commands import show_stats
 
-    return asyncio.run(show_stats(context.settings, as_json=namespace.as_json, every_entry=namespace.every_entry))
+    return asyncio.run(show_stats(context.stores, as_json=namespace.as_json, every_entry=namespace.every_entry))
 
 
 COMMANDS: Final = (

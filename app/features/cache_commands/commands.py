@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
-from app.assembly.settings import Settings
 from app.cache.store import StoreStats
 from app.doi.name import HandleName
 from app.errors import DoiProxyError
@@ -21,10 +20,10 @@ from app.features.cache_commands.lists import UniqueNames, read_lists
 from app.features.cache_commands.stats import count_entries
 from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome
 from app.features.cache_commands.visit_report import print_tally, stop_on_signals, was_interrupted
-from app.features.command import INTERRUPTED, STANDARD_INPUT, STANDARD_OUTPUT
-from app.features.command_store import open_online, open_sealed, open_store, require_store
+from app.features.command import INTERRUPTED, STANDARD_INPUT, STANDARD_OUTPUT, CommandContext, Stores
 from app.features.feature import Core, Observers
 from app.features.follow.primaries import PrimaryState, read_primaries
+from app.features.options import Settings
 from app.features.progress import progress, shows_progress
 
 #: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
@@ -44,15 +43,15 @@ class ExportChoice:
     column: str | None = None
 
 
-async def export(settings: Settings, choice: ExportChoice, output: str) -> int:
+async def export(context: CommandContext, choice: ExportChoice, output: str) -> int:
     """Write a bundle. Exit status 1 if a name of the list is not in it. Raises ConfigurationError, StoreError."""
     if not choice.queries_upstream:
-        require_store(settings)
+        context.stores.require()
     messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
     try:
         with Output(output) as out:
             writer = BundleWriter(out.file)
-            visit = await _export(settings, choice, writer)
+            visit = await _export(context, choice, writer)
             if visit is not None:
                 _report_export(visit, messages, asked=choice.queries_upstream)
             if visit is not None and visit.stop_reason:
@@ -67,21 +66,19 @@ async def export(settings: Settings, choice: ExportChoice, output: str) -> int:
     return 1 if visit is not None and visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY] else 0
 
 
-async def _export(settings: Settings, choice: ExportChoice, writer: BundleWriter) -> Visit | None:
+async def _export(context: CommandContext, choice: ExportChoice, writer: BundleWriter) -> Visit | None:
     """Write the chosen records. Returns the visit of a list."""
     records = RecordWriter(writer)
-    observers = Observers(resolver=records)
+    observers, stores = Observers(resolver=records), context.stores
     if choice.names_from is not None:
-        async with (
-            open_online(settings, observers) if choice.queries_upstream else open_sealed(settings, observers) as parts
-        ):
-            return await _export_list(settings, parts, choice, choice.names_from, records)
+        async with stores.open_online(observers) if choice.queries_upstream else stores.open_sealed(observers) as parts:
+            return await _export_list(context.settings, parts, choice, choice.names_from, records)
     elif choice.prefix is not None:
-        async with open_sealed(settings, observers) as parts:
+        async with stores.open_sealed(observers) as parts:
             with progress("exporting", None) as bar:
                 await export_prefix(parts.cache, parts.resolver, choice.prefix, records, bar)
     else:
-        async with open_store(settings, read_only=True) as cache:
+        async with stores.open(read_only=True) as cache:
             stats = await cache.stats()
             with progress("exporting", None if stats.store is None else stats.store.entries) as bar:
                 await export_all(cache, writer, bar)
@@ -124,12 +121,13 @@ def _report_export(visit: Visit, messages: TextIO, *, asked: bool) -> None:
 # --- warm ---------------------------------------------------------------------------------------------------------
 
 
-async def warm(settings: Settings, lists: Sequence[str], *, column: str | None, limit: int | None) -> int:
+async def warm(context: CommandContext, lists: Sequence[str], *, column: str | None, limit: int | None) -> int:
     """Fetch the names of lists that are not fresh in the store. Exit status 1 if any could not be verified."""
+    settings = context.settings
     any_handle = settings.resolve == "any"
     names = UniqueNames(read_lists(lists, column=column, any_handle=any_handle))
     total = count_names(lists, column, any_handle)
-    async with open_online(settings) as parts:
+    async with context.stores.open_online() as parts:
         bounds = VisitBounds(settings.upstream_max_concurrency, limit)
         visit = Visit(parts.cache, parts.resolver, clock=time.time, bounds=bounds)
         with progress("warming", total) as bar, stop_on_signals(visit):
@@ -159,13 +157,13 @@ def count_names(lists: Sequence[str], column: str | None, any_handle: bool) -> i
 # --- stats --------------------------------------------------------------------------------------------------------
 
 
-async def show_stats(settings: Settings, *, as_json: bool, every_entry: bool) -> int:
+async def show_stats(stores: Stores, *, as_json: bool, every_entry: bool) -> int:
     """Print the entries and bytes of the store, its fresh, stale and negative entries, and whether it works.
 
     Exit status 1 if it does not. Raises ConfigurationError, StoreError.
     """
-    require_store(settings)
-    async with open_store(settings, read_only=True) as cache:
+    stores.require()
+    async with stores.open(read_only=True) as cache:
         tiers = await cache.stats()
         store = tiers.store or StoreStats(tiers.memory_entries, tiers.memory_bytes, True, "memory")
         facts: dict[str, Any] = {"entries": store.entries, "bytes": store.bytes, "registry": store.registry}

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from app.assembly.settings import Settings
 from app.cache.address import read_store_path
 from app.cache.tiered import TieredStore
 from app.errors import ChangesGone, ConfigurationError, DoiProxyError, InvalidParameter
@@ -19,8 +18,7 @@ from app.features.bundles.delta import Cursor, DeltaEnd, end_line, parse_cursor,
 from app.features.bundles.import_bundle import BundleImport, ImportReport
 from app.features.bundles.import_command import open_registry, read_bounds
 from app.features.bundles.output import Output
-from app.features.command import STANDARD_OUTPUT, Command, Context, set_usage
-from app.features.command_store import open_store, require_store
+from app.features.command import STANDARD_OUTPUT, Command, CommandContext, set_usage
 from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
 from app.features.follow.primary_client import PrimaryClient
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport
@@ -36,14 +34,14 @@ _MAX_TOKEN: Final = 4_096
 # --- export --since -----------------------------------------------------------------------------------------------
 
 
-def export_changes(settings: Settings, since: str, output: str) -> int:
+def export_changes(context: CommandContext, since: str, output: str) -> int:
     """Write the changes since a cursor or a time. Raises ConfigurationError and StoreError."""
-    path = read_store_path(settings.store_url)
+    path = read_store_path(context.settings.store_url)
     if path is None:
         raise ConfigurationError(
             "--since needs a log of changes, which only a SQLite store has; without --since everything is exported"
         )
-    require_store(settings)
+    context.stores.require()
     messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
     try:
         cursor = _read_since(path, since)
@@ -93,14 +91,15 @@ def _write_changes(path: Path, cursor: Cursor | None, writer: BundleWriter) -> t
 
 
 async def pull(
-    settings: Settings, url: str, token_file: str, *, restart: bool, limits: PullLimits | None = None
+    context: CommandContext, url: str, token_file: str, *, restart: bool, limits: PullLimits | None = None
 ) -> int:
     """Pull the changes of a primary. Exit status 1 if the pull is not complete, or a line was refused."""
     server = parse_server(url, "URL")
     bounds = limits or PullLimits()
     client = PrimaryClient(server, _read_token(token_file), timeout=bounds.page)
     began, primary = time.monotonic(), server.label
-    async with open_store(settings) as cache:
+    settings = context.settings
+    async with context.stores.open() as cache:
         with open_registry(settings) as registry:
             before = PrimaryState(primary, "") if restart else await _find_state(cache, primary)
             work = BundleImport(cache, read_bounds(settings), time.time, registry)
@@ -167,8 +166,8 @@ def _add_pull(command: argparse.ArgumentParser) -> None:
     command.add_argument("--restart", action="store_true", help="pull everything again")
 
 
-def _pull(context: Context, namespace: argparse.Namespace) -> int:
-    return asyncio.run(pull(context.settings, namespace.url, namespace.token_file, restart=namespace.restart))
+def _pull(context: CommandContext, namespace: argparse.Namespace) -> int:
+    return asyncio.run(pull(context, namespace.url, namespace.token_file, restart=namespace.restart))
 
 
 COMMANDS: Final = (Command("cache pull", _add_pull, _pull),)

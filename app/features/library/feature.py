@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from app.features.feature import Context, Feature, Opened, Service, Settings
+from app.features.feature import Context, Feature, Opened, Service
 from app.features.library.agency import agency_finder
 from app.features.library.file import LibraryFile
 from app.features.library.library import Library
 from app.features.library.metrics import COPIES
 from app.features.library.preferences import Preferences
 from app.features.library.settings import LibrarySettings
+from app.features.options import Settings
 from app.features.toml_files.watching import WATCH_INTERVAL
 
 

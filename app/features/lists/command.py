@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.features.command import Command, Context
+from app.features.command import Command, CommandContext
 
 if TYPE_CHECKING:
-    from app.assembly.settings import Settings
     from app.features.proxy_client.server import ProxyServer
 
 #: The formats of a list and of the rows.
@@ -108,11 +107,11 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def resolve(namespace: argparse.Namespace, settings: Settings) -> int:
+def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Resolve lists. Exit status 0 if all names resolve, 1 if some do not, 2 for wrong arguments or settings."""
     from app.features.lists.resolve_lists import resolve_lists
 
-    return asyncio.run(resolve_lists(settings, read_choice(namespace)))
+    return asyncio.run(resolve_lists(context, read_choice(namespace)))
 
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
@@ -135,8 +134,4 @@ def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     )
 
 
-def _run(context: Context, namespace: argparse.Namespace) -> int:
-    return resolve(namespace, context.settings)
-
-
-COMMANDS: Final = (Command("resolve", add_resolve_arguments, _run),)
+COMMANDS: Final = (Command("resolve", add_resolve_arguments, resolve),)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from app.features.feature import Core, Settings
+from app.features.feature import Core
 from app.features.lists.batch import Batches
 from app.features.lists.name_lookup import BatchBounds
 from app.features.lists.settings import BatchSettings
+from app.features.options import Settings
 from app.features.suggestions.opening import build_suggested_names
 from app.features.suggestions.suggested_names import SuggestedNames
 

@@ -10,9 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Final
 
-from app.assembly.settings import Settings
 from app.errors import ConfigurationError, InvalidParameter
-from app.features.command import INTERRUPTED
+from app.features.command import INTERRUPTED, CommandContext
 from app.features.lists.batch import BatchInput, read_input
 from app.features.lists.checkpoint import CheckpointFile, ListJob, identify_lists
 from app.features.lists.command import ResolveChoice
@@ -23,6 +22,7 @@ from app.features.lists.row_output import RowOutput, RowRecorder
 from app.features.lists.server_client import BatchClient
 from app.features.lists.verdict import SUGGESTIONS, Row, Verdict, read_fields
 from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter
+from app.features.options import Settings
 
 #: The members of a table by default.
 _TABLE_FIELDS: Final = ("verdict", "input", "url")
@@ -45,7 +45,7 @@ class _Stop:
         self.event.set()
 
 
-async def resolve_lists(settings: Settings, choice: ResolveChoice) -> int:
+async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
     require_files(choice.lists)
     output_format = choice.output or ("table" if _is_terminal_output(choice) else "jsonl")
@@ -59,7 +59,7 @@ async def resolve_lists(settings: Settings, choice: ResolveChoice) -> int:
             print("all rows are written already", file=sys.stderr)
             return _report(recorder)
         try:
-            await _run(settings, choice, fields, recorder, stop.event)
+            await _run(context, choice, fields, recorder, stop.event)
         except asyncio.CancelledError:
             return _report_end(recorder, choice)
         if stop.event.is_set():
@@ -69,12 +69,12 @@ async def resolve_lists(settings: Settings, choice: ResolveChoice) -> int:
 
 
 async def _run(
-    settings: Settings, choice: ResolveChoice, fields: Sequence[str], recorder: RowRecorder, stop: asyncio.Event
+    context: CommandContext, choice: ResolveChoice, fields: Sequence[str], recorder: RowRecorder, stop: asyncio.Event
 ) -> None:
-    progress = _open_progress(settings, choice, recorder)
-    inputs = _read_inputs(_sources(settings, choice), recorder.rows, stop)
+    progress = _open_progress(context.settings, choice, recorder)
+    inputs = _read_inputs(_sources(choice), recorder.rows, stop)
     try:
-        async with aclosing(inputs), _open_rows(settings, choice, inputs, stop, progress, fields) as groups:
+        async with aclosing(inputs), _open_rows(context, choice, inputs, stop, progress, fields) as groups:
             async for rows in groups:
                 await recorder.write(rows)
                 if progress is not None:
@@ -87,7 +87,7 @@ async def _run(
 # --- The lists ----------------------------------------------------------------------------------------------------
 
 
-def _sources(settings: Settings, choice: ResolveChoice) -> list[ListSource]:
+def _sources(choice: ResolveChoice) -> list[ListSource]:
     return [ListSource(path, choice.form, choice.column) for path in choice.lists]
 
 
@@ -118,7 +118,7 @@ async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event)
 
 @asynccontextmanager
 async def _open_rows(
-    settings: Settings,
+    context: CommandContext,
     choice: ResolveChoice,
     inputs: AsyncIterator[list[BatchInput]],
     stop: asyncio.Event,
@@ -132,13 +132,12 @@ async def _open_rows(
         async with aclosing(client.groups(inputs)) as rows:
             yield rows
         return
-    if choice.state is not None and settings.store_url.startswith("memory:"):
+    if choice.state is not None and context.settings.store_url.startswith("memory:"):
         print(
             "--store-url memory: the cache ends with this process; a later run can query the same names again",
             file=sys.stderr,
         )
     # A server needs none of the parts that these import.
-    from app.features.command_store import open_for_batches
     from app.features.feature import Observers
     from app.features.lists.opening import build_batches
 
@@ -150,8 +149,8 @@ async def _open_rows(
     )
     observers = Observers() if progress is None else Observers(upstream=lambda _: progress)
     async with (
-        open_for_batches(settings, observers) as core,
-        aclosing(build_batches(settings, core).groups(_flatten(inputs, stop), options)) as rows,
+        context.stores.open_for_lists(observers) as core,
+        aclosing(build_batches(context.settings, core).groups(_flatten(inputs, stop), options)) as rows,
     ):
         yield rows
 
@@ -215,7 +214,7 @@ def _open_progress(settings: Settings, choice: ResolveChoice, recorder: RowRecor
     if not sys.stderr.isatty() or _is_terminal_output(choice):
         return None
     rate = None if choice.server is not None or choice.only_cached else settings.upstream_rate
-    return Progress(count_lists(_sources(settings, choice)), recorder.earlier_rows, rate, time.monotonic)
+    return Progress(count_lists(_sources(choice)), recorder.earlier_rows, rate, time.monotonic)
 
 
 # --- The end ------------------------------------------------------------------------------------------------------

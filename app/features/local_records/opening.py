@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.features.feature import Settings
 from app.features.local_records.files import FileBounds, LocalFiles
 from app.features.local_records.records import LocalRecords
 from app.features.local_records.settings import LocalRecordSettings
+from app.features.options import Settings
 from app.resolver.resolver import Resolver
 from app.upstream.upstream import Upstream
 

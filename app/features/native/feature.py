@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.features.feature import Extra, Feature, Settings
+from app.features.feature import Extra, Feature
+from app.features.options import Settings
 
 #: The setting that means: every handle server, from the root. URLs of one handle server begin with it.
 FROM_ROOT: Final = "hdl:"

@@ -12,7 +12,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
-from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.features.feature import require_libraries
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
@@ -37,6 +36,7 @@ from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.envelope import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite
+from app.features.options import Settings
 from app.resolver.source import SourceContext
 from app.upstream.budget import Budget
 from app.upstream.client import identify

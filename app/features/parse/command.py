@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from app.features.command import STANDARD_INPUT, Command, Context
+from app.features.command import STANDARD_INPUT, Command, CommandContext
 
 if TYPE_CHECKING:
-    from app.assembly.settings import Settings
     from app.features.lists.lines import Item
     from app.features.parse.parsing import ParsedText
 
@@ -30,12 +29,12 @@ def add_parse_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object a line")
 
 
-def parse_texts(namespace: argparse.Namespace, settings: Settings) -> int:
+def parse_texts(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Print what each text is. Exit status 0 if all are DOI names or shortDOIs, else 1."""
     from app.features.lists.lines import ListItem
     from app.features.parse.parsing import parse, unreadable, write_line
 
-    base_url = settings.public_url.rstrip("/") if settings.public_url else None
+    base_url = (context.settings.public_url or "").rstrip("/") or None
     own_hosts = frozenset({urlsplit(base_url).hostname or ""} if base_url else ())
     is_clean = True
     for item in _read_texts(namespace.texts):
@@ -82,8 +81,4 @@ def _printable(text: str) -> str:
     return printable(text[:_MAX_SHOWN_CHARACTERS] + "…" if len(text) > _MAX_SHOWN_CHARACTERS else text)
 
 
-def _run(context: Context, namespace: argparse.Namespace) -> int:
-    return parse_texts(namespace, context.settings)
-
-
-COMMANDS: Final = (Command("parse", add_parse_arguments, _run),)
+COMMANDS: Final = (Command("parse", add_parse_arguments, parse_texts),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from app.features.command import Command, Context, add_nothing
+from app.features.command import Command, CommandContext, add_nothing
 from app.features.setup.doctor_command import add_doctor_arguments, doctor
 from app.features.setup.front_command import add_gen_config_arguments, gen_config
 
@@ -15,13 +15,13 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
-def _check(context: Context, namespace: argparse.Namespace) -> int:
+def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
     from app.features.setup.check_command import check
 
     return check(context.values, offline=namespace.offline, as_json=namespace.as_json)
 
 
-def _healthcheck(context: Context, _: argparse.Namespace) -> int:
+def _healthcheck(context: CommandContext, _: argparse.Namespace) -> int:
     from app.features.setup.healthcheck_command import healthcheck
 
     return healthcheck(context.settings)

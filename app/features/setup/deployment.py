@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from app.assembly.settings import Settings, is_secret
 from app.errors import ConfigurationError
+from app.features.options import Settings
 from app.features.redaction import redact
 
 #: Settings that a container takes from its image or from the file itself.
@@ -24,19 +24,18 @@ _PATH: Final = re.compile(r"/[A-Za-z0-9._~/@+-]*")
 
 def changed_settings(settings: Settings) -> dict[str, Any]:
     """The settings that differ from their defaults, as JSON values."""
-    shown = settings.model_dump(mode="json")
-    defaults = Settings.model_construct().model_dump(mode="json")
-    return {name: value for name, value in shown.items() if value != defaults[name]}
+    fields, shown = type(settings).model_fields, settings.model_dump(mode="json").items()
+    return {name: value for name, value in shown if getattr(settings, name) != fields[name].default}
 
 
-def is_confidential(name: str, value: Any) -> bool:
+def is_confidential(settings: Settings, name: str, value: Any) -> bool:
     """Whether a value must not be written into a file that is shown to others."""
-    return is_secret(name) or redact(str(value)) != str(value)
+    return settings.is_secret(name) or redact(str(value)) != str(value)
 
 
 def named_files(settings: Settings) -> Iterator[tuple[str, str]]:
     """Each setting that is the path of a file or folder, with its absolute path. Raises ConfigurationError."""
-    for name in Settings.model_fields:
+    for name in type(settings).model_fields:
         path = getattr(settings, name)
         if isinstance(path, Path) and name not in CONTAINER_OWNS:
             yield name, check_path(name, path)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app import __version__
-from app.assembly.settings import Settings
-from app.assembly.settings.sources import variable
+from app.features.options import Settings, variable
 from app.features.setup.deployment import (
     CONTAINER_OWNS,
     changed_settings,
@@ -68,9 +67,9 @@ def write_compose(settings: Settings) -> str:
     memory = mebibytes(2 * settings.cache_memory_bytes * settings.workers)
     values = {
         "VERSION": __version__,
-        **{name.upper(): _value(name, changed.get(name)) for name in _PASSED_ON},
+        **{name.upper(): _value(settings, name, changed.get(name)) for name in _PASSED_ON},
         "CACHE_MEMORY_BYTES": str(settings.cache_memory_bytes),
-        "SETTINGS": "\n".join(f"{variable(name)}:{_value(name, value)}" for name, value in others.items()),
+        "SETTINGS": "\n".join(f"{variable(name)}:{_value(settings, name, value)}" for name, value in others.items()),
         "VOLUMES": "\n".join(["volumes:", *(f"  - {one}:{one}:ro" for one in files.values())]) if files else "",
         "MEMORY": str(max(_LEAST_MEMORY, memory)),
         "STOP": stop_seconds(settings.drain_seconds, settings.grace_seconds),
@@ -79,9 +78,9 @@ def write_compose(settings: Settings) -> str:
     return fill_template("compose/docker-compose.yml", values)
 
 
-def _value(name: str, value: Any) -> str:
+def _value(settings: Settings, name: str, value: Any) -> str:
     """A value of the environment in YAML. Without one, and for a secret, the value comes from .env."""
-    if value is None or is_confidential(name, value):
+    if value is None or is_confidential(settings, name, value):
         return ""
     # Compose replaces $NAME, and reads $$ as a dollar sign (Compose Specification, "Interpolation").
     return " " + json.dumps(str(value), ensure_ascii=False).replace("$", "$$")

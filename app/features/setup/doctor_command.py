@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from app.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from app.assembly.settings import Settings
+    from app.features.options import Settings
 
 #: The front proxies for which app.features.setup.remedies has remedies.
 EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
@@ -58,7 +58,7 @@ def doctor(namespace: argparse.Namespace, settings: Settings) -> int:
     return exit_status(examination.findings)
 
 
-def _examine_upstreams(settings: Settings, *, as_json: bool) -> int:
+def _examine_upstreams(settings: Any, *, as_json: bool) -> int:
     from app.features.setup.check_command import show_findings
     from app.features.setup.finding import exit_status
     from app.features.setup.upstream_checks import examine_upstreams

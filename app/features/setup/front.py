@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from app.assembly.settings import Settings
 from app.errors import ConfigurationError
+from app.features.options import Settings
 
 #: A host name or an address in brackets, and a port.
 _BACKEND: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")

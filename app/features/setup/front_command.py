@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.assembly.settings.sources import CONFIG_VARIABLE
 from app.errors import ConfigurationError
+from app.features.options import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
-    from app.assembly.settings import Settings
+    from app.features.options import Settings
 
 #: The front proxies for which there is a configuration. app.features.setup.front_files writes them.
 _FRONTS: Final = ("nginx", "apache", "caddy")

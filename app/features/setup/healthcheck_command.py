@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 from typing import Final
 
-from app.assembly.settings import Settings
+from app.features.options import Settings
 from app.features.proxy_client.exchange import Exchange
 from app.features.proxy_client.server import server_on_this_machine
 

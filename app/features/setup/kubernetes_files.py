@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from app import __version__
-from app.assembly.settings import Settings, is_secret, table_and_key
-from app.assembly.settings.sources import variable
+from app.features.options import Settings, variable
 from app.features.redaction import redact
 from app.features.setup.deployment import (
     CONTAINER_OWNS,
@@ -74,7 +73,9 @@ def write_manifest(name: str, settings: Settings, image: str) -> str:
     replica = _replica_values(settings)
     memory = settings.workers * (replica["cache_memory_bytes"] + replica["express_memory_bytes"] + _PROGRAM_BYTES)
     limit = mebibytes(memory / _MEMORY_SHARE)
-    secrets = [one for one in Settings.model_fields if is_secret(one) and getattr(settings, one) is not None]
+    secrets = [
+        one for one in type(settings).model_fields if settings.is_secret(one) and getattr(settings, one) is not None
+    ]
     values = {
         "IMAGE": image,
         "DRAIN": number(replica["drain_seconds"]),
@@ -104,25 +105,25 @@ def _store_url(url: str) -> str:
 def _replica_values(settings: Settings) -> dict[str, Any]:
     """The settings of a replica: those in force, else those of the template."""
     text = fill_template(f"kubernetes/{SETTINGS_FILE}", {})
-    return {**settings.model_dump(), **_template_values(text), **changed_settings(settings)}
+    return {**settings.model_dump(), **_template_values(settings, text), **changed_settings(settings)}
 
 
-def _template_values(text: str) -> dict[str, Any]:
-    return {name: json.loads(value) for _, name, value in _settings_of(text) if name}
+def _template_values(settings: Settings, text: str) -> dict[str, Any]:
+    return {name: json.loads(value) for _, name, value in _settings_of(settings, text) if name}
 
 
-def _settings_of(text: str) -> Iterator[tuple[str, str, str]]:
+def _settings_of(settings: Settings, text: str) -> Iterator[tuple[str, str, str]]:
     """Each line of the settings file, with the name and the text of its setting, or with "" for both."""
     table = ""
     for line in text.splitlines():
         table = line.strip("[]") if line.startswith("[") else table
         found = _KEY.fullmatch(line)
-        name = _name(table, found[1]) if found else ""
+        name = _name(settings, table, found[1]) if found else ""
         yield line, name, found[2] if found else ""
 
 
-def _name(table: str, key: str) -> str:
-    return next(name for name in Settings.model_fields if table_and_key(name) == (table, key))
+def _name(settings: Settings, table: str, key: str) -> str:
+    return next(name for name in type(settings).model_fields if settings.table_and_key(name) == (table, key))
 
 
 def write_replica_settings(settings: Settings) -> str:
@@ -131,33 +132,33 @@ def write_replica_settings(settings: Settings) -> str:
     changed = {
         name: value
         for name, value in {**changed_settings(settings), **files}.items()
-        if name not in CONTAINER_OWNS and not is_confidential(name, value)
+        if name not in CONTAINER_OWNS and not is_confidential(settings, name, value)
     }
     text = fill_template(f"kubernetes/{SETTINGS_FILE}", {})
-    present = set(_template_values(text))
+    present = set(_template_values(settings, text))
     others = {name: value for name, value in changed.items() if name not in present}
     lines: list[str] = []
     tables: set[str] = set()
-    for line, name, _ in _settings_of(text):
-        lines.append(_line(name, changed[name]) if name in changed else line)
+    for line, name, _ in _settings_of(settings, text):
+        lines.append(_line(settings, name, changed[name]) if name in changed else line)
         if line.startswith("["):
             tables.add(line.strip("[]"))
-            lines += _table_lines(line.strip("[]"), others, files)
-    for table in dict.fromkeys(table_and_key(name)[0] for name in others):
+            lines += _table_lines(settings, line.strip("[]"), others, files)
+    for table in dict.fromkeys(settings.table_and_key(name)[0] for name in others):
         if table not in tables:
-            lines += ["", f"[{table}]", *_table_lines(table, others, files)]
+            lines += ["", f"[{table}]", *_table_lines(settings, table, others, files)]
     return "\n".join(lines) + "\n"
 
 
-def _table_lines(table: str, others: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[str]:
+def _table_lines(settings: Settings, table: str, others: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[str]:
     for name, value in others.items():
-        if table_and_key(name)[0] == table:
+        if settings.table_and_key(name)[0] == table:
             if name in files:
                 # A pod does not have this file.
                 yield "# Replace: mount this file, then remove the # of the next line."
-            yield f"#{_line(name, value)}" if name in files else _line(name, value)
+            yield f"#{_line(settings, name, value)}" if name in files else _line(settings, name, value)
 
 
-def _line(name: str, value: Any) -> str:
+def _line(settings: Settings, name: str, value: Any) -> str:
     # TOML has the strings of JSON, but no DEL in them (TOML 1.0.0, "String").
-    return f"{table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+    return f"{settings.table_and_key(name)[1]} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")

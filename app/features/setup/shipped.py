@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.assembly.settings import Settings
+from app.features.options import Settings
 from app.features.setup.deployment_files import CONFIG, write_compose, write_unit
 from app.features.setup.front_files import GENERATED, write_file
 from app.features.setup.kubernetes_files import (
@@ -14,9 +14,8 @@ from app.features.setup.kubernetes_files import (
 )
 
 
-def shipped_files() -> dict[str, str]:
+def shipped_files(defaults: Settings) -> dict[str, str]:
     """Each file: its path below the root of the repository, and its content."""
-    defaults = Settings()
     folder = "config/kubernetes"
     return {
         **{f"config/{path}": write_file(path, front) for path, front in GENERATED.items()},

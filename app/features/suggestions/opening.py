@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from app.features.feature import Settings
+from app.features.options import Settings
 from app.features.suggestions.existence import Existence
 from app.features.suggestions.settings import SuggestionSettings
 from app.features.suggestions.suggested_names import SuggestedNames

@@ -14,8 +14,8 @@ import pytest
 import uvicorn
 
 from app.assembly.settings import Settings
-from app.assembly.settings.sources import ENV_PREFIX
 from app.cli.main import main
+from app.features.options import ENV_PREFIX
 from app.main import create
 from tests.fake_upstream import FakeUpstream
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.settings.sources import ENV_PREFIX
 from app.cli.main import main
+from app.features.options import ENV_PREFIX
 from app.features.registry.sqlite_table import RegistryTable
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
 

@@ -23,15 +23,15 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from app.assembly.settings import Settings
-from app.assembly.settings.sources import ENV_PREFIX
 from app.cache.entry import Entry
 from app.cli.main import main
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleWriter
 from app.features.cache_commands.commands import ExportChoice, export, warm
+from app.features.options import ENV_PREFIX
 from tests.cache.entries import entry, missing
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_cache
+from tests.parts import command_context, usual_cache
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 #: For a process to start, to answer or to end, in seconds; nothing takes so long that goes well.
@@ -459,7 +459,7 @@ async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_q
         upstream.put("10.1000/bare", [])
         upstream.fault("10.1000/bad", "status", status=500)
         settings = settings_for(upstream, store)
-        assert await warm(settings, [path], column=None, limit=None) == 1
+        assert await warm(command_context(settings), [path], column=None, limit=None) == 1
         output = capsys.readouterr()
         assert output.out == (
             "resolved 3, not_found 1, values_not_found 1, invalid 1, could_not_verify 1, stale 0, skipped 0\n"
@@ -469,7 +469,7 @@ async def test_every_name_of_a_list_gets_its_verdict_and_a_second_run_sends_no_q
         assert upstream.queries("10.1000/1") == upstream.queries("10.1000") == upstream.queries(SERVICE) == 1
         upstream.reset()
         upstream.put("10.1000/late", url=HANDBOOK)
-        assert await warm(settings, [path], column=None, limit=None) == 0
+        assert await warm(command_context(settings), [path], column=None, limit=None) == 0
         assert "resolved 1, not_found 1, values_not_found 1, invalid 1" in (out := capsys.readouterr().out)
         assert out.endswith("stale 0, skipped 3\n")
         assert upstream.queries() == upstream.queries("10.1000/bad") == 1
@@ -485,7 +485,12 @@ async def test_no_more_names_are_asked_than_the_limit_says_and_the_next_run_goes
         for name in names:
             upstream.put(name, url=HANDBOOK)
         for asked in (2, 4, 5, 5):
-            assert await warm(settings_for(upstream, store), [listed(tmp_path, *names)], column=None, limit=2) == 0
+            assert (
+                await warm(
+                    command_context(settings_for(upstream, store)), [listed(tmp_path, *names)], column=None, limit=2
+                )
+                == 0
+            )
             assert sum(upstream.queries(name) for name in names) == asked
     assert "resolved 0, " in capsys.readouterr().out.splitlines()[-1]
 
@@ -497,7 +502,12 @@ async def test_a_record_that_could_not_be_renewed_is_stale_and_stays(
     await asyncio.to_thread(fill, store, *records("10.1000/1", age=2 * 86_400))
     async with FakeUpstream() as upstream:
         upstream.fault("10.1000/1", "reset")
-        assert await warm(settings_for(upstream, store), [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 1
+        assert (
+            await warm(
+                command_context(settings_for(upstream, store)), [listed(tmp_path, "10.1000/1")], column=None, limit=None
+            )
+            == 1
+        )
     assert "could_not_verify 0, stale 1" in capsys.readouterr().out
     assert "10.1000/1" in await asyncio.to_thread(held, store)
 
@@ -510,7 +520,7 @@ async def test_an_upstream_that_is_down_is_left_alone_after_some_names(
         upstream.fault("", "status", status=503)
         settings = settings_for(upstream, store, upstream_breaker_failures=3, upstream_breaker_cooldown=0.01)
         names = [f"10.1000/{number}" for number in range(200)]
-        assert await warm(settings, [listed(tmp_path, *names)], column=None, limit=None) == 1
+        assert await warm(command_context(settings), [listed(tmp_path, *names)], column=None, limit=None) == 1
     output = capsys.readouterr()
     counts = re.search(r"could_not_verify ([0-9]+), stale 0, skipped 0", output.out)
     assert counts is not None
@@ -532,7 +542,7 @@ async def test_a_question_that_the_budget_lets_wait_is_asked_later_and_not_given
         # The first name opens the breaker; the second one finds it open, waits and is asked.
         path = listed(tmp_path, "10.1000/1", "10.1000/2")
         upstream.put("10.1000/2", url=HANDBOOK)
-        assert await warm(settings, [path], column=None, limit=None) == 1
+        assert await warm(command_context(settings), [path], column=None, limit=None) == 1
         assert upstream.queries("10.1000/2") == 1
     assert "resolved 1, " in capsys.readouterr().out
 
@@ -547,7 +557,7 @@ async def test_bibtex_and_csv_lists_are_warmed_too(
         upstream.put("10.1000/1", url=HANDBOOK)
         upstream.put("10.1000/2", url=HANDBOOK)
         lists = [str(tmp_path / "refs.bib"), str(tmp_path / "refs.csv")]
-        assert await warm(settings_for(upstream, store), lists, column="id", limit=None) == 0
+        assert await warm(command_context(settings_for(upstream, store)), lists, column="id", limit=None) == 0
     assert "resolved 2, " in capsys.readouterr().out
 
 
@@ -589,9 +599,14 @@ async def test_an_export_may_ask_for_what_is_missing(
         upstream.put("10.1000/2", url=HANDBOOK)
         upstream.fault("10.1000/bad", "reset")
         settings = settings_for(upstream, store)
-        assert await warm(settings, [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 0
+        assert await warm(command_context(settings), [listed(tmp_path, "10.1000/1")], column=None, limit=None) == 0
         path = listed(tmp_path, "10.1000/1", "10.1000/2", "10.1000/bad")
-        assert await export(settings, ExportChoice(names_from=path, queries_upstream=True), str(tmp_path / "b")) == 1
+        assert (
+            await export(
+                command_context(settings), ExportChoice(names_from=path, queries_upstream=True), str(tmp_path / "b")
+            )
+            == 1
+        )
         assert upstream.queries("10.1000/1") == upstream.queries("10.1000/2") == 1
     assert sorted(keys_in((tmp_path / "b").read_bytes())) == ["10.1000", "10.1000/1", "10.1000/2"]
     assert "resolved 1, not_found 0, values_not_found 0, invalid 0, could_not_verify 1, stale 0, skipped 1" in (
@@ -740,7 +755,12 @@ async def test_a_sealed_proxy_answers_from_a_bundle_as_the_one_it_came_from(tmp_
         register(upstream)
         settings = settings_for(upstream, store)
         assert (
-            await export(settings, ExportChoice(names_from=str(tmp_path / "list.txt"), queries_upstream=True), out) == 0
+            await export(
+                command_context(settings),
+                ExportChoice(names_from=str(tmp_path / "list.txt"), queries_upstream=True),
+                out,
+            )
+            == 0
         )
         expected = await answers(proxy)
         assert [status for status, _, _ in expected] == [302, 200, 301, 302, 302] + [200] * 6 + [302]
@@ -818,7 +838,7 @@ def test_what_cannot_be_done_is_told_in_one_line_with_exit_status_2(
 async def test_a_sealed_proxy_does_not_ask_for_an_export(tmp_path: Path, store: str) -> None:
     with pytest.raises(ConfigurationError, match="--mode sealed"):
         await export(
-            Settings(mode="sealed", store_url=store),
+            command_context(Settings(mode="sealed", store_url=store)),
             ExportChoice(names_from=listed(tmp_path, "10.1000/1"), queries_upstream=True),
             str(tmp_path / "b"),
         )

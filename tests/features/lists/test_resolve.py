@@ -20,13 +20,14 @@ from typing import Any, Final
 import pytest
 
 from app.assembly.settings import Settings
-from app.assembly.settings.sources import ENV_PREFIX
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.lists.command import add_resolve_arguments, read_choice
 from app.features.lists.resolve_lists import resolve_lists
+from app.features.options import ENV_PREFIX
 from tests.fake_upstream import FakeUpstream
 from tests.features.cache_commands.test_commands import serving
 from tests.features.lists.list_server import BatchServer
+from tests.parts import command_context
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ class Bench:
         try:
             choice = read_choice(parser.parse_args(list(map(str, arguments))))
             async with asyncio.timeout(PATIENCE):
-                status = await resolve_lists(Settings(**(self.settings | settings)), choice)
+                status = await resolve_lists(command_context(Settings(**(self.settings | settings))), choice)
         except DoiProxyError as error:
             output, errors = self.capture.readouterr()
             return Ended(2 if isinstance(error, ConfigurationError) else 1, output, errors + error.message)

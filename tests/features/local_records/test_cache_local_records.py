@@ -11,7 +11,7 @@ from app.assembly.settings import Settings
 from app.features.cache_commands.commands import ExportChoice, export, warm
 from app.features.cache_commands.visit import MAX_FAILURES
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_cache
+from tests.parts import command_context, usual_cache
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_warm_asks_for_no_local_name_and_goes_on_after_denied_ones(
 ) -> None:
     async with FakeUpstream() as upstream:
         settings = settings_for(tmp_path, upstream)
-        assert await warm(settings, [str(tmp_path / "list.txt")], column=None, limit=None) == 1
+        assert await warm(command_context(settings), [str(tmp_path / "list.txt")], column=None, limit=None) == 1
         verdicts = f"resolved 1, not_found 1, values_not_found 0, invalid 0, could_not_verify {len(DENIED)}, stale 0"
         output = capsys.readouterr()
         assert output.out == f"{verdicts}, skipped 1\n"
@@ -73,9 +73,9 @@ async def test_a_local_record_is_not_exported_and_the_one_of_the_store_is(tmp_pa
         without = settings.model_copy(update={"local_records": None})
         (tmp_path / "one.txt").write_text("10.5072/local\n")
         path, bundle = str(tmp_path / "one.txt"), tmp_path / "bundle.ndjson"
-        await export(settings, ExportChoice(names_from=path, queries_upstream=True), str(bundle))
+        await export(command_context(settings), ExportChoice(names_from=path, queries_upstream=True), str(bundle))
         assert "example.org" not in bundle.read_text()
-        assert await warm(without, [path], column=None, limit=None) == 0
-        assert await export(settings, ExportChoice(names_from=path), str(bundle)) == 0
+        assert await warm(command_context(without), [path], column=None, limit=None) == 0
+        assert await export(command_context(settings), ExportChoice(names_from=path), str(bundle)) == 0
         assert "https://example.org/registered" in bundle.read_text()
         assert "https://example.org/local" not in bundle.read_text()

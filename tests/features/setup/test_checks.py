@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from app.assembly.settings import Settings
-from app.assembly.settings.sources import read_values, variable
+from app.assembly.settings.sources import read_values
+from app.features.options import variable
 from app.features.setup.checks import check_values
 from app.features.setup.configuration import Configuration
 from app.features.setup.file_checks import find_certificate_problems

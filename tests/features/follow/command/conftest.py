@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import app.features.follow.pull
-from app.assembly.settings.sources import ENV_PREFIX
+from app.features.options import ENV_PREFIX
 from tests.features.follow.command.primaries import TOKEN, Place
 
 

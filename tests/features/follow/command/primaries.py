@@ -17,13 +17,13 @@ from typing import Final
 
 import uvicorn
 
+from app.assembly.command_stores import CommandStores
 from app.assembly.settings import Settings
 from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.cli.main import main
 from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.delta import DeltaEnd, end_line, start_line
-from app.features.command_store import open_store as open_cache
 from app.features.follow.command import pull
 from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
 from app.features.follow.pull import PullLimits
@@ -32,6 +32,7 @@ from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import to_row
 from app.main import create
 from tests.cache.entries import entry
+from tests.parts import command_context
 
 TOKEN: Final = "correct-horse-battery-staple"
 #: Some minutes ago. The commands use the clock of the machine.
@@ -72,18 +73,18 @@ class Place:
 
     async def primaries(self) -> tuple[PrimaryState, ...]:
         """What the replica's store remembers about its primaries."""
-        async with open_cache(Settings(store_url=f"sqlite:///{self.replica}")) as cache:
+        async with CommandStores(Settings(store_url=f"sqlite:///{self.replica}")).open() as cache:
             return await read_primaries(cache)
 
     async def save_primary(self, state: PrimaryState) -> None:
         """Save the state of a primary in the replica's store."""
-        async with open_cache(Settings(store_url=f"sqlite:///{self.replica}")) as cache:
+        async with CommandStores(Settings(store_url=f"sqlite:///{self.replica}")).open() as cache:
             await save_primary(cache, state)
 
     async def pull_within(self, url: str, limits: PullLimits) -> int:
         """Run the command with other limits. Returns its exit status."""
         settings = Settings(mode="sealed", store_url=f"sqlite:///{self.replica}")
-        return await pull(settings, url, str(self.folder / "token"), restart=False, limits=limits)
+        return await pull(command_context(settings), url, str(self.folder / "token"), restart=False, limits=limits)
 
     async def pull(self, url: str, *options: str, store: str | None = None) -> int:
         """Run the command. Returns its exit status."""

@@ -17,9 +17,9 @@ import pytest
 from redis import Redis
 
 import app.features.follow.sqlite_change_pages
+from app.assembly.command_stores import CommandStores
 from app.assembly.settings import Settings
 from app.cli.main import main
-from app.features.command_store import open_store as open_cache
 from app.features.follow.change_feed import ChangeFeed, FeedPage
 from app.features.follow.primaries import PrimaryState, read_primaries
 from tests.cache.entries import entry
@@ -55,12 +55,12 @@ def replica(request: pytest.FixtureRequest, place: Place) -> str:
 
 
 async def names_of(url: str) -> list[str]:
-    async with open_cache(Settings(store_url=url, mode="sealed")) as cache:
+    async with CommandStores(Settings(store_url=url, mode="sealed")).open() as cache:
         return sorted([one.key async for one in cache.scan()])
 
 
 async def primaries_of(url: str) -> tuple[PrimaryState, ...]:
-    async with open_cache(Settings(store_url=url, mode="sealed")) as cache:
+    async with CommandStores(Settings(store_url=url, mode="sealed")).open() as cache:
         return await read_primaries(cache)
 
 
@@ -94,10 +94,10 @@ async def test_records_and_purges_arrive_and_registry_records_only_in_a_file(
 async def test_a_newer_record_of_the_replica_stays(place: Place, replica: str) -> None:
     await place.put(place.primary, *NAMES)
     async with serving(place.primary) as url:
-        async with open_cache(Settings(store_url=replica, mode="sealed")) as cache:
+        async with CommandStores(Settings(store_url=replica, mode="sealed")).open() as cache:
             await cache.put(entry("10.1000/A", "http://newer.example/", fetched_at=NOW + 5))
         assert await place.pull(url, store=replica) == 0
-        async with open_cache(Settings(store_url=replica, mode="sealed")) as cache:
+        async with CommandStores(Settings(store_url=replica, mode="sealed")).open() as cache:
             found = await cache.get("10.1000/A")
     assert found is not None and b"newer.example" in found.answer.values
 

@@ -1,0 +1,135 @@
+"""Opens the store for a command: with little memory and long timeouts. A failure of the store ends the command."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from app.assembly.core import SuppliedParts, open_core
+from app.assembly.resolving import UNOBSERVED, open_cache
+from app.assembly.settings import Settings
+from app.cache.tiered import TieredStore
+from app.errors import ConfigurationError, StoreError
+from app.features.bulk_source import BulkSource
+from app.features.feature import Core, Observers
+from app.features.redaction import redact
+
+#: Size of the memory tier of a command, in bytes: enough for the prefix records that names share.
+MEMORY_BYTES: Final = 8 * 1024 * 1024
+#: Timeout of the store, in seconds. It is long because no client waits and answers are large.
+STORE_TIMEOUT: Final = 5.0
+#: Wait for the fresh record even if there is a stale one: an hour for an upstream query of a bulk job.
+_PATIENT: Final = {"upstream_stale_timeout": 3_600.0, "upstream_recheck": 0.0}
+#: Without queries there are no failures to remember.
+_SEALED: Final = {"mode": "sealed", "upstream_recheck": 0.0}
+_SQLITE: Final = "sqlite:///"
+
+
+class CommandStores:
+    """See app.features.command.Stores."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def require(self) -> None:
+        """See Stores."""
+        url = self._settings.store_url
+        if not url.startswith(_SQLITE):
+            return
+        store = f"--store-url {redact(url)}"
+        try:
+            Path(url.removeprefix(_SQLITE)).stat()
+        except FileNotFoundError as error:
+            raise ConfigurationError(f"{store}: there is no such file; the current folder is {Path.cwd()}") from error
+        except OSError as error:
+            raise ConfigurationError(
+                f"{store}: cannot be opened: {error.strerror}; run the command as the user of the service"
+            ) from error
+
+    @asynccontextmanager
+    async def open(self, *, read_only: bool = False) -> AsyncIterator[TieredStore]:
+        """See Stores."""
+        with self._name_store_in_errors():
+            cache = open_cache(self._for_command(), read_only=read_only)
+        try:
+            yield cache
+            await cache.flush()
+            await cache.check()
+        finally:
+            await cache.close()
+
+    @asynccontextmanager
+    async def open_online(self, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
+        """See Stores."""
+        if self._settings.mode == "sealed":
+            raise ConfigurationError(
+                "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
+            )
+        async with self._open(self._for_command(_PATIENT), observers, SuppliedParts(wrap_source=BulkSource)) as core:
+            yield core
+
+    @asynccontextmanager
+    async def open_sealed(self, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
+        """See Stores."""
+        async with self._open(self._for_command(_SEALED), observers, read_only=True) as core:
+            yield core
+
+    @asynccontextmanager
+    async def open_for_lists(self, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
+        """See Stores."""
+        is_memory = self._settings.store_url.startswith("memory:")
+        settings = self._settings.model_copy(update=_PATIENT) if is_memory else self._for_command(_PATIENT)
+        async with self._open(settings, observers) as core:
+            yield core
+
+    @asynccontextmanager
+    async def open_as_service(self) -> AsyncIterator[Core]:
+        """See Stores."""
+        memory = min(self._settings.cache_memory_bytes, MEMORY_BYTES)
+        async with self._open(
+            self._settings.model_copy(update={"cache_memory_bytes": memory}), must_succeed=False
+        ) as core:
+            yield core
+
+    def _for_command(self, changes: dict[str, Any] | None = None) -> Settings:
+        """The settings of a proxy, for a command on the same store. Raises ConfigurationError for `memory:`."""
+        settings = self._settings
+        if settings.store_url.startswith("memory:"):
+            raise ConfigurationError(
+                "--store-url memory: this store ends with its process; give the store of the proxy, "
+                "such as sqlite:///path, or use show, refresh and purge with --server URL"
+            )
+        timeout = max(settings.store_timeout, STORE_TIMEOUT)
+        own = {"cache_memory_bytes": MEMORY_BYTES, "store_timeout": timeout}
+        return settings.model_copy(update=own | (changes or {}))
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        settings: Settings,
+        observers: Observers = UNOBSERVED,
+        parts: SuppliedParts | None = None,
+        *,
+        read_only: bool = False,
+        must_succeed: bool = True,
+    ) -> AsyncIterator[Core]:
+        with self._name_store_in_errors():
+            core = open_core(settings, observers=observers, parts=parts or SuppliedParts(), read_only=read_only)
+        try:
+            yield core
+            await core.cache.flush()
+            if must_succeed:
+                await core.cache.check()
+        finally:
+            await core.resolver.close()
+            await core.upstream.source.aclose()
+            await core.cache.close()
+
+    @contextmanager
+    def _name_store_in_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            raise ConfigurationError(f"--store-url {redact(self._settings.store_url)}: {error.message}") from error

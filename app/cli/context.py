@@ -1,0 +1,68 @@
+"""What the commands get: the settings of the command line, the environment and the file, and the store of these."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.assembly.command_stores import CommandStores
+    from app.assembly.settings import Settings
+    from app.assembly.settings.sources import SourcedValue
+    from app.server.connections import Connections
+
+
+class ParsedContext:
+    """See app.features.command.CommandContext. Flags win over the environment and the file.
+
+    Each method imports what it needs, because most commands need little of it.
+    """
+
+    def __init__(self, namespace: argparse.Namespace) -> None:
+        self._namespace = namespace
+
+    @cached_property
+    def settings(self) -> Settings:
+        """See CommandContext."""
+        return self.load()
+
+    @cached_property
+    def stores(self) -> CommandStores:
+        """See CommandContext."""
+        from app.assembly.command_stores import CommandStores
+
+        return CommandStores(self.settings)
+
+    @cached_property
+    def values(self) -> dict[str, SourcedValue]:
+        """The text of each setting that has been set, with its source. Raises ConfigurationError."""
+        from app.assembly.settings import Settings
+        from app.assembly.settings.sources import read_values
+
+        return read_values(self._flags(), os.environ, self._namespace.config, Settings.model_fields)
+
+    def load(self) -> Settings:
+        """The settings, read again. Raises ConfigurationError."""
+        from app.assembly.settings import load
+
+        return load(self._flags(), config=self._namespace.config)
+
+    def begin_logging(self) -> None:
+        """See CommandContext."""
+        from app.assembly.program_log import begin_logging
+
+        begin_logging(self.settings)
+
+    def open_connections(self) -> Connections:
+        """See CommandContext."""
+        from app.assembly.core import open_connections
+
+        return open_connections(self.settings)
+
+    def _flags(self) -> dict[str, str | None]:
+        from app.assembly.settings import Settings
+        from app.assembly.settings.old_names import REMOVED, RENAMED
+
+        return {name: getattr(self._namespace, name, None) for name in (*Settings.model_fields, *RENAMED, *REMOVED)}
