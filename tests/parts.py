@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from app.assembly.resolving import open_cache, read_patience, read_ttl_policy
+from app.assembly.resolving import open_cache, read_resolver_timeouts, read_ttl_policy
 from app.assembly.settings import Settings
 from app.assembly.upstreams import read_queue_timeouts
 from app.cache.tiered import TieredStore
 from app.cli.context import ParsedContext
-from app.resolver.demand import Patience
+from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from app.resolver.resolution import TtlPolicy
 from app.upstream.client import HandleClient
 
@@ -38,9 +38,14 @@ def usual_ttl_policy(**bounds: float) -> TtlPolicy:
     return replace(read_ttl_policy(DEFAULTS), **bounds)
 
 
-def usual_patience(**seconds: float) -> Patience:
-    """The resolver's patience, except for these seconds."""
-    return replace(read_patience(DEFAULTS), **seconds)
+def usual_timeouts(**seconds: float) -> ResolverTimeouts:
+    """The resolver's timeouts, except for these seconds."""
+    return replace(read_resolver_timeouts(DEFAULTS), **seconds)
+
+
+def usual_options(**seconds: float) -> ResolverOptions:
+    """How the resolver queries, except for these timeouts."""
+    return ResolverOptions(usual_ttl_policy(), usual_timeouts(**seconds))
 
 
 def usual_api(base_url: str, **options: Any) -> HandleClient:

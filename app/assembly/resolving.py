@@ -19,8 +19,8 @@ from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.features.feature import Observers
-from app.resolver.demand import Patience
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from app.resolver.resolution import TtlPolicy
 from app.resolver.resolver import Resolver
 from app.upstream.allotment import AllottedBucket
@@ -72,7 +72,6 @@ def assemble(
     queries, given the upstream.
     """
     cache = cache or open_cache(settings, clock, observers.store, read_only=read_only)
-    shared = _is_shared(settings)
     # To the upstream, all processes with this store are one client, also a command beside a running proxy.
     is_stored = settings.store_url.partition(":")[0] != "memory"
     rate, burst = settings.upstream_rate, settings.upstream_burst
@@ -88,19 +87,17 @@ def assemble(
         exchanges=observers.exchanges,
     )
     resolver = Resolver(
-        cache=cache,
-        source=wrap_source(upstream.source) if wrap_source else upstream.source,
-        policy=policy,
-        clock=clock,
-        failures=FailureMemory(
-            ttl=settings.upstream_failure_ttl,
-            most=FIRST_PAUSE,
-            max_bytes=_FAILURE_BYTES,
+        cache,
+        wrap_source(upstream.source) if wrap_source else upstream.source,
+        clock,
+        options=ResolverOptions(
+            policy,
+            read_resolver_timeouts(settings),
+            owner=f"{os.getpid()}-{uuid.uuid4().hex}" if _is_shared(settings) else None,
+            verification=read_verification(settings),
         ),
-        patience=read_patience(settings),
-        owner=f"{os.getpid()}-{uuid.uuid4().hex}" if shared else None,
+        failures=FailureMemory(ttl=settings.upstream_failure_ttl, most=FIRST_PAUSE, max_bytes=_FAILURE_BYTES),
         observer=observers.resolver,
-        verification=read_verification(settings),
     )
     return Parts(settings, cache, upstream, resolver, bucket)
 
@@ -121,9 +118,9 @@ def read_verification(settings: Settings) -> Verification:
     return settings.upstream_verify if any(map(is_signed, urls)) else "never"
 
 
-def read_patience(settings: Settings) -> Patience:
+def read_resolver_timeouts(settings: Settings) -> ResolverTimeouts:
     """How long the resolver waits."""
-    return Patience(
+    return ResolverTimeouts(
         upstream=settings.upstream_stale_timeout,
         recheck=settings.upstream_recheck,
         query=settings.upstream_timeout + settings.upstream_queue_timeout,

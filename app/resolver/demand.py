@@ -1,4 +1,4 @@
-"""What one resolution may do: the conditions of a caller, and how long the resolver waits."""
+"""The conditions of one resolution: who is charged, and which cached records will do."""
 
 from __future__ import annotations
 
@@ -8,23 +8,6 @@ from math import inf
 from typing import Final
 
 from app.upstream.source import ClientNetwork, Priority
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Waiting times, in seconds."""
-
-    #: Wait for the upstream if there is a stale record to answer with. Clients time out after a few seconds.
-    upstream: float
-    #: Time after a failed query in which a stale record is served without another query.
-    recheck: float
-    #: Longest time that a query may take: the wait for the answer to another process's query.
-    query: float
-    #: Length of the lease on a query, which is renewed while the query lasts. If the process that has it is killed, the
-    #: other processes wait this long.
-    lease: float
-    #: Time between two reads of the store while another process queries the upstream.
-    poll: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, ShareSpent, SignatureInvalid
-from app.resolver.demand import Demand, Patience
+from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.observer import ResolutionObserver
 from app.resolver.proof import loses_proof, needs_proof, proves
@@ -24,35 +24,57 @@ _RENEWALS: Final = 3
 _UNPROVEN: Final = "No handle server signed this answer, so the verified record stays."
 
 
+@dataclass(frozen=True, slots=True)
+class ResolverTimeouts:
+    """How long the resolver waits, in seconds."""
+
+    #: Wait for the upstream if there is a stale record to answer with. Clients time out after a few seconds.
+    upstream: float
+    #: Time after a failed query in which a stale record is served without another query.
+    recheck: float
+    #: Longest time that a query may take: the wait for the answer to another process's query.
+    query: float
+    #: Length of the lease on a query, which is renewed while the query lasts. If the process that has it is killed, the
+    #: other processes wait this long.
+    lease: float
+    #: Time between two reads of the store while another process queries the upstream.
+    poll: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverOptions:
+    """How the resolver queries and keeps answers."""
+
+    policy: TtlPolicy
+    timeouts: ResolverTimeouts
+    #: Names this process in leases. None if no other process shares the store.
+    owner: str | None = None
+    #: Which answers of the source are verified. It is "never" for a source of HTTP APIs.
+    verification: Verification = "never"
+
+
 class Fetcher:
     """Fetches entries for the resolver, which has at most one query of a kind under way for a name."""
 
     def __init__(
         self,
-        *,
         cache: TieredStore,
         source: Source,
-        policy: TtlPolicy,
         clock: Callable[[], float],
+        *,
+        options: ResolverOptions,
         failures: FailureMemory,
-        patience: Patience,
-        owner: str | None,
         observer: ResolutionObserver,
-        verification: Verification,
-        mark_sent: Callable[[str], None],
     ) -> None:
-        """For `owner` and `verification` see Resolver. `mark_sent` is called with the key of a name when its query is
-        sent."""
         self._cache = cache
         self._source = source
-        self._policy = policy
         self._clock = clock
+        self._policy = options.policy
+        self._timeouts = options.timeouts
+        self._owner = options.owner
+        self._verification = options.verification
         self._failures = failures
-        self._patience = patience
-        self._owner = owner
         self._observer = observer
-        self._verification = verification
-        self._mark_sent = mark_sent
 
     async def fetch(self, name: HandleName, demand: Demand, previous: Entry | None, waiters: Waiters) -> Entry:
         """Query the upstream. If another process that shares the store does so already, wait for its answer.
@@ -61,14 +83,14 @@ class Fetcher:
         """
         if self._owner is None:
             return await self._fetch_and_store(name, demand, previous, waiters)
-        deadline = self._clock() + self._patience.query
-        while not await self._cache.lease(name.key, self._owner, self._patience.lease):
+        deadline = self._clock() + self._timeouts.query
+        while not await self._cache.lease(name.key, self._owner, self._timeouts.lease):
             entry = await self._cache.reread(name.key)
             if entry is not None and self._is_answer(entry, previous, demand):
                 return entry
             if self._clock() > deadline:
                 break
-            await asyncio.sleep(self._patience.poll)
+            await asyncio.sleep(self._timeouts.poll)
         renewal = asyncio.create_task(self._renew_lease(name.key, self._owner))
         try:
             # Another process may have stored an answer between the last read of the store and the lease.
@@ -89,8 +111,8 @@ class Fetcher:
     async def _renew_lease(self, key: str, owner: str) -> None:
         """Renew a lease until the task is cancelled."""
         while True:
-            await asyncio.sleep(self._patience.lease / _RENEWALS)
-            await self._cache.renew(key, owner, self._patience.lease)
+            await asyncio.sleep(self._timeouts.lease / _RENEWALS)
+            await self._cache.renew(key, owner, self._timeouts.lease)
 
     async def refetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
         """Query the upstream for a demand that bypasses the cache. Raises CouldNotVerify."""
@@ -145,7 +167,7 @@ class Fetcher:
         def leaves() -> None:
             nonlocal sent_at
             sent_at = self._clock()
-            self._mark_sent(name.key)
+            waiters.is_sent = True
 
         answer = await self._source.fetch(
             UpstreamQuery(name, demand.authoritative, demand.certified, demand.priority, leaves, waiters)

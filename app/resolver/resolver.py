@@ -13,16 +13,15 @@ from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, NotCached, PrefixDenied, UpstreamTimeout
-from app.resolver.demand import ORDINARY, Demand, Patience
+from app.resolver.demand import ORDINARY, Demand
 from app.resolver.failure_memory import FailureMemory
-from app.resolver.fetcher import Fetcher
+from app.resolver.fetcher import Fetcher, ResolverOptions
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.proof import proves
 from app.resolver.resolution import (
     Origin,
     Resolution,
     Step,
-    TtlPolicy,
     in_refresh_window,
     next_step,
     refresh_from,
@@ -31,7 +30,7 @@ from app.resolver.resolution import (
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
 from app.upstream.routed import find_refusal
-from app.upstream.source import Priority, Refusal, Source, Verification
+from app.upstream.source import Priority, Refusal, Source
 
 #: Names whose hits are counted.
 _MAX_REMEMBERED: Final = 10_000
@@ -54,42 +53,24 @@ class Resolver:
 
     def __init__(
         self,
-        *,
         cache: TieredStore,
         source: Source,
-        policy: TtlPolicy,
         clock: Callable[[], float],
+        *,
+        options: ResolverOptions,
         failures: FailureMemory,
-        patience: Patience,
-        owner: str | None = None,
         observer: ResolutionObserver | None = None,
-        verification: Verification = "never",
     ) -> None:
-        """`owner` names this process in leases. It is None if no other process shares the store.
-
-        `verification` says which answers of the source are verified. It is "never" for a source of HTTP APIs.
-        """
         self._cache = cache
         self._peek = cache.peek
         self._clock = clock
-        self._patience = patience
+        self._timeouts = options.timeouts
         self._source = source
         self._observer = observer or NoResolutionObserver()
-        self._verification = verification
+        self._verification = options.verification
         self._flights: SingleFlight[Entry] = SingleFlight()
         self._failures = failures
-        self._fetcher = Fetcher(
-            cache=cache,
-            source=source,
-            policy=policy,
-            clock=clock,
-            failures=failures,
-            patience=patience,
-            owner=owner,
-            observer=self._observer,
-            verification=verification,
-            mark_sent=self._flights.mark_sent,
-        )
+        self._fetcher = Fetcher(cache, source, clock, options=options, failures=failures, observer=self._observer)
         self._hits: OrderedDict[str, int] = OrderedDict()
         #: The operator's records, which win over the cache and the upstream. None if there are none.
         self.local_records: LocalAnswers | None = None
@@ -176,7 +157,7 @@ class Resolver:
         now = self._clock()
         if entry is not None and demand.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, Origin.HIT)
-        failure = self._failures.find_recent(name.key, now, self._patience.recheck)
+        failure = self._failures.find_recent(name.key, now, self._timeouts.recheck)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
         must_renew = entry is not None and failure is None and self._must_renew(entry, now, step, demand)
@@ -212,7 +193,7 @@ class Resolver:
         self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], origin: Origin
     ) -> Resolution:
         try:
-            fresh = await await_shielded(task, self._patience.upstream)
+            fresh = await await_shielded(task, self._timeouts.upstream)
         except TimeoutError:
             slow = UpstreamTimeout("The upstream is slow. The query continues in the background.")
             # The next request does not wait as long. A late answer of the upstream ends this.

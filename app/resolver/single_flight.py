@@ -21,8 +21,6 @@ class _Flight(Generic[Result]):
     task: asyncio.Task[Result]
     urgent: bool
     waiters: Waiters
-    #: Whether the query was sent. Before that, it waits for its turn.
-    is_sent: bool = False
 
 
 class SingleFlight(Generic[Result]):
@@ -45,14 +43,14 @@ class SingleFlight(Generic[Result]):
     ) -> tuple[asyncio.Task[Result], bool]:
         """Return the task for this key, and whether it is new. Await it with `await_shielded`.
 
-        Urgent work replaces other work that still waits for its turn (see `mark_sent`). A `client` that joins waiting
-        work waits in its own line too. Work that was refused to the earlier clients is replaced by new work.
+        Urgent work replaces other work that still waits for its turn (see Waiters.is_sent). A `client` that joins
+        waiting work waits in its own line too. Work that was refused to the earlier clients is replaced by new work.
         """
         if self._closed:
             raise asyncio.CancelledError
         flight = self._flights.get(key)
-        if flight is not None and (flight.is_sent or flight.urgent or not urgent):
-            if client is not None and not flight.is_sent:
+        if flight is not None and (flight.waiters.is_sent or flight.urgent or not urgent):
+            if client is not None and not flight.waiters.is_sent:
                 flight.waiters.join(client)
             if not flight.waiters.refused:
                 return flight.task, False
@@ -63,12 +61,6 @@ class SingleFlight(Generic[Result]):
         self._flights[key] = flight = _Flight(task, urgent, waiters)
         task.add_done_callback(lambda done: self._land(key, flight))
         return task, True
-
-    def mark_sent(self, key: str) -> None:
-        """Record that the query of this key was sent. From now on, nothing replaces it."""
-        flight = self._flights.get(key)
-        if flight is not None:
-            flight.is_sent = True
 
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:

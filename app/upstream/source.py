@@ -47,6 +47,8 @@ class Waiters:
 
     #: In the order in which they came; a dict because it may hold thousands.
     clients: dict[ClientNetwork, None] = field(default_factory=lambda: {None: None})
+    #: Whether the query was sent. Before that, it waits for its turn.
+    is_sent: bool = False
     #: Whether the query was refused. A client that comes afterwards sends its own.
     refused: bool = False
     _on_join: Callable[[ClientNetwork], None] | None = None

@@ -15,6 +15,7 @@ from app.doi.name import HandleName
 from app.handle.answer import Answer
 from app.resolver import resolver as resolver_module
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.fetcher import ResolverOptions
 from app.resolver.observer import NoResolutionObserver
 from app.resolver.resolution import Origin
 from app.resolver.resolver import Resolver
@@ -24,7 +25,7 @@ from bench.names import zipf
 from bench.simulation import Shares, SimulatedProxy, Sizes, Tier, simulate
 from tests.bench.simulated import ANSWER, entry_size
 from tests.clock import Clock
-from tests.parts import usual_patience, usual_ttl_policy
+from tests.parts import usual_timeouts, usual_ttl_policy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.repository]
 
@@ -128,12 +129,11 @@ async def test_each_request_gets_its_answer_from_the_same_tier_as_in_a_real_reso
     # Room for 60 records in memory and for 150 in the store.
     memory, store = MemoryStore(60 * SIZE, clock=clock), CountedStore(150 * SIZE, clock=clock)
     resolver = Resolver(
-        cache=TieredStore(memory, store, clock=clock, ceiling=LIFETIME),
-        source=Source(),
-        policy=POLICY,
-        clock=clock,
+        TieredStore(memory, store, clock=clock, ceiling=LIFETIME),
+        Source(),
+        clock,
+        options=ResolverOptions(POLICY, usual_timeouts()),
         failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-        patience=usual_patience(),
         observer=observer,
     )
     simulated = proxy(60, 150)

@@ -20,6 +20,7 @@ from app.doi.name import HandleName
 from app.errors import SignatureInvalid
 from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.fetcher import ResolverOptions
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.upstream.routed import RoutedSource
@@ -29,7 +30,7 @@ from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.native.clients import client_of
 from tests.features.native.server import HandleServer
-from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_api, usual_cache, usual_timeouts, usual_ttl_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -65,14 +66,16 @@ async def process(
     cache = cache or usual_cache("memory:", clock=clock)
     failures = FailureMemory(ttl=60, most=60, max_bytes=1_000_000)
     resolver = Resolver(
-        cache=cache,
-        source=source,
-        policy=usual_ttl_policy(negative=60),
-        clock=clock,
+        cache,
+        source,
+        clock,
+        options=ResolverOptions(
+            usual_ttl_policy(negative=60),
+            usual_timeouts(upstream=60, poll=0.001),
+            owner=owner,
+            verification=verification,
+        ),
         failures=failures,
-        patience=usual_patience(upstream=60, poll=0.001),
-        owner=owner,
-        verification=verification,
     )
     try:
         yield Process(cache, resolver, failures)

@@ -20,7 +20,7 @@ from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
 from app.upstream.local import SealedSource
 from tests.clock import Clock
-from tests.parts import usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_cache, usual_options
 
 pytestmark = pytest.mark.anyio
 
@@ -56,12 +56,11 @@ async def bench() -> AsyncIterator[Bench]:
     clock = Clock()
     cache = usual_cache("memory:", clock=clock)
     resolver = Resolver(
-        cache=cache,
-        source=SealedSource(),
-        policy=usual_ttl_policy(),
-        clock=clock,
+        cache,
+        SealedSource(),
+        clock,
+        options=usual_options(),
         failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-        patience=usual_patience(),
     )
     yield Bench(clock, cache, resolver)
     await resolver.close()

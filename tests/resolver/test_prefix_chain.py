@@ -18,7 +18,7 @@ from app.resolver.resolver import Resolver
 from app.resolver.target import NameLocations
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_api, usual_cache, usual_options
 
 pytestmark = pytest.mark.anyio
 
@@ -100,14 +100,7 @@ async def bench() -> AsyncIterator[Bench]:
         cache = usual_cache("memory:", clock=clock)
         source = usual_api(upstream.url, clock=clock, http2=False)
         failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-        resolver = Resolver(
-            cache=cache,
-            source=source,
-            policy=usual_ttl_policy(),
-            clock=clock,
-            failures=failures,
-            patience=usual_patience(),
-        )
+        resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
         try:
             yield Bench(upstream, clock, resolver)
         finally:

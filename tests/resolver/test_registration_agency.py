@@ -17,7 +17,7 @@ from app.resolver.resolver import Resolver
 from app.resolver.which_ra import WhichRa
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_api, usual_cache, usual_options
 
 Service = tuple[str, list[tuple[str, object]]]
 
@@ -92,14 +92,7 @@ async def bench() -> AsyncIterator[Bench]:
         cache = usual_cache("memory:", clock=clock)
         source = usual_api(upstream.url, clock=clock, http2=False)
         failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
-        resolver = Resolver(
-            cache=cache,
-            source=source,
-            policy=usual_ttl_policy(),
-            clock=clock,
-            failures=failures,
-            patience=usual_patience(),
-        )
+        resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
         prefixes = PrefixChain(resolver)
         try:
             yield Bench(upstream, WhichRa(resolver, prefixes, source), WhichRa(resolver, prefixes, None))

@@ -18,15 +18,16 @@ import pytest
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout, UpstreamUnreachable
-from app.resolver.demand import Demand, Patience
+from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
+from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from app.resolver.resolution import Origin, Resolution, TtlPolicy
 from app.resolver.resolver import Resolver
 from app.upstream.budget import Budget
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_api, usual_cache, usual_options, usual_timeouts, usual_ttl_policy
 from tests.upstream.guards import open_guard
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.anyio
 NAME = HandleName("10.5555/Name")
 OLD, NEW = "http://example.org/old", "http://example.org/new"
 #: Longer than any test, so only the answer or the failure counts.
-PATIENT = usual_patience(upstream=60)
+PATIENT = usual_timeouts(upstream=60)
 USUAL = usual_ttl_policy()
 AUTHORITATIVE = Demand(authoritative=True)
 CERTIFIED = Demand(certified=True)
@@ -98,7 +99,7 @@ class Bench:
 async def running(
     *,
     policy: TtlPolicy = USUAL,
-    patience: Patience = PATIENT,
+    patience: ResolverTimeouts = PATIENT,
     store: str = "memory:",
     transport: httpx.AsyncBaseTransport | None = None,
     owner: str | None = None,
@@ -109,13 +110,11 @@ async def running(
         cache = usual_cache(store, clock=clock)
         source = usual_api(upstream.url, clock=clock, transport=transport, http2=False)
         resolver = Resolver(
-            cache=cache,
-            source=source,
-            policy=policy,
-            clock=clock,
+            cache,
+            source,
+            clock,
+            options=ResolverOptions(policy, patience, owner),
             failures=no_failures() if failures is None else failures,
-            patience=patience,
-            owner=owner,
             observer=seen,
         )
         try:
@@ -418,7 +417,7 @@ class TestStale:
             await bench.ask()
 
     async def test_out_of_patience_it_is_answered_and_the_question_goes_on(self) -> None:
-        async with running(patience=usual_patience(upstream=0)) as bench:
+        async with running(patience=usual_timeouts(upstream=0)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(61)
             bench.upstream.put(NAME.text, url=NEW)
@@ -434,7 +433,7 @@ class TestStale:
             assert (fresh.origin, target(fresh), bench.queries()) == (Origin.HIT, NEW, 2)
 
     async def test_who_knows_nothing_waits_for_as_long_as_it_takes(self) -> None:
-        async with running(patience=usual_patience(upstream=0)) as bench:
+        async with running(patience=usual_timeouts(upstream=0)) as bench:
             bench.upstream.put(NAME.text, url=OLD)
             bench.upstream.hold(NAME.text)
             caller = asyncio.create_task(bench.ask())
@@ -450,7 +449,7 @@ class TestStale:
         assert (fresh.origin, target(fresh), fresh.failure) == (Origin.RENEWED, NEW, None)
 
     async def test_after_a_failure_the_upstream_is_left_alone_until_the_recheck(self) -> None:
-        async with running(patience=usual_patience(upstream=60, recheck=30)) as bench:
+        async with running(patience=usual_timeouts(upstream=60, recheck=30)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(61)
             bench.upstream.fault(NAME.text, "html")
@@ -472,7 +471,7 @@ class TestStale:
         assert ((await bench.ask()).origin, (await bench.ask(other)).origin) == (Origin.STALE, Origin.RENEWED)
 
     async def test_an_answer_ends_the_memory_of_the_failure(self) -> None:
-        async with running(patience=usual_patience(upstream=60, recheck=1000)) as bench:
+        async with running(patience=usual_timeouts(upstream=60, recheck=1000)) as bench:
             await bench.cached(ttl=60)
             bench.clock.advance(61)
             bench.upstream.fault(NAME.text, "html", count=1)
@@ -593,7 +592,7 @@ class TestRefreshAhead:
         assert ((await caller).origin, bench.queries()) == (Origin.JOINED, 2)
 
     async def test_one_that_fails_is_not_reported_and_not_repeated_before_the_recheck(self) -> None:
-        async with running(patience=usual_patience(upstream=60, recheck=30)) as bench:
+        async with running(patience=usual_timeouts(upstream=60, recheck=30)) as bench:
             await bench.cached(ttl=1000)
             bench.clock.advance(900)
             bench.upstream.fault(NAME.text, "html")
@@ -641,7 +640,7 @@ class TestSharedStore:
 
     async def test_who_waits_for_the_other_s_question_takes_its_answer(self, tmp_path: object) -> None:
         store = f"sqlite:///{tmp_path}/store.sqlite3"
-        quick = usual_patience(upstream=60, poll=0.001)
+        quick = usual_timeouts(upstream=60, poll=0.001)
         async with (
             running(store=store, owner="one", patience=quick) as one,
             running(store=store, owner="two", patience=quick) as two,
@@ -663,7 +662,7 @@ class TestSharedStore:
             with closing(sqlite3.connect(f"{file}.coordination")) as connection:
                 return [end for (end,) in connection.execute("SELECT ends FROM leases")]
 
-        quick = usual_patience(upstream=60, lease=0.3)
+        quick = usual_timeouts(upstream=60, lease=0.3)
         async with running(store=f"sqlite:///{file}", owner="one", patience=quick) as one:
             one.upstream.put(NAME.text, url=OLD)
             one.upstream.hold(NAME.text)
@@ -677,7 +676,7 @@ class TestSharedStore:
             assert ends() == []
 
     async def test_a_lease_that_another_process_takes_again_and_again_is_waited_for_once(self) -> None:
-        async with running(owner="two", patience=usual_patience(lease=5, query=5, poll=0)) as bench:
+        async with running(owner="two", patience=usual_timeouts(lease=5, query=5, poll=0)) as bench:
             bench.upstream.put(NAME.text, url=OLD)
             assert await bench.cache.lease(NAME.key, "one", 5)
             waiting = asyncio.create_task(bench.ask())
@@ -718,14 +717,7 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
         api = usual_api(upstream.url, http2=False)
         source = open_guard(api, budget, clock)
         cache = usual_cache("memory:", clock=clock)
-        resolver = Resolver(
-            cache=cache,
-            source=source,
-            policy=usual_ttl_policy(),
-            clock=clock,
-            failures=no_failures(),
-            patience=usual_patience(),
-        )
+        resolver = Resolver(cache, source, clock, options=usual_options(), failures=no_failures())
         upstream.hold("10.5555/first")
         bulk = Demand(priority=Priority.BULK)
         tasks = [asyncio.create_task(resolver.resolve(HandleName("10.5555/first"), bulk))]

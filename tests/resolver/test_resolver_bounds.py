@@ -23,7 +23,7 @@ from app.resolver.target_url import web_target
 from app.resolver.which_ra import WhichRa
 from app.upstream.source import UpstreamQuery
 from tests.clock import Clock
-from tests.parts import usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_cache, usual_options
 
 NAME = HandleName("10.5555/a")
 
@@ -161,9 +161,7 @@ async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
     clock = Clock()
     failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
     cache = usual_cache("memory:", clock=clock)
-    resolver = Resolver(
-        cache=cache, source=source, policy=usual_ttl_policy(), clock=clock, failures=failures, patience=usual_patience()
-    )
+    resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
     found = await WhichRa(resolver, PrefixChain(resolver), None).rows(
         [(name, HandleName(name)) for name in names], None
     )
@@ -186,9 +184,7 @@ async def test_an_alias_is_followed_to_the_name_that_it_stands_for(names: list[s
     source, clock = AliasSource(), Clock()
     failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
     cache = usual_cache("memory:", clock=clock)
-    resolver = Resolver(
-        cache=cache, source=source, policy=usual_ttl_policy(), clock=clock, failures=failures, patience=usual_patience()
-    )
+    resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
     destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
     for _ in range(2):
         found = await destinations.find(DestinationQuery(HandleName(names[0])), ORDINARY)

@@ -23,9 +23,11 @@ class Work:
         self.begun = 0
         self.go_on = asyncio.Event()
         self.failure: Exception | None = None
+        self.is_sent = False
 
-    async def __call__(self, _: Waiters) -> int:
+    async def __call__(self, waiters: Waiters) -> int:
         self.begun += 1
+        waiters.is_sent = self.is_sent
         await self.go_on.wait()
         if self.failure is not None:
             raise self.failure
@@ -157,8 +159,8 @@ async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn(
 async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
     flights, answered = SingleFlight[str](), asyncio.Event()
 
-    async def bulk(_: Waiters) -> str:
-        flights.mark_sent("X")
+    async def bulk(waiters: Waiters) -> str:
+        waiters.is_sent = True
         await answered.wait()
         return "bulk"
 
@@ -184,8 +186,9 @@ class TestUrgency:
 
     async def test_urgent_work_joins_a_question_that_has_left(self) -> None:
         flights, work = SingleFlight[int](), Work()
+        work.is_sent = True
         first, _ = flights.join("X", work, urgent=False)
-        flights.mark_sent("X")
+        await asyncio.sleep(0)
         assert flights.join("X", work) == (first, False)
         work.go_on.set()
         assert await await_shielded(first) == 1

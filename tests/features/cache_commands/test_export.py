@@ -23,7 +23,7 @@ from app.resolver.resolver import Resolver
 from app.upstream.local import SealedSource
 from tests.cache.entries import NOW, entry, missing
 from tests.clock import Clock
-from tests.parts import usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_cache, usual_options
 
 pytestmark = pytest.mark.anyio
 
@@ -87,12 +87,11 @@ async def test_a_prefix_is_exported_with_the_records_that_its_redirects_need() -
     file = BytesIO()
     records = RecordWriter(BundleWriter(file))
     resolver = Resolver(
-        cache=cache,
-        source=SealedSource(),
-        policy=usual_ttl_policy(),
-        clock=clock,
+        cache,
+        SealedSource(),
+        clock,
+        options=usual_options(),
         failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-        patience=usual_patience(),
         observer=records,
     )
     await export_prefix(cache, resolver, HandleName("10.1"), records, NoBar())

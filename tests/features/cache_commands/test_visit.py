@@ -30,7 +30,7 @@ from app.upstream.local import SealedSource
 from tests.cache.entries import entry, missing
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_api, usual_cache, usual_options
 
 pytestmark = pytest.mark.anyio
 
@@ -60,12 +60,11 @@ class Bench:
 
     def _resolver(self, source: HandleClient | SealedSource) -> Resolver:
         return Resolver(
-            cache=self.cache,
-            source=source,
-            policy=usual_ttl_policy(),
-            clock=self.clock,
+            self.cache,
+            source,
+            self.clock,
+            options=usual_options(upstream=60, recheck=0),
             failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-            patience=usual_patience(upstream=60, recheck=0),
         )
 
 

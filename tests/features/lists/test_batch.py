@@ -28,7 +28,7 @@ from app.upstream.budget import Budget
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
-from tests.parts import usual_api, usual_cache, usual_patience, usual_ttl_policy
+from tests.parts import usual_api, usual_cache, usual_options
 from tests.upstream.guards import open_guard
 
 pytestmark = pytest.mark.anyio
@@ -80,12 +80,11 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
             timeouts=dict.fromkeys(Priority, 0.05),
         )
         resolver = Resolver(
-            cache=cache,
-            source=guard,
-            policy=usual_ttl_policy(),
-            clock=clock,
+            cache,
+            guard,
+            clock,
+            options=usual_options(upstream=60, recheck=0),
             failures=FailureMemory(ttl=0, most=0, max_bytes=1_000_000),
-            patience=usual_patience(upstream=60, recheck=0),
         )
         prefixes = PrefixChain(resolver)
         destinations = Destinations(resolver, prefixes, resolves=resolves)  # type: ignore[arg-type]
