@@ -49,7 +49,7 @@ class Work(msgspec.Struct, frozen=True, gc=False):
     agency: str | None = None
 
 
-class Reader(msgspec.Struct, frozen=True, gc=False):
+class ReaderFacts(msgspec.Struct, frozen=True, gc=False):
     """Facts about the client. `choice` is the base URL of a service, NO_SERVICE, or None without a choice."""
 
     address: IPv4Address | IPv6Address | None = None
@@ -65,7 +65,7 @@ class OwnAddress(msgspec.Struct, frozen=True, gc=False):
     path: str
 
 
-class Service(msgspec.Struct, frozen=True):
+class LibraryService(msgspec.Struct, frozen=True):
     """A service of the institution. The template has the placeholders of PLACEHOLDERS."""
 
     name: str
@@ -99,7 +99,7 @@ class Rule(msgspec.Struct, frozen=True):
     """Conditions, and the service that a redirect goes through if they hold. An empty condition holds always."""
 
     #: None leaves the redirect as it is.
-    service: Service | None
+    service: LibraryService | None
     line: int
     prefixes: frozenset[str]
     agencies: frozenset[str]
@@ -126,7 +126,7 @@ class Rule(msgspec.Struct, frozen=True):
         address = ClientFact.ADDRESS if self.networks or self.outside else NO_FACTS
         return address | (ClientFact.LANGUAGE if self.languages else NO_FACTS)
 
-    def matches(self, reader: Reader) -> bool:
+    def matches(self, reader: ReaderFacts) -> bool:
         """Whether the conditions about the reader hold. Only the preferred language counts."""
         language = reader.languages[0] if reader.languages else ""
         return (
@@ -142,7 +142,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     outcome: Outcome
     facts: ClientFact = NO_FACTS
-    service: Service | None = None
+    service: LibraryService | None = None
     url: str | None = None
 
 
@@ -152,7 +152,7 @@ NOT_CONCERNED: Final = Decision(Outcome.NOT_CONCERNED)
 class LibraryRules(msgspec.Struct, frozen=True):
     """The services and rules in force."""
 
-    services: tuple[Service, ...] = ()
+    services: tuple[LibraryService, ...] = ()
     rules: tuple[Rule, ...] = ()
     #: Hosts that no rule applies to, such as open-access repositories.
     exempt: frozenset[str] = frozenset()
@@ -162,7 +162,7 @@ class LibraryRules(msgspec.Struct, frozen=True):
         """Whether a rule has a condition about the registration agency."""
         return any(rule.agencies for rule in self.rules)
 
-    def service_of(self, base: str | None) -> Service | None:
+    def service_of(self, base: str | None) -> LibraryService | None:
         """The service with a base URL. None for any other text: only these may be chosen."""
         return next((service for service in self.services if service.base == base), None)
 
@@ -186,7 +186,7 @@ class LibraryRules(msgspec.Struct, frozen=True):
         return any(host in one.hosts or not one.proxy_hosts.isdisjoint(hosts) for one in self.services)
 
 
-def decide(rules: LibraryRules, concerning: tuple[Rule, ...], work: Work, reader: Reader) -> Decision:
+def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: Work, reader: ReaderFacts) -> Decision:
     """Decide about a work, given the rules that concern it. A reader's choice wins over the conditions of the rules."""
     if not concerning:
         return NOT_CONCERNED

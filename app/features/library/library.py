@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable
 from functools import lru_cache
 from html import escape
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 from app.doi.name import HandleName
+from app.errors import CouldNotVerify
 from app.features.library.copy import (
     NO_SERVICE,
     NOT_CONCERNED,
@@ -16,13 +18,16 @@ from app.features.library.copy import (
     LibraryRules,
     Outcome,
     OwnAddress,
-    Reader,
+    ReaderFacts,
     Work,
-    decide,
+    decide_copy,
 )
 from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS
-from app.web.client_network import read_address
+from app.resolver.prefix_chain import PrefixChain
+from app.resolver.registration_agency import agency_name
+from app.web.client_network import ClientNetworks, read_address
+from app.web.conditions import demand_for_others
 from app.web.header import Header
 from app.web.negotiation import preferred_languages, wants_page
 from app.web.request import Request
@@ -35,6 +40,8 @@ COOKIE: Final = "Library-OpenURL"
 OPT_OUTS: Final = ("nols", "nosfx")
 #: `detail` in Cache-Status of a redirect through a service (RFC 9211, section 2.8).
 DETAIL: Final = "library-copy"
+#: Seconds that a redirect waits for the registration agency.
+_AGENCY_TIMEOUT: Final = 1.0
 #: Cookies after this many are not looked at.
 _MAX_COOKIES: Final = 100
 _MAX_COOKIE_CHARACTERS: Final = 8_192
@@ -42,20 +49,14 @@ _MAX_COOKIE_CHARACTERS: Final = 8_192
 _COOKIE_OCTETS: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 
 
-#: Looks up the registration agency of a name, for a request; None if it is not known in time.
-FindAgency = Callable[[Request, HandleName], Awaitable[str | None]]
-
-
 class Library(Stage):
     """The rules in force. At first there are none."""
 
-    def __init__(self, count: Callable[[str], None], find_agency: FindAgency) -> None:
-        """`count` gets the outcome of each redirect that a rule concerns.
-
-        `find_agency` looks up the registration agency of the name that a request leads to.
-        """
+    def __init__(self, count: Callable[[str], None], prefixes: PrefixChain, networks: ClientNetworks) -> None:
+        """`count` gets the outcome of each redirect that a rule concerns."""
         self._count = count
-        self._find_agency = find_agency
+        self._prefixes = prefixes
+        self._networks = networks
         #: Called after the rules have changed.
         self.followers: list[Callable[[], None]] = []
         self.use(LibraryRules())
@@ -67,10 +68,20 @@ class Library(Stage):
             follow()
 
     async def prepare_detour(self, request: Request, found: Destination) -> str | None:
-        """The registration agency of a target's name, if the rules have a condition about it."""
-        if found.target is None or not found.chain.last.name.is_doi or not self.is_for_readers(request):
+        """The registration agency of a target's name, if the rules have a condition about it.
+
+        The client of the request is charged for the look-up. None if the agency is not known in time.
+        """
+        name = found.chain.last.name
+        if found.target is None or not name.is_doi or not self.is_for_readers(request):
             return None
-        return await self._find_agency(request, found.chain.last.name)
+        client = self._networks.client_of(request.client_address)
+        try:
+            async with asyncio.timeout(_AGENCY_TIMEOUT):
+                services = await self._prefixes.services(name.prefix, demand_for_others(request, client))
+        except (TimeoutError, CouldNotVerify):
+            return None
+        return agency_name([(service.name, service.record) for service in services])
 
     def find_detour(self, request: Request, parameters: Parameters, found: Destination, prepared: str | None) -> Detour:
         """The service that a redirect goes through, with a second link that leads past it."""
@@ -96,7 +107,7 @@ class Library(Stage):
         elif not self.is_for_readers(request):
             decision = Decision(Outcome.LEFT_ALONE, NO_FACTS)
         else:
-            decision = decide(self.rules, concerning, work, self._describe(request))
+            decision = decide_copy(self.rules, concerning, work, self._describe(request))
         self._count(decision.outcome.value)
         return decision
 
@@ -104,9 +115,9 @@ class Library(Stage):
         """Whether a request is one for pages. Accept alone decides that, which every redirect has in Vary."""
         return wants_page(request.header(b"accept"))
 
-    def _describe(self, request: Request) -> Reader:
+    def _describe(self, request: Request) -> ReaderFacts:
         languages = preferred_languages(request.header(b"accept-language"))
-        return Reader(read_address(request.client_address), languages, self.choice_of(request))
+        return ReaderFacts(read_address(request.client_address), languages, self.choice_of(request))
 
     def choice_of(self, request: Request) -> str | None:
         """The base URL of a configured service in the reader's cookie, NO_SERVICE, or None for anything else."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final, NoReturn
 
@@ -15,16 +16,24 @@ from app.errors import InvalidName
 from app.features.library.copy import (
     NO_SERVICE,
     LibraryRules,
+    LibraryService,
     Network,
-    Reader,
+    ReaderFacts,
     Rule,
-    Service,
     Work,
-    decide,
+    decide_copy,
     host_of,
 )
 from app.features.library.service_kinds import KINDS, WrongService, build_service
-from app.features.toml_files.text import Block, Problem, TomlProblem, find_key, parse_toml, split_tables
+from app.features.toml_files.text import (
+    Block,
+    FileProblem,
+    WrongTable,
+    parse_table,
+    parse_toml,
+    read_block,
+    split_tables,
+)
 from app.resolver.target_url import web_target
 
 #: Tables of one file.
@@ -41,6 +50,7 @@ MAX_LABEL_CHARACTERS: Final = 200
 MAX_PROBLEMS: Final = 100
 
 _LIMITS: Final = {"service": MAX_SERVICES, "rule": MAX_RULES, "expect": MAX_EXPECTATIONS}
+_KNOWN_TABLES: Final = "known; use [[service]], [[rule]] or [[expect]]"
 _TOP_KEYS: Final = ("exempt",)
 _RULE_KEYS: Final = (
     "service", "prefixes", "agencies", "hosts", "exempt", "networks", "outside", "languages", "note",
@@ -60,7 +70,7 @@ class Expectation:
     """What the file says that becomes of one redirect: `service` or `location`, the other is None."""
 
     work: Work
-    reader: Reader
+    reader: ReaderFacts
     service: str | None
     location: str | None
     line: int
@@ -72,16 +82,7 @@ class RulesFile:
 
     rules: LibraryRules
     expectations: tuple[Expectation, ...]
-    problems: tuple[Problem, ...]
-
-
-class _Wrong(Exception):
-    """A table cannot be used because of one of its keys; `key` is None for the table as a whole."""
-
-    def __init__(self, message: str, key: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.key = key
+    problems: tuple[FileProblem, ...]
 
 
 @dataclass(slots=True)
@@ -89,9 +90,9 @@ class _Reading:
     """What has been read so far."""
 
     file: str
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[FileProblem] = field(default_factory=list)
     exempt: frozenset[str] = frozenset()
-    services: dict[str, Service] = field(default_factory=dict)
+    services: dict[str, LibraryService] = field(default_factory=dict)
     rules: list[Rule] = field(default_factory=list)
     expectations: list[Expectation] = field(default_factory=list)
     networks: int = 0
@@ -106,10 +107,11 @@ def read_rules(text: str, file: str) -> RulesFile:
         chosen = [block for block in blocks if block.name == name]
         limit = _LIMITS.get(name, 1)
         for block in chosen[:limit]:
-            _read_block(reading, block, read)
+            if problem := read_block(block, file, partial(read, reading)):
+                reading.problems.append(problem)
         if len(chosen) > limit:
             reading.problems.append(
-                Problem(file, chosen[limit].line, 1, f"there are more than {limit} tables [[{name}]]")
+                FileProblem(file, chosen[limit].line, 1, f"there are more than {limit} tables [[{name}]]")
             )
     rules = LibraryRules(tuple(reading.services.values()), tuple(reading.rules), reading.exempt)
     if not reading.problems:
@@ -118,11 +120,11 @@ def read_rules(text: str, file: str) -> RulesFile:
     return RulesFile(rules, tuple(reading.expectations), tuple(problems[:MAX_PROBLEMS]))
 
 
-def find_failures(rules: LibraryRules, expectations: Iterable[Expectation], file: str) -> list[Problem]:
+def find_failures(rules: LibraryRules, expectations: Iterable[Expectation], file: str) -> list[FileProblem]:
     """A problem for each expectation that the rules do not meet."""
     problems = []
     for one in expectations:
-        decision = decide(rules, rules.find_concerning(one.work, None), one.work, one.reader)
+        decision = decide_copy(rules, rules.find_concerning(one.work, None), one.work, one.reader)
         service = decision.service.name if decision.service else NO_SERVICE
         location = decision.url or one.work.target
         if one.service is not None and one.service != service:
@@ -131,39 +133,25 @@ def find_failures(rules: LibraryRules, expectations: Iterable[Expectation], file
             message = f"expected location {one.location[:200]!r}, but the rules lead to {location[:200]!r}"
         else:
             continue
-        problems.append(Problem(file, one.line, 1, message))
+        problems.append(FileProblem(file, one.line, 1, message))
     return problems
 
 
-def _read_block(reading: _Reading, block: Block, read: Any) -> None:
-    try:
-        document = parse_toml(block.text)
-        if block.name:
-            if extra := [key for key in document if key != block.name]:
-                _refuse(f"the table [{extra[0][:40]}] is not known; use [[service]], [[rule]] or [[expect]]", extra[0])
-            document = document[block.name][0]
-        read(reading, document, block.line)
-    except TomlProblem as error:
-        problem = Problem(reading.file, block.line + error.line - 1, error.column, error.message)
-        reading.problems.append(problem)
-    except _Wrong as error:
-        row, column = (1, 1) if error.key is None else find_key(block.text, error.key)
-        reading.problems.append(Problem(reading.file, block.line + row - 1, column, error.message))
-
-
 def _refuse(message: str, key: str | None = None) -> NoReturn:
-    raise _Wrong(message, key)
+    raise WrongTable(message, key)
 
 
 # --- The tables ---------------------------------------------------------------------------------------------------
 
 
-def _read_top(reading: _Reading, table: Mapping[str, Any], _: int) -> None:
+def _read_top(reading: _Reading, block: Block) -> None:
+    table = parse_toml(block.text)
     _check_keys(table, _TOP_KEYS, "before the first table")
     reading.exempt = _read_hosts(table, "exempt")
 
 
-def _read_service(reading: _Reading, table: Mapping[str, Any], _: int) -> None:
+def _read_service(reading: _Reading, block: Block) -> None:
+    table = parse_table(block, _KNOWN_TABLES)
     kind = _read_text(table, "kind")
     if kind not in KINDS:
         _refuse(f"kind is {kind[:40]!r}; it is one of {', '.join(KINDS)}", "kind")
@@ -177,7 +165,7 @@ def _read_service(reading: _Reading, table: Mapping[str, Any], _: int) -> None:
     try:
         service = build_service(name, label, kind, _read_text(table, KINDS[kind].key), _read_hosts(table, "hosts"))
     except WrongService as error:
-        raise _Wrong(str(error), KINDS[kind].key) from error
+        raise WrongTable(str(error), KINDS[kind].key) from error
     if name in reading.services:
         _refuse(f"there is another service with the name {name!r}", "name")
     if any(one.base == service.base for one in reading.services.values()):
@@ -185,14 +173,15 @@ def _read_service(reading: _Reading, table: Mapping[str, Any], _: int) -> None:
     reading.services[name] = service
 
 
-def _read_rule(reading: _Reading, table: Mapping[str, Any], line: int) -> None:
+def _read_rule(reading: _Reading, block: Block) -> None:
+    table = parse_table(block, _KNOWN_TABLES)
     _check_keys(table, _RULE_KEYS, "in a rule")
     name = _read_text(table, "service")
     if name != NO_SERVICE and name not in reading.services:
         _refuse(f"service is {name[:60]!r}; it is the name of a [[service]], or {NO_SERVICE!r}", "service")
     rule = Rule(
         service=reading.services.get(name),
-        line=line,
+        line=block.line,
         prefixes=frozenset(_read_items(table, "prefixes", _PREFIX, "a prefix such as 10.1016")),
         agencies=frozenset(text.lower() for text in _read_list(table, "agencies")),
         hosts=_read_hosts(table, "hosts"),
@@ -206,7 +195,8 @@ def _read_rule(reading: _Reading, table: Mapping[str, Any], line: int) -> None:
     reading.rules.append(rule)
 
 
-def _read_expect(reading: _Reading, table: Mapping[str, Any], line: int) -> None:
+def _read_expect(reading: _Reading, block: Block) -> None:
+    table = parse_table(block, _KNOWN_TABLES)
     _check_keys(table, _EXPECT_KEYS, "in an expectation")
     if ("service" in table) == ("location" in table):
         _refuse("an expectation has either service or location")
@@ -215,20 +205,20 @@ def _read_expect(reading: _Reading, table: Mapping[str, Any], line: int) -> None
         if key in table and table[key] != NO_SERVICE and table[key] not in reading.services:
             _refuse(f"{key} is {str(table[key])[:60]!r}; it is the name of a [[service]], or {NO_SERVICE!r}", key)
     language = _read_text(table, "language").lower() if "language" in table else ""
-    reader = Reader(
+    reader = ReaderFacts(
         address=_read_client(table),
         languages=(language,) if language else (),
         choice=reading.services[choice].base if choice in reading.services else choice,
     )
     location = _read_text(table, "location") if "location" in table else None
-    reading.expectations.append(Expectation(_read_work(table), reader, service, location, line))
+    reading.expectations.append(Expectation(_read_work(table), reader, service, location, block.line))
 
 
 def _read_work(table: Mapping[str, Any]) -> Work:
     try:
         name = HandleName(_read_text(table, "doi"))
     except InvalidName as error:
-        raise _Wrong(f"doi: {error.message}", "doi") from error
+        raise WrongTable(f"doi: {error.message}", "doi") from error
     target = web_target(_read_text(table, "target"))
     if target is None or host_of(target) is None:
         _refuse("target is not a URL such as https://publisher.example.org/article/1", "target")
@@ -241,7 +231,7 @@ def _read_client(table: Mapping[str, Any]) -> IPv4Address | IPv6Address | None:
     try:
         return ip_address(_read_text(table, "client"))
     except ValueError as error:
-        raise _Wrong(f"client is not an address such as 192.0.2.7 ({error})", "client") from error
+        raise WrongTable(f"client is not an address such as 192.0.2.7 ({error})", "client") from error
 
 
 # --- The values ---------------------------------------------------------------------------------------------------
@@ -300,7 +290,7 @@ def _read_networks(reading: _Reading, table: Mapping[str, Any], key: str) -> tup
         try:
             networks.append(ip_network(text))
         except ValueError as error:
-            raise _Wrong(f"{text[:60]!r} in {key} is not a network such as 192.0.2.0/24 ({error})", key) from error
+            raise WrongTable(f"{text[:60]!r} in {key} is not a network such as 192.0.2.0/24 ({error})", key) from error
     reading.networks += len(networks)
     if reading.networks > MAX_NETWORKS:
         _refuse(f"the file has more than {MAX_NETWORKS} networks; merge them into larger ones", key)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from app.features.library.copy import PLACEHOLDERS, Service, host_of
+from app.features.library.copy import PLACEHOLDERS, LibraryService, host_of
 from app.resolver.target_url import web_target
 
 #: Characters of a service's URL or template.
@@ -24,7 +24,7 @@ class WrongService(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ServiceKind:
     """A kind of service. `key` is what the file has for it, `pattern` the form of that."""
 
     key: str
@@ -36,18 +36,18 @@ class Kind:
 
 KINDS: Final = {
     # OCLC, EZproxy starting point URL: the target is not encoded, so it comes last.
-    "ezproxy": Kind("url", "{}{?}url={target}", rewrites_hosts=True),
+    "ezproxy": ServiceKind("url", "{}{?}url={target}", rewrites_hosts=True),
     # The same with the target encoded.
-    "ezproxy-encoded": Kind("url", "{}{?}qurl={target_encoded}", rewrites_hosts=True),
+    "ezproxy-encoded": ServiceKind("url", "{}{?}qurl={target_encoded}", rewrites_hosts=True),
     # OpenAthens, redirector link.
-    "openathens": Kind("domain", "https://go.openathens.net/redirector/{}?url={target_encoded}"),
+    "openathens": ServiceKind("domain", "https://go.openathens.net/redirector/{}?url={target_encoded}"),
     # Third Iron, LibKey.io linking syntax.
-    "libkey": Kind("library", "https://libkey.io/libraries/{}/{doi}"),
+    "libkey": ServiceKind("library", "https://libkey.io/libraries/{}/{doi}"),
     # OpenURL 0.1, section "Global identifiers"; the form that the DOI Handbook shows (section 3.8.4.1).
-    "openurl-0.1": Kind("url", "{}{?}id=doi:{doi}"),
+    "openurl-0.1": ServiceKind("url", "{}{?}id=doi:{doi}"),
     # ANSI/NISO Z39.88-2004, KEV format.
-    "openurl-1.0": Kind("url", "{}{?}url_ver=Z39.88-2004&rft_id=info:doi/{doi}"),
-    "template": Kind("template", "{}"),
+    "openurl-1.0": ServiceKind("url", "{}{?}url_ver=Z39.88-2004&rft_id=info:doi/{doi}"),
+    "template": ServiceKind("template", "{}"),
 }
 _FORMS: Final = {
     "domain": (_DOMAIN, "a domain such as example.edu"),
@@ -55,7 +55,7 @@ _FORMS: Final = {
 }
 
 
-def build_service(name: str, label: str, kind: str, value: str, hosts: frozenset[str]) -> Service:
+def build_service(name: str, label: str, kind: str, value: str, hosts: frozenset[str]) -> LibraryService:
     """A service from the value of its key. `hosts` are further hosts of its own. Raises WrongService."""
     key, template = KINDS[kind].key, KINDS[kind].template
     if len(value) > MAX_URL_CHARACTERS:
@@ -70,7 +70,7 @@ def build_service(name: str, label: str, kind: str, value: str, hosts: frozenset
     _check_template(key, template)
     host = host_of(_PLACEHOLDER.sub("x", template)) or ""
     rewriting = KINDS[kind].rewrites_hosts
-    return Service(
+    return LibraryService(
         name=name,
         label=label,
         kind=kind,

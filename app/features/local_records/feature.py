@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from app.features.feature import NOTHING, Context, Feature, Opened, Service
-from app.features.local_records.files import LocalFiles
+from app.features.feature import NOTHING, Context, Feature, Opened
+from app.features.local_records.files import FileBounds, LocalFiles
 from app.features.local_records.metrics import PROBLEMS, RECORDS
-from app.features.local_records.opening import load_local_files
-from app.features.toml_files.watching import WATCH_INTERVAL
-
-#: Problems that /readyz shows.
-_MAX_PLACES: Final = 10
-
-
-class LocalRecordService(Service):
-    """Reads the files again when they have changed."""
-
-    def __init__(self, files: LocalFiles) -> None:
-        self._files = files
-
-    async def run(self) -> None:
-        """Look at the files every second."""
-        await self._files.watch(WATCH_INTERVAL)
-
-    def ready(self) -> Mapping[str, Any]:
-        """The number of records in force, and the places of problems. Their messages are in the log."""
-        places = [
-            {"file": Path(problem.file).name, "line": problem.line, "column": problem.column}
-            for problem in self._files.problems[:_MAX_PLACES]
-        ]
-        state = "broken" if self._files.is_broken else "ok"
-        return {"local_records": {"state": state, "records": self._files.records, "problems": places}}
+from app.features.local_records.records import LocalRecords
+from app.features.local_records.settings import LocalRecordSettings
 
 
 def add_local_records(context: Context) -> None:
     """Put the records in force. Raises ConfigurationError if a file has an error."""
-    files = load_local_files(context.settings, context.clock, context.core.upstream, context.core.resolver)
-    if files is not None:
-        context.provide(files)
+    settings, core = context.settings.group(LocalRecordSettings), context.core
+    if settings.local_records is None:
+        return
+
+    def use(records: LocalRecords) -> None:
+        core.upstream.use_routes(records.routes())
+        core.resolver.local_records = records if len(records) else None
+
+    bounds = FileBounds.of_records(settings.local_records_max)
+    files = LocalFiles(settings.local_records, bounds, context.clock, use)
+    files.load()
+    context.provide(files)
 
 
 def open_local_records(context: Context) -> Opened:
@@ -51,7 +35,7 @@ def open_local_records(context: Context) -> Opened:
     if files is None:
         return NOTHING
     context.reloads.on_reload(files.request_reload)
-    return Opened(services=(LocalRecordService(files),))
+    return Opened(services=(files,))
 
 
 FEATURE: Final = Feature(

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
-from itertools import pairwise
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -26,9 +26,17 @@ from app.features.local_records.records import (
     Route,
     TargetTemplate,
     answer_of_value,
-    fill_template,
+    fill_target,
 )
-from app.features.toml_files.text import Problem, TomlProblem, find_key, parse_toml
+from app.features.toml_files.text import (
+    Block,
+    FileProblem,
+    WrongTable,
+    parse_table,
+    parse_toml,
+    read_block,
+    split_tables,
+)
 from app.handle.answer import Answer, ResponseCode
 from app.handle.record import read_values
 from app.resolver.resolution import Tombstone
@@ -46,7 +54,6 @@ _DAY: Final = 86_400.0
 #: The length of a date in ISO 8601, which is also the beginning of a date with a time.
 _DATE_CHARACTERS: Final = len("2026-03-01")
 
-_HEADER: Final = re.compile(r"^[ \t]*\[\[[ \t]*record[ \t]*\]\]", re.MULTILINE)
 #: A record of bare keys and strings without escapes, the usual kind. tomllib takes 100 us for it, this takes 5 us.
 _COMMENT: Final = r"(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?"
 _PAIR: Final = r'([a-z]+)[ \t]*=[ \t]*"([^"\\\x00-\x1f\x7f]*)"'
@@ -62,122 +69,91 @@ _HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[0-9A-Fa-
 _UPSTREAM: Final = re.compile(r"https?://[^?#\s]+")
 
 
-class _Wrong(Exception):
-    """A record cannot be used because of one of its keys; `key` is None for the record as a whole."""
-
-    def __init__(self, message: str, key: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.key = key
-
-
-def read_records(text: str, file: str) -> Iterator[LocalRecord | Problem]:
+def read_records(text: str, file: str) -> Iterator[LocalRecord | FileProblem]:
     """The records of a file in their order, and a problem for each record that cannot be used."""
-    headers = [found.start() for found in _HEADER.finditer(text)]
-    yield from _read_before(text[: headers[0]] if headers else text, file)
-    line = 1 + text.count("\n", 0, headers[0] if headers else 0)
-    for start, end in pairwise([*headers, len(text)]):
-        block = text[start:end]
-        yield _read_block(block, file, line)
-        line += block.count("\n")
+    for block in split_tables(text, "record"):
+        if block.name:
+            yield read_block(block, file, partial(_read_record, file=file))
+        elif problem := read_block(block, file, _require_nothing):
+            yield problem
 
 
-def _read_before(text: str, file: str) -> Iterator[Problem]:
-    """The problems of what is before the first record: only comments and empty lines may be there."""
-    try:
-        keys = list(parse_toml(text))
-    except TomlProblem as error:
-        yield Problem(file, error.line, error.column, error.message)
-        return
-    if keys:
-        line, column = find_key(text, keys[0])
-        yield Problem(file, line, column, f"{keys[0]!r} is outside a record; begin each record with [[record]]")
+def _require_nothing(block: Block) -> None:
+    """Refuse what is before the first record: only comments and empty lines may be there."""
+    if keys := list(parse_toml(block.text)):
+        raise WrongTable(f"{keys[0]!r} is outside a record; begin each record with [[record]]", keys[0])
 
 
-def _read_block(block: str, file: str, line: int) -> LocalRecord | Problem:
-    try:
-        if len(block) > MAX_RECORD_CHARACTERS:
-            raise _Wrong(f"the record is longer than {MAX_RECORD_CHARACTERS} characters")
-        return _read_record(_read_table(block), file, line)
-    except TomlProblem as error:
-        return Problem(file, line + error.line - 1, error.column, error.message)
-    except _Wrong as error:
-        row, column = (1, 1) if error.key is None else find_key(block, error.key)
-        return Problem(file, line + row - 1, column, error.message)
-
-
-def _read_table(block: str) -> Mapping[str, Any]:
+def _read_table(block: Block) -> Mapping[str, Any]:
     """The table of one record."""
-    if not block.endswith("\n"):
-        block += "\n"
-    if _PLAIN_RECORD.fullmatch(block):
-        pairs = _PLAIN_PAIR.findall(block)
+    if len(block.text) > MAX_RECORD_CHARACTERS:
+        raise WrongTable(f"the record is longer than {MAX_RECORD_CHARACTERS} characters")
+    text = block.text if block.text.endswith("\n") else block.text + "\n"
+    if _PLAIN_RECORD.fullmatch(text):
+        pairs = _PLAIN_PAIR.findall(text)
         table = dict(pairs)
         if len(table) == len(pairs):
             return table
-    document = parse_toml(block)
-    if extra := [key for key in document if key != "record"]:
-        raise _Wrong(f"the table [{extra[0]}] is not part of a record", extra[0])
-    found: Mapping[str, Any] = document["record"][0]
-    return found
+    return parse_table(block, "part of a record")
 
 
 # --- One record ---------------------------------------------------------------------------------------------------
 
 
-def _read_record(table: Mapping[str, Any], file: str, line: int) -> LocalRecord:
+def _read_record(block: Block, file: str) -> LocalRecord:
+    table = _read_table(block)
     for key in table:
         if key not in KEYS:
-            raise _Wrong(f"unknown key {key[:60]!r}; a record has {', '.join(sorted(KEYS))}", key)
+            raise WrongTable(f"unknown key {key[:60]!r}; a record has {', '.join(sorted(KEYS))}", key)
     action = _name_of_action(table)
     is_prefix = "prefix" in table
     subject = _read_prefix(table) if is_prefix else _read_name(table, "doi").text
     if "note" in table:
         _read_string(table, "note")
     if action == "alias" and fold(_read_string(table, action)) == fold(subject):
-        raise _Wrong("alias is the name itself", action)
+        raise WrongTable("alias is the name itself", action)
     uses_library = _read_library(table, action)
-    return LocalRecord(subject, is_prefix, _ACTIONS[action](table), _read_until(table), file, line, uses_library)
+    return LocalRecord(subject, is_prefix, _ACTIONS[action](table), _read_until(table), file, block.line, uses_library)
 
 
 def _name_of_action(table: Mapping[str, Any]) -> str:
     names = [name for name in table if name in _ACTIONS]
     if len(names) != 1:
         found = " and ".join(names) if names else "none of them"
-        raise _Wrong(
+        raise WrongTable(
             f"a record has exactly one of {', '.join(_ACTIONS)}; this one has {found}", names[-1] if names else None
         )
     if ("doi" in table) == ("prefix" in table):
-        raise _Wrong("a record has either doi or prefix", "prefix" if "prefix" in table else None)
+        raise WrongTable("a record has either doi or prefix", "prefix" if "prefix" in table else None)
     if names[0] in PREFIX_ACTIONS and "doi" in table:
-        raise _Wrong(f"{names[0]} is for a prefix; write prefix in place of doi", "doi")
+        raise WrongTable(f"{names[0]} is for a prefix; write prefix in place of doi", "doi")
     return names[0]
 
 
 def _read_string(table: Mapping[str, Any], key: str) -> str:
     value = table[key]
     if not isinstance(value, str):
-        raise _Wrong(f"{key} is not a string", key)
+        raise WrongTable(f"{key} is not a string", key)
     return value
 
 
 def _read_name(table: Mapping[str, Any], key: str) -> HandleName:
     text = _read_string(table, key)
     if _SCHEME.match(text) or text != text.strip():
-        raise _Wrong(f"{key} is not a bare DOI name; write it without https://doi.org/, doi: and white space", key)
+        raise WrongTable(f"{key} is not a bare DOI name; write it without https://doi.org/, doi: and white space", key)
     try:
         name = HandleName(text)
     except InvalidName as error:
-        raise _Wrong(f"{key}: {error.message}", key) from error
+        raise WrongTable(f"{key}: {error.message}", key) from error
     if name.suffix is None and not name.is_prefix:
-        raise _Wrong(f"{key} is not a DOI name; a DOI name begins with 10. and has a slash after its prefix", key)
+        raise WrongTable(f"{key} is not a DOI name; a DOI name begins with 10. and has a slash after its prefix", key)
     return name
 
 
 def _read_prefix(table: Mapping[str, Any]) -> str:
     text = _read_string(table, "prefix")
     if not _PREFIX.fullmatch(text):
-        raise _Wrong("prefix is not a prefix such as 10.5072", "prefix")
+        raise WrongTable("prefix is not a prefix such as 10.5072", "prefix")
     return text
 
 
@@ -189,7 +165,7 @@ def _read_until(table: Mapping[str, Any]) -> float:
     if isinstance(until, datetime):
         return (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp()
     if not isinstance(until, date):
-        raise _Wrong("until is not a date; write it without quotes, such as 2027-12-31", "until")
+        raise WrongTable("until is not a date; write it without quotes, such as 2027-12-31", "until")
     return datetime(until.year, until.month, until.day, tzinfo=UTC).timestamp() + _DAY
 
 
@@ -197,9 +173,9 @@ def _read_library(table: Mapping[str, Any], action: str) -> bool:
     """Whether library copy applies to the redirect."""
     value = table.get("library", True)
     if not isinstance(value, bool):
-        raise _Wrong("library is not true or false; write it without quotes", "library")
+        raise WrongTable("library is not true or false; write it without quotes", "library")
     if "library" in table and action not in _REDIRECTS:
-        raise _Wrong(f"library has no effect with {action}; it is for target and values", "library")
+        raise WrongTable(f"library has no effect with {action}; it is for target and values", "library")
     return value
 
 
@@ -209,16 +185,16 @@ def _read_library(table: Mapping[str, Any], action: str) -> bool:
 def _read_target(table: Mapping[str, Any]) -> LocalAnswer | TargetTemplate:
     target = _read_string(table, "target").strip()
     if _CONTROL.search(target):
-        raise _Wrong("target contains a control character", "target")
+        raise WrongTable("target contains a control character", "target")
     if web_target(target) is None:
         schemes = ", ".join(sorted(SCHEMES))
-        raise _Wrong(f"target is not a URL of {schemes} with at most {MAX_REDIRECT_TARGET_BYTES} bytes", "target")
+        raise WrongTable(f"target is not a URL of {schemes} with at most {MAX_REDIRECT_TARGET_BYTES} bytes", "target")
     if not target.lower().startswith("mailto:") and not _host(target):
-        raise _Wrong("target has no host name", "target")
+        raise WrongTable("target has no host name", "target")
     if "prefix" not in table or not any(one in target for one in (DOI_PLACEHOLDER, SUFFIX_PLACEHOLDER)):
         return LocalAnswer(answer_of_value("URL", target))
-    if _host(fill_template(target, HandleName("10.1/x"))) != _host(target):
-        raise _Wrong("target has a placeholder in its host name; use it in the path or the query", "target")
+    if _host(fill_target(target, HandleName("10.1/x"))) != _host(target):
+        raise WrongTable("target has a placeholder in its host name; use it in the path or the query", "target")
     return TargetTemplate(target)
 
 
@@ -230,17 +206,19 @@ def _host(url: str) -> str | None:
 def _read_tombstone(table: Mapping[str, Any]) -> LocalAnswer:
     stone = table["tombstone"]
     if not isinstance(stone, dict) or stone.keys() != {"reason", "date"}:
-        raise _Wrong('tombstone is not a table such as { reason = "Withdrawn.", date = 2026-03-01 }', "tombstone")
+        raise WrongTable('tombstone is not a table such as { reason = "Withdrawn.", date = 2026-03-01 }', "tombstone")
     day = stone["date"]
     if not isinstance(day, date):
-        raise _Wrong("the date of tombstone is not a date; write it without quotes, such as 2026-03-01", "tombstone")
+        raise WrongTable(
+            "the date of tombstone is not a date; write it without quotes, such as 2026-03-01", "tombstone"
+        )
     reason = _read_reason(stone["reason"], "tombstone")
     return LocalAnswer(Answer(ResponseCode.HANDLE_NOT_FOUND), Tombstone(reason, day.isoformat()[:_DATE_CHARACTERS]))
 
 
 def _read_reason(reason: Any, key: str) -> str:
     if not isinstance(reason, str) or not 0 < len(reason.strip()) <= MAX_REASON_CHARACTERS or _CONTROL.search(reason):
-        raise _Wrong(f"{key} needs a reason: one line of at most {MAX_REASON_CHARACTERS} characters", key)
+        raise WrongTable(f"{key} needs a reason: one line of at most {MAX_REASON_CHARACTERS} characters", key)
     return reason.strip()
 
 
@@ -257,22 +235,22 @@ def _read_values(table: Mapping[str, Any]) -> LocalAnswer:
         values = msgspec.json.format(encoded, indent=-1)
         record = read_values(values)
     except InvalidAnswer as error:
-        raise _Wrong(
+        raise WrongTable(
             f"values is not a handle record of the REST API: {error.detail or error.message}", "values"
         ) from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise _Wrong(f"values is not JSON: {error}", "values") from error
+        raise WrongTable(f"values is not JSON: {error}", "values") from error
     if not record.values:
-        raise _Wrong("values is empty; use tombstone for a name that is gone", "values")
+        raise WrongTable("values is empty; use tombstone for a name that is gone", "values")
     return LocalAnswer(Answer(ResponseCode.SUCCESS, values))
 
 
 def _read_route(table: Mapping[str, Any]) -> Route:
     url = _read_string(table, "upstream")
     if not _UPSTREAM.fullmatch(url) or not _host(url):
-        raise _Wrong("upstream is not the base URL of a handle API, such as https://handle.example.org", "upstream")
+        raise WrongTable("upstream is not the base URL of a handle API, such as https://handle.example.org", "upstream")
     if "until" in table:
-        raise _Wrong("a record with upstream cannot have until", "until")
+        raise WrongTable("a record with upstream cannot have until", "until")
     return Route(url)
 
 

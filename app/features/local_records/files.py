@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.features.local_records.file_text import read_records
 from app.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
-from app.features.toml_files.text import Problem
-from app.features.toml_files.watching import MAX_FILES, Stamp, list_files, take_stamp
+from app.features.toml_files.text import FileProblem
+from app.features.toml_files.watching import (
+    MAX_FILES,
+    UnreadableFile,
+    WatchedFiles,
+    list_toml_files,
+    read_text,
+    take_stamp,
+)
 
 log = logging.getLogger(__name__)
 
 #: Problems that are collected, and those of them that are logged.
 MAX_PROBLEMS: Final = 1_000
 _MAX_LOGGED: Final = 20
+_TOO_LARGE: Final = "the files are larger than local_records_max allows; raise it, or remove records"
+#: Problems that /readyz shows.
+_MAX_PLACES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +50,48 @@ class Reading:
     """What one reading of the files found. Its records can be used if none of its problems is an error."""
 
     records: LocalRecords
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
 
     @property
-    def errors(self) -> tuple[Problem, ...]:
+    def errors(self) -> tuple[FileProblem, ...]:
         """The problems because of which the records cannot be used."""
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
 
-class LocalFiles:
+class LocalFiles(WatchedFiles):
     """Keeps the records of a file or folder in force. Files with an error leave the previous records in force."""
 
     def __init__(
         self, path: Path, bounds: FileBounds, clock: Callable[[], float], use: Callable[[LocalRecords], None]
     ) -> None:
         """`use` puts records in force. It raises ConfigurationError if it cannot, and then changes nothing."""
-        self._path = path
+        super().__init__()
+        self.path: Path = path
         self._bounds = bounds
         self._clock = clock
         self._use = use
-        self._requested = asyncio.Event()
-        self._last_stamp: Stamp = ()
-        self._read_stamp: Stamp = ()
         #: The number of records in force, and the problems of the last reading.
         self.records = 0
-        self.problems: tuple[Problem, ...] = ()
+        self.problems: tuple[FileProblem, ...] = ()
 
     @property
     def is_broken(self) -> bool:
         """Whether the files have an error, so that earlier records are in force."""
         return any(problem.severity == "error" for problem in self.problems)
 
+    def ready(self) -> Mapping[str, Any]:
+        """The number of records in force, and the places of problems. Their messages are in the log."""
+        places = [
+            {"file": Path(problem.file).name, "line": problem.line, "column": problem.column}
+            for problem in self.problems[:_MAX_PLACES]
+        ]
+        state = "broken" if self.is_broken else "ok"
+        return {"local_records": {"state": state, "records": self.records, "problems": places}}
+
     def load(self) -> None:
         """Read the files at the start. Raises ConfigurationError with every error, up to a limit."""
-        self._read_stamp = self._last_stamp = take_stamp(self._path)
-        reading = read_files(self._path, self._bounds, self._clock())
+        self._read_stamp = self._last_stamp = take_stamp(self.path)
+        reading = read_files(self.path, self._bounds, self._clock())
         if reading.errors:
             raise ConfigurationError("local_records: " + "; ".join(map(str, reading.errors[:_MAX_LOGGED])))
         self._put_in_force(reading)
@@ -85,52 +100,30 @@ class LocalFiles:
         """Let the watching task read the files at once, whether they have changed or not."""
         self._requested.set()
 
-    async def watch(self, interval: float) -> None:
-        """Look at the files every `interval` seconds until the task is cancelled."""
-        while True:
-            try:
-                async with asyncio.timeout(interval):
-                    await self._requested.wait()
-            except TimeoutError:
-                pass
-            await self.look()
-
-    async def look(self) -> None:
-        """Read the files if a reload was requested, or if they have changed and then stayed the same for one look.
-
-        A program that writes a file in several steps is not read halfway.
-        """
-        requested = self._requested.is_set()
-        self._requested.clear()
-        stamp = await asyncio.to_thread(take_stamp, self._path)
-        is_settled = stamp == self._last_stamp
-        self._last_stamp = stamp
-        if not requested and (stamp == self._read_stamp or not is_settled):
-            return
-        self._read_stamp = stamp
+    async def _read(self, path: Path) -> None:
         # 100,000 records take a second, in which the event loop answers requests.
-        reading = await asyncio.to_thread(read_files, self._path, self._bounds, self._clock())
+        reading = await asyncio.to_thread(read_files, path, self._bounds, self._clock())
         if reading.errors:
             self._report_errors(reading.problems)
             return
         try:
             self._put_in_force(reading)
         except ConfigurationError as error:
-            self._report_errors((Problem(str(self._path), 0, 0, error.message),))
+            self._report_errors((FileProblem(str(self.path), 0, 0, error.message),))
 
     def _put_in_force(self, reading: Reading) -> None:
         self._use(reading.records)
         self.problems, self.records = reading.problems, len(reading.records)
         _log_problems(logging.WARNING, reading.problems)
-        log.info("local records: %s records from %s are in force", self.records, self._path)
+        log.info("local records: %s records from %s are in force", self.records, self.path)
 
-    def _report_errors(self, problems: tuple[Problem, ...]) -> None:
+    def _report_errors(self, problems: tuple[FileProblem, ...]) -> None:
         self.problems = problems
         _log_problems(logging.ERROR, problems)
         log.error("local records: the previous %s records stay in force; correct the file", self.records)
 
 
-def _log_problems(level: int, problems: tuple[Problem, ...]) -> None:
+def _log_problems(level: int, problems: tuple[FileProblem, ...]) -> None:
     for problem in problems[:_MAX_LOGGED]:
         log.log(level, "local records: %s", problem)
     if len(problems) > _MAX_LOGGED:
@@ -140,20 +133,20 @@ def _log_problems(level: int, problems: tuple[Problem, ...]) -> None:
 def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
     """Read the records of a file or folder. `now` is in seconds since the epoch."""
     records: list[LocalRecord] = []
-    problems: list[Problem] = []
-    files = list_files(path)
+    problems: list[FileProblem] = []
+    files = list_toml_files(path)
     if len(files) > MAX_FILES:
-        problems.append(Problem(str(path), 0, 0, f"the folder has more than {MAX_FILES} files"))
+        problems.append(FileProblem(str(path), 0, 0, f"the folder has more than {MAX_FILES} files"))
     room = bounds.bytes
     for file in files[:MAX_FILES]:
         try:
-            text, size = _read_text(file, room)
-        except _Unreadable as error:
+            text, size = read_text(file, room, _TOO_LARGE)
+        except UnreadableFile as error:
             problems.append(error.problem)
             continue
         room -= size
         for item in read_records(text, str(file)):
-            if isinstance(item, Problem):
+            if isinstance(item, FileProblem):
                 problems.append(item)
             else:
                 records.append(item)
@@ -164,30 +157,3 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
     if not problems:
         problems = [*find_conflicts(records), *find_expired(records, now)]
     return Reading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]))
-
-
-class _Unreadable(Exception):
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
-def _read_text(file: Path, room: int) -> tuple[str, int]:
-    """The text of a file and its size in bytes, at most `room`."""
-    try:
-        # A pipe without a writer must not keep the reader waiting.
-        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise _Unreadable(Problem(str(file), 0, 0, "it is not a regular file"))
-            data = opened.read(room + 1)
-    except OSError as error:
-        raise _Unreadable(Problem(str(file), 0, 0, f"it cannot be read: {error.strerror or error}")) from error
-    if len(data) > room:
-        message = "the files are larger than local_records_max allows; raise it, or remove records"
-        raise _Unreadable(Problem(str(file), 0, 0, message))
-    try:
-        return data.decode("utf-8"), len(data)
-    except UnicodeDecodeError as error:
-        line = 1 + data.count(b"\n", 0, error.start)
-        column = error.start - data.rfind(b"\n", 0, error.start)
-        raise _Unreadable(Problem(str(file), line, column, "the text is not UTF-8")) from error

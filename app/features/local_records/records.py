@@ -15,7 +15,7 @@ from app.cache.entry import Entry
 from app.doi.name import HandleName, fold
 from app.doi.uri import component, url_path
 from app.errors import PrefixDenied
-from app.features.toml_files.text import Problem
+from app.features.toml_files.text import FileProblem
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.resolution import MAX_ALIASES, Origin, Resolution, Tombstone
 
@@ -76,9 +76,9 @@ class LocalRecord(msgspec.Struct, frozen=True, gc=False):
         """Whether it is an answer about names, and not a route or a denial."""
         return isinstance(self.action, LocalAnswer | TargetTemplate)
 
-    def problem(self, message: str, severity: Literal["error", "warning"] = "error") -> Problem:
+    def problem(self, message: str, severity: Literal["error", "warning"] = "error") -> FileProblem:
         """A problem of this record as a whole."""
-        return Problem(self.file, self.line, 1, message, severity)
+        return FileProblem(self.file, self.line, 1, message, severity)
 
 
 class LocalRecords:
@@ -112,20 +112,15 @@ class LocalRecords:
             case LocalAnswer(answer, tombstone):
                 return _resolution(name, answer, record, tombstone)
             case TargetTemplate(url):
-                return _resolution(name, answer_of_value("URL", fill_template(url, name)), record)
+                return _resolution(name, answer_of_value("URL", fill_target(url, name)), record)
             case Denial(reason):
                 raise PrefixDenied(reason)
         return None
 
-    def find_hiding(self, name: HandleName, now: float) -> LocalRecord | None:
-        """The record that answers or denies a name in place of the cache. A route does not."""
-        record = self._find(name.key, now)
-        return None if record is None or isinstance(record.action, Route) else record
-
     def find_place(self, name: HandleName, now: float) -> str | None:
-        """File and line of the record that answers or denies a name in place of the cache."""
-        record = self.find_hiding(name, now)
-        return None if record is None else f"{record.file}:{record.line}"
+        """File and line of the record that answers or denies a name in place of the cache. A route does not."""
+        record = self._find(name.key, now)
+        return None if record is None or isinstance(record.action, Route) else f"{record.file}:{record.line}"
 
     def _find(self, key: str, now: float) -> LocalRecord | None:
         found = self._names.get(key)
@@ -162,7 +157,7 @@ def answer_of_value(kind: Literal["URL", "HS_ALIAS"], text: str) -> Answer:
     return Answer(ResponseCode.SUCCESS, msgspec.json.encode([value]))
 
 
-def fill_template(url: str, name: HandleName) -> str:
+def fill_target(url: str, name: HandleName) -> str:
     """The target of one name. In the query every reserved character is encoded, in the path only what must be."""
     path, mark, query = url.partition("?")
     suffix = name.suffix or ""
@@ -179,7 +174,7 @@ def _segments(suffix: str) -> str:
 # --- All records together -----------------------------------------------------------------------------------------
 
 
-def find_conflicts(records: Iterable[LocalRecord]) -> list[Problem]:
+def find_conflicts(records: Iterable[LocalRecord]) -> list[FileProblem]:
     """A problem for each record of a name that another record has already, and for each loop of aliases."""
     first: dict[tuple[bool, str], LocalRecord] = {}
     problems = []
@@ -191,7 +186,7 @@ def find_conflicts(records: Iterable[LocalRecord]) -> list[Problem]:
     return problems + _find_loops({key: record for (is_prefix, key), record in first.items() if not is_prefix})
 
 
-def _find_loops(names: dict[str, LocalRecord]) -> list[Problem]:
+def _find_loops(names: dict[str, LocalRecord]) -> list[FileProblem]:
     problems = []
     for key, record in names.items():
         alias = _alias_key(record)
@@ -209,7 +204,7 @@ def _alias_key(record: LocalRecord) -> str | None:
     return None if alias is None else fold(alias)
 
 
-def find_expired(records: Iterable[LocalRecord], now: float) -> list[Problem]:
+def find_expired(records: Iterable[LocalRecord], now: float) -> list[FileProblem]:
     """A warning for each record whose `until` has passed."""
     return [
         record.problem(f"the record of {record.subject[:200]} has expired; remove it or change until", "warning")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+
+Result = TypeVar("Result")
 
 #: A key with this many dots is looked for only in a record with as many.
 _MAX_DOTS: Final = 16
@@ -22,7 +24,7 @@ _DEEP_KEY: Final = re.compile(r"(?:\.[ \t]*+[^.\s=\[\]{},#]*+[ \t]*+){17}")
 _PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column ([0-9]+)|end of document)\)$")
 
 
-class Problem(msgspec.Struct, frozen=True):
+class FileProblem(msgspec.Struct, frozen=True):
     """What is wrong in a file, and where. Lines and columns count from 1; line 0 means the whole file."""
 
     file: str
@@ -47,6 +49,15 @@ class TomlProblem(Exception):
         self.column = column
 
 
+class WrongTable(Exception):
+    """A table cannot be used because of one of its keys; `key` is None for the table as a whole."""
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.key = key
+
+
 class Block(msgspec.Struct, frozen=True):
     """The text of one table of an array such as `[[rule]]`, from its header on. `name` is "" before the first one."""
 
@@ -67,6 +78,27 @@ def split_tables(text: str, names: str) -> Iterator[Block]:
         block = text[start:end]
         yield Block(name, block, line)
         line += block.count("\n")
+
+
+def read_block(block: Block, file: str, read: Callable[[Block], Result]) -> Result | FileProblem:
+    """What `read` makes of a block, or the problem because of which it cannot, with its place in the file."""
+    try:
+        return read(block)
+    except TomlProblem as error:
+        row, column, message = error.line, error.column, error.message
+    except WrongTable as error:
+        row, column = (1, 1) if error.key is None else find_key(block.text, error.key)
+        message = error.message
+    return FileProblem(file, block.line + row - 1, column, message)
+
+
+def parse_table(block: Block, known: str) -> Mapping[str, Any]:
+    """The table of a block. Raises TomlProblem, and WrongTable for another one in its text; `known` has the hint."""
+    document = parse_toml(block.text + "\n")
+    if extra := [key for key in document if key != block.name]:
+        raise WrongTable(f"the table [{extra[0][:40]}] is not {known}", extra[0])
+    found: Mapping[str, Any] = document[block.name][0]
+    return found
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -1,11 +1,17 @@
-"""Finds out whether the files of an operator have changed."""
+"""Reads the files of an operator, at the start and when they have changed."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import stat
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from app.features.feature import Service
+from app.features.toml_files.text import FileProblem
 
 #: Seconds between two looks at the files.
 WATCH_INTERVAL: Final = 1.0
@@ -18,7 +24,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 def take_stamp(path: Path) -> Stamp:
     """The state of the files by which a change is noticed."""
-    return tuple(_stamp_of(file) for file in list_files(path))
+    return tuple(_stamp_of(file) for file in list_toml_files(path))
 
 
 def _stamp_of(file: Path) -> tuple[str, int, int, int]:
@@ -29,7 +35,7 @@ def _stamp_of(file: Path) -> tuple[str, int, int, int]:
     return str(file), found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def list_files(path: Path) -> list[Path]:
+def list_toml_files(path: Path) -> list[Path]:
     """The file itself, or the files of the folder whose names end with .toml, sorted; one more than MAX_FILES."""
     if not path.is_dir():
         return [path]
@@ -39,3 +45,74 @@ def list_files(path: Path) -> list[Path]:
             return [path / name for name in sorted(islice(names, MAX_FILES + 1))]
     except OSError:
         return [path]
+
+
+class UnreadableFile(Exception):
+    """A file cannot be read."""
+
+    def __init__(self, path: Path, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.problem = FileProblem(str(path), line, column, message)
+
+
+def read_text(path: Path, most: int, too_large: str) -> tuple[str, int]:
+    """The text of a file and its size in bytes. Raises UnreadableFile, with `too_large` for more than `most` bytes."""
+    try:
+        # A pipe without a writer must not keep the reader waiting.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise UnreadableFile(path, "it is not a regular file")
+            data = opened.read(most + 1)
+    except OSError as error:
+        raise UnreadableFile(path, f"it cannot be read: {error.strerror or error}") from error
+    if len(data) > most:
+        raise UnreadableFile(path, too_large)
+    try:
+        return data.decode("utf-8"), len(data)
+    except UnicodeDecodeError as error:
+        line, column = 1 + data.count(b"\n", 0, error.start), error.start - data.rfind(b"\n", 0, error.start)
+        raise UnreadableFile(path, "the text is not UTF-8", line, column) from error
+
+
+class WatchedFiles(Service):
+    """A file or a folder, of which a feature reads the files again when they have changed."""
+
+    def __init__(self) -> None:
+        #: Where the files are. None without any.
+        self.path: Path | None = None
+        self._requested = asyncio.Event()
+        self._last_stamp: Stamp = ()
+        self._read_stamp: Stamp = ()
+
+    async def run(self, interval: float = WATCH_INTERVAL) -> None:
+        """Look at the files every `interval` seconds, and at once if a reload was requested."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await self._requested.wait()
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the files if a reload was requested, or if they have changed and then stayed the same for one look.
+
+        A program that writes a file in several steps is not read halfway.
+        """
+        path, is_requested = self.path, self._requested.is_set()
+        self._requested.clear()
+        if path is None:
+            if is_requested:
+                self._use_nothing()
+            return
+        stamp = await asyncio.to_thread(take_stamp, path)
+        is_settled = stamp == self._last_stamp
+        self._last_stamp = stamp
+        if is_requested or (stamp != self._read_stamp and is_settled):
+            self._read_stamp = stamp
+            await self._read(path)
+
+    async def _read(self, path: Path) -> None:
+        """Read the files, and put what they say in force if they have no error."""
+        raise NotImplementedError
+
+    def _use_nothing(self) -> None:
+        """A reload has named no file."""

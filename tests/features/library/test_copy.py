@@ -18,9 +18,9 @@ from app.features.library.copy import (
     LibraryRules,
     Outcome,
     OwnAddress,
-    Reader,
+    ReaderFacts,
     Work,
-    decide,
+    decide_copy,
 )
 from app.features.library.rules import read_rules
 from app.features.library.service_kinds import WrongService, build_service
@@ -56,15 +56,15 @@ def work(target: str = "https://www.publisher.com/1", name: str = "10.1234/1", a
     return Work(HandleName(name), target, agency)
 
 
-def reader(address: str | None = HOME, *languages: str, choice: str | None = None) -> Reader:
-    return Reader(None if address is None else ip_address(address), languages, choice)
+def reader(address: str | None = HOME, *languages: str, choice: str | None = None) -> ReaderFacts:
+    return ReaderFacts(None if address is None else ip_address(address), languages, choice)
 
 
-def outcome(given: LibraryRules, of: Work, by: Reader, own: OwnAddress | None = None) -> Decision:
-    return decide(given, given.find_concerning(of, own), of, by)
+def outcome(given: LibraryRules, of: Work, by: ReaderFacts, own: OwnAddress | None = None) -> Decision:
+    return decide_copy(given, given.find_concerning(of, own), of, by)
 
 
-def service(given: LibraryRules, of: Work, by: Reader) -> str | None:
+def service(given: LibraryRules, of: Work, by: ReaderFacts) -> str | None:
     found = outcome(given, of, by).service
     return None if found is None else found.name
 
@@ -253,7 +253,7 @@ exempt = ["open.publisher.com"]
         (work("https://libkey.io/10.1/2", agency="Crossref"), reader(HOME, "de"), None),
     ],
 )
-def test_the_first_rule_whose_conditions_hold_decides(of: Work, by: Reader, expected: str | None) -> None:
+def test_the_first_rule_whose_conditions_hold_decides(of: Work, by: ReaderFacts, expected: str | None) -> None:
     assert service(rules(TABLE), of, by) == expected
 
 

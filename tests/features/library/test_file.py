@@ -107,7 +107,7 @@ async def test_a_reload_takes_another_file_or_none(tmp_path: Path, caplog: pytes
     await library.look()
     await library.look()
     assert names(used)[-1] == "c" and library.problems == ()
-    assert await reload(None) == "" and not library.is_used
+    assert await reload(None) == "" and library.ready() == {}
 
 
 def test_a_reload_reads_no_file_on_the_event_loop(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ async def test_a_running_watch_notices_a_change(tmp_path: Path) -> None:
     library.load(file)
     changed.clear()
     write(file, "b")
-    task = asyncio.create_task(library.watch(0.001))
+    task = asyncio.create_task(library.run(0.001))
     async with asyncio.timeout(30):
         await changed.wait()
     task.cancel()

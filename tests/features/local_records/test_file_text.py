@@ -10,14 +10,14 @@ import pytest
 
 from app.features.local_records.file_text import MAX_RECORD_CHARACTERS, read_records
 from app.features.local_records.records import Denial, LocalAnswer, LocalRecord, Route, TargetTemplate
-from app.features.toml_files.text import Problem
+from app.features.toml_files.text import FileProblem
 from app.handle.answer import ResponseCode
 from app.resolver.resolution import Tombstone
 
 
 def records(text: str) -> list[LocalRecord]:
     found = list(read_records(text, "a.toml"))
-    assert [item for item in found if isinstance(item, Problem)] == []
+    assert [item for item in found if isinstance(item, FileProblem)] == []
     return [item for item in found if isinstance(item, LocalRecord)]
 
 
@@ -149,7 +149,7 @@ MISTAKES = {
 @pytest.mark.parametrize("text", MISTAKES, ids=lambda text: MISTAKES[text][2][:40])
 def test_a_mistake_has_its_line_and_column(text: str) -> None:
     line, column, message = MISTAKES[text]
-    (problem,) = [item for item in read_records("\n" + text, "a.toml") if isinstance(item, Problem)]
+    (problem,) = [item for item in read_records("\n" + text, "a.toml") if isinstance(item, FileProblem)]
     assert (problem.line, problem.column, problem.severity) == (line, column, "error")
     assert problem.message.startswith(message)
     assert str(problem).startswith(f"a.toml:{line}:{column}: {message}")
@@ -160,9 +160,9 @@ def test_each_record_is_read_by_itself() -> None:
         '# first\r\n[[record]]\r\ndoi = "10.1/a\r\n\r\n [[record]]\r\ndoi = "10.1/b"\r\nalias = "10.1/c"\r\n[[record]]'
     )
     problem, record, empty = read_records(text, "a.toml")
-    assert isinstance(problem, Problem) and problem.line == 3
+    assert isinstance(problem, FileProblem) and problem.line == 3
     assert isinstance(record, LocalRecord) and (record.subject, record.line) == ("10.1/b", 5)
-    assert isinstance(empty, Problem) and empty.line == 8
+    assert isinstance(empty, FileProblem) and empty.line == 8
 
 
 PLAIN = [
@@ -211,7 +211,7 @@ def test_a_record_of_plain_lines_is_read_as_toml_reads_it(text: str) -> None:
 def test_a_hostile_text_is_a_problem(text: str) -> None:
     found = list(read_records(text, "a.toml"))
     assert found
-    assert all(isinstance(item, Problem) and len(item.message) < 500 for item in found)
+    assert all(isinstance(item, FileProblem) and len(item.message) < 500 for item in found)
 
 
 def test_dots_in_strings_and_comments_are_not_keys() -> None:
@@ -222,4 +222,4 @@ def test_dots_in_strings_and_comments_are_not_keys() -> None:
 
 def test_a_record_is_bounded() -> None:
     (problem,) = read_records("[[record]]\n" + "\n" * MAX_RECORD_CHARACTERS, "a.toml")
-    assert isinstance(problem, Problem) and "longer than" in problem.message
+    assert isinstance(problem, FileProblem) and "longer than" in problem.message

@@ -9,7 +9,7 @@ import pytest
 from app.doi.name import HandleName
 from app.errors import PrefixDenied
 from app.features.local_records.file_text import read_records
-from app.features.local_records.records import LocalRecord, LocalRecords, fill_template, find_conflicts, find_expired
+from app.features.local_records.records import LocalRecord, LocalRecords, fill_target, find_conflicts, find_expired
 from app.resolver.resolution import Origin, Resolution
 
 NOW = 1_700_000_000.0
@@ -88,7 +88,7 @@ def test_routes_are_those_of_the_prefixes_with_an_upstream() -> None:
     ],
 )
 def test_a_template_cannot_leave_its_place(template: str, name: str, url: str) -> None:
-    assert fill_template(template, HandleName(name)) == url
+    assert fill_target(template, HandleName(name)) == url
 
 
 def test_two_records_of_one_name_are_a_problem_of_the_second() -> None:
