@@ -77,8 +77,8 @@ PURE: Final = tuple(
             "lists.json_lists", "lists.lines", "lists.references", "lists.table", "lists.typed_name",
             "lists.verdict",
             "local_records.file_text",
-            "local_records.records", "parse.confusable", "parse.parsing", "registry.blocks", "registry.crossref",
-            "registry.csv_file", "registry.datacite", "registry.detect", "registry.json_values", "registry.reading",
+            "local_records.records", "parse.confusable", "parse.parsing", "registry.crossref",
+            "registry.csv_file", "registry.datacite", "registry.json_values", "registry.reading",
             "registry.record", "registry.tar", "suggestions.repair", "suggestions.suggestion", "toml_files.text",
         )),
         # Everything of it but the transports and what awaits them.

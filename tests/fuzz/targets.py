@@ -31,11 +31,10 @@ from app.features.native.wire.response import Values, decode_response
 from app.features.native.wire.site_value import decode_site, encode_site
 from app.features.parse.parsing import parse, write_line
 from app.features.registry import csv_file
-from app.features.registry.blocks import cut_blocks
 from app.features.registry.crossref import CrossrefReader
 from app.features.registry.datacite import DataCiteReader
-from app.features.registry.detect import detect_format
-from app.features.registry.reading import BlockReader, Findings
+from app.features.registry.import_streams import cut_blocks
+from app.features.registry.reading import BlockReader, Findings, detect_format
 from app.features.registry.record import RecordDates
 from app.features.registry.tar import InvalidArchive, TarReader
 from app.features.registry.wire import FORMAT_VERSION, RegistryRow, find_row, to_entry, unpack_block
@@ -292,7 +291,7 @@ def registry(data: bytes) -> None:
 
 def _tables(data: bytes) -> list[BlockReader]:
     try:
-        return [csv_file.TableReader(csv_file.read_form(data.partition(b"\n")[0]))]
+        return [csv_file.TableReader(csv_file.read_table_form(data.partition(b"\n")[0]))]
     except csv_file.InvalidTable:
         return []
 

@@ -29,11 +29,10 @@ from app.features.feature import require_libraries
 from app.features.options import Settings
 from app.features.progress import Bar, progress
 from app.features.redaction import redact
-from app.features.registry.detect import detect_format, is_gzip
 from app.features.registry.feature import FEATURE as REGISTRY
 from app.features.registry.import_files import COUNTS, ImportRequest, Missing, RegistryReport, import_registry
-from app.features.registry.import_streams import HEAD_BYTES, decompress_head
-from app.features.registry.reading import RegistryFormat
+from app.features.registry.import_streams import HEAD_BYTES, decompress_head, is_gzip
+from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.record import parse_date
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.tar import is_tar

@@ -16,7 +16,7 @@ from app.errors import ChangesGone, DamagedEntry
 from app.features.bundles.delta import Cursor, DeltaChange, Forgotten, Stage, Tombstone, change_line
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
-from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, Kind
+from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange
 from app.features.registry.wire import to_record
 
 #: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.
@@ -135,7 +135,7 @@ class _Page:
 
     def _records(self, first: str = "", last: str | None = None) -> Iterator[tuple[str, RegistryRecord]]:
         """The registry records after the cursor, in a range of keys."""
-        for row in registry_blocks.read(self.connection, self.cursor.after, first):
+        for row in registry_blocks.read_rows(self.connection, self.cursor.after, first):
             if last is not None and row[0] > last:
                 return
             yield row[0], to_record(row)
@@ -145,11 +145,11 @@ class _Page:
         for number, kind, key, at in self.connection.execute(_LOG, (self.cursor.number, _MAX_ROWS)).fetchall():
             if self._is_full():
                 return
-            if kind == Kind.REGISTRY_RANGE:
+            if kind == LoggedChange.REGISTRY_RANGE:
                 first, _, last = key.partition(RANGE_SEPARATOR)
                 if not self._add_table(self._records(first, last)):
                     return
-            elif kind == Kind.PURGE:
+            elif kind == LoggedChange.PURGE:
                 sent.clear()
                 self._add(Tombstone(key, at))
             elif (kind, key) not in sent:
@@ -159,7 +159,7 @@ class _Page:
 
     def _find(self, kind: int, key: str) -> DeltaChange | None:
         """What the store has of a key now. None if it was evicted, or purged since: then the purge follows."""
-        if kind == Kind.PUT:
+        if kind == LoggedChange.PUT:
             row = self.connection.execute("SELECT data FROM entries WHERE key = ?", (key,)).fetchone()
             return None if row is None else self._unpack_entry(key, row[0])
         try:
@@ -167,7 +167,7 @@ class _Page:
         except DamagedEntry:
             return None
         if row is None:
-            return Forgotten(key) if kind == Kind.FORGOTTEN else None
+            return Forgotten(key) if kind == LoggedChange.FORGOTTEN else None
         return to_record(row)
 
     def _unpack_entry(self, key: str, data: object) -> Entry | None:

@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from app.features.registry.json_values import JsonValues
-from app.features.registry.reading import Findings
-from app.features.registry.record import InvalidRegistryRecord, RecordDates, make_record, parse_date
+from app.features.registry.json_values import JsonReader
+from app.features.registry.record import RecordDates, RegistryRecord, make_record, parse_date
 
 AGENCY: Final = "Crossref"
 _MILLISECONDS: Final = 1_000
@@ -47,25 +46,16 @@ class _Work(msgspec.Struct, gc=False):
     message: _Page | None = None
 
 
-class CrossrefReader:
+class CrossrefReader(JsonReader[_Work]):
     """Reads the blocks of a file of Crossref."""
 
     def __init__(self) -> None:
-        self._values: JsonValues[_Work] = JsonValues(_Work, _members)
+        super().__init__(_Work, _members, _to_record)
 
-    def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
-        """See BlockReader."""
-        records = findings.records
-        for work in self._values.read(block):
-            findings.read += 1
-            if isinstance(work, str):
-                findings.refuse(work)
-                continue
-            try:
-                url = work.resource.primary.URL if work.resource and work.resource.primary else None
-                records.append(make_record(work.DOI, url, AGENCY, dates.of(_date_of(work))))
-            except InvalidRegistryRecord as error:
-                findings.refuse(str(error))
+
+def _to_record(work: _Work, dates: RecordDates) -> RegistryRecord:
+    url = work.resource.primary.URL if work.resource and work.resource.primary else None
+    return make_record(work.DOI, url, AGENCY, dates.of(_date_of(work)))
 
 
 def _members(work: _Work) -> list[_Work] | None:

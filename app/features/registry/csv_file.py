@@ -43,7 +43,7 @@ class TableForm:
     has_header: bool
 
 
-def read_form(first_line: bytes) -> TableForm:
+def read_table_form(first_line: bytes) -> TableForm:
     """The form of a table, from its first line. Raises InvalidTable."""
     text = first_line.removeprefix(_BOM).decode("utf-8", "replace").strip("\r\n")
     delimiter = max(_DELIMITERS, key=text.count)

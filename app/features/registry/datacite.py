@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from app.features.registry.json_values import JsonValues
-from app.features.registry.reading import Findings
-from app.features.registry.record import InvalidRegistryRecord, RecordDates, make_record, parse_date
+from app.features.registry.json_values import JsonReader
+from app.features.registry.record import RecordDates, RegistryRecord, make_record, parse_date
 
 AGENCY: Final = "DataCite"
 #: The state of a DOI name that is not registered in the handle system yet (DataCite Support, "DOI States").
@@ -33,25 +32,15 @@ class _Record(msgspec.Struct, gc=False):
     data: list[_Record] | None = None
 
 
-class DataCiteReader:
+class DataCiteReader(JsonReader[_Record]):
     """Reads the blocks of a file of DataCite."""
 
     def __init__(self) -> None:
-        self._values: JsonValues[_Record] = JsonValues(_Record, lambda record: record.data)
+        super().__init__(_Record, lambda record: record.data, _to_record)
 
-    def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
-        """See BlockReader."""
-        for record in self._values.read(block):
-            findings.read += 1
-            if isinstance(record, str):
-                findings.refuse(record)
-                continue
-            fields = record.attributes or _Attributes()
-            if fields.state == _DRAFT:
-                findings.drafts += 1
-                continue
-            try:
-                date = dates.of(parse_date(fields.updated))
-                findings.records.append(make_record(fields.doi or record.id, fields.url, AGENCY, date))
-            except InvalidRegistryRecord as error:
-                findings.refuse(str(error))
+
+def _to_record(record: _Record, dates: RecordDates) -> RegistryRecord | None:
+    fields = record.attributes or _Attributes()
+    if fields.state == _DRAFT:
+        return None
+    return make_record(fields.doi or record.id, fields.url, AGENCY, dates.of(parse_date(fields.updated)))

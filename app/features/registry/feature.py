@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from app.cache.sqlite.tables import Table
 
 
-def tables() -> Sequence[Table]:
+def _tables() -> Sequence[Table]:
     """The table of registry records, and the log of changes, which every writer of a file keeps."""
     from app.features.registry.sqlite_change_log import CHANGE_LOG  # noqa: PLC0415 - only SQLite stores need it
     from app.features.registry.store_table import REGISTRY_TABLE  # noqa: PLC0415 - only SQLite stores need it
@@ -25,5 +25,5 @@ FEATURE: Final = Feature(
     # The import of such a file needs it. Tables of names and URLs, and records of a store, are read without it.
     extra=Extra("registry", ("isal",)),
     is_on=lambda settings: False,
-    tables=tables,
+    tables=_tables,
 )

@@ -26,7 +26,6 @@ from app.features.registry.import_runs import PartReport, keep_newest, limit_run
 from app.features.registry.import_worker import WorkerOptions
 from app.features.registry.reading import RegistryFormat
 from app.features.registry.sqlite_blocks import WriteCounts
-from app.features.registry.sqlite_counts import EntryCount
 from app.features.registry.sqlite_table import ImportPart, RegistryTable
 from app.features.registry.wire import RegistryRow
 
@@ -114,7 +113,7 @@ def import_registry(
             raise DoiProxyError(
                 f"{folder.path}: cannot be written: {error.strerror or error}; run the same command again to continue"
             ) from error
-        table.forget_import(job.token)
+        table.forget_imports()
         folder.remove()
     report.is_continued = is_continued
     return report
@@ -187,12 +186,12 @@ def _store(
         agencies = {agency for part in parts for agency in part.agencies}
         absent = AbsentNames(table, agencies, state.last)
     bar_of_rows = show_bar("storing", sum(run.header.rows for run in runs), False)
-    with EntryCount(table.path) as entries, bar_of_rows as bar:
+    with bar_of_rows as bar:
         for rows, repeated in _batches(merge_rows([run.blocks() for run in runs]), state.last, bar):
             # Before the rows: the state that is written with them says that these names are looked at.
             if absent is not None:
                 _forget(table, state, absent.up_to(rows), request.missing)
-            _write(table, job.token, state, rows, repeated, entries.count([row[0] for row in rows]))
+            _write(table, job.token, state, rows, repeated, table.count_entries([row[0] for row in rows]))
             bar.advance(len(rows) + repeated)
         if absent is not None:
             _forget(table, state, absent.rest(), request.missing)
@@ -207,8 +206,7 @@ def _write(
 
     def advance(counts: WriteCounts) -> str:
         total = Counter(state.counts)
-        total.update(new=counts.new, changed=counts.changed, same=counts.same, older=counts.older)
-        total.update(repeated=repeated, answered=answered)
+        total.update(counts, repeated=repeated, answered=answered)
         state.counts, state.last = dict(total), rows[-1][0]
         return msgspec.json.encode(state).decode()
 

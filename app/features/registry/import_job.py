@@ -16,7 +16,7 @@ import msgspec
 
 from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
-from app.features.registry.import_parts import LeftOut, list_files
+from app.features.registry.import_parts import LeftOut, list_source_files
 from app.features.state_file import read_state, write_state
 
 #: The version of the folder. A folder of another version is refused.
@@ -121,6 +121,6 @@ def with_left_out(job: Job, left_out: LeftOut, max_named: int) -> Job:
 
 def _identify(source: str, options: str) -> str:
     digest = hashlib.sha256(options.encode())
-    for path, size, time in () if source == STANDARD_INPUT else list_files(source):
+    for path, size, time in () if source == STANDARD_INPUT else list_source_files(source):
         digest.update(f"\n{path} {size} {time}".encode(errors="surrogateescape"))
     return digest.hexdigest()

@@ -16,17 +16,17 @@ from typing import BinaryIO, Final
 
 from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
-from app.features.registry.blocks import OversizeRecord, cut_blocks
-from app.features.registry.detect import is_gzip
 from app.features.registry.import_streams import (
     HEAD_BYTES,
     PIECE_BYTES,
-    Prefixed,
+    OversizeRecord,
     Read,
     UnreadablePart,
-    decompress,
+    cut_blocks,
     decompress_head,
-    read_head,
+    is_gzip,
+    open_stream,
+    prepend,
 )
 from app.features.registry.tar import InvalidArchive, TarReader, is_tar
 
@@ -89,7 +89,7 @@ def find_parts(path: str, now: int) -> Iterator[Part | LeftOut]:
             yield from _parts_of_file(file, now)
 
 
-def list_files(path: str) -> list[tuple[str, int, int]]:
+def list_source_files(path: str) -> list[tuple[str, int, int]]:
     """The files of a path with their sizes and times, to recognise the same import. Raises ConfigurationError."""
     files = _walk(Path(path), _MAX_DEPTH) if Path(path).is_dir() else (Path(path),)
     try:
@@ -107,7 +107,7 @@ def size_of_source(path: str) -> int | None:
     """The bytes of the files of a path, for the progress bar. None for a stream."""
     if path == STANDARD_INPUT or not (Path(path).is_dir() or Path(path).is_file()):
         return None
-    return sum(size for _, size, _ in list_files(path))
+    return sum(size for _, size, _ in list_source_files(path))
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path | LeftOut]:
@@ -158,7 +158,8 @@ def _parts_of_file(path: Path, now: int) -> Iterator[Part | LeftOut]:
             if is_regular:
                 file.seek(0)
                 if is_tar(head):
-                    yield from _parts_of_archive(path, file, found.st_size)
+                    archive = TarReader(file.read, lambda count: _skip(file, count))
+                    yield from _parts_of_archive(str(path), archive, _Weight(file.tell), found.st_size)
                     return
                 is_archive = is_gzip(head) and is_tar(decompress_head(head))
                 if found.st_size <= MAX_PART_BYTES and not is_archive:
@@ -166,79 +167,52 @@ def _parts_of_file(path: Path, now: int) -> Iterator[Part | LeftOut]:
                     return
                 head = b""
             weight = _Weight(file.tell if is_regular else lambda: 0)
-            yield from _parts_of_stream(str(path), Prefixed(head, file.read).read, min(date, now), weight)
-    except OSError as error:
-        yield LeftOut(str(path), f"cannot be read to its end: {error.strerror or error}", is_failure=True)
-
-
-def _parts_of_archive(path: Path, file: BinaryIO, size: int) -> Iterator[Part | LeftOut]:
-    """The members of an archive that is not compressed. Processes read them from the file."""
-    weight = _Weight(file.tell)
-    archive = TarReader(file.read, lambda count: _skip(file, count))
-    try:
-        while (member := archive.next()) is not None:
-            name = f"{path}!{member.name}"
-            if not member.is_regular or not _holds_records(member.name, _RECORDS):
-                yield _leave_out(name, member.is_regular)
-            elif member.offset + member.size > size:
-                raise InvalidArchive("the archive ends too early; copy the whole file")
-            elif member.size <= MAX_PART_BYTES:
-                yield Part(name, member.date, weight.take(), str(path), member.offset, member.size)
-            else:
-                yield from _parts_of_stream(name, archive.read, member.date, weight)
+            yield from _parts_of_stream(str(path), prepend(head, file.read), min(date, now), weight)
     except InvalidArchive as error:
         yield LeftOut(str(path), str(error), is_failure=True)
+    except OSError as error:
+        yield LeftOut(str(path), f"cannot be read to its end: {error.strerror or error}", is_failure=True)
 
 
 def _skip(file: BinaryIO, count: int) -> None:
     file.seek(count, os.SEEK_CUR)
 
 
-def _leave_out(name: str, is_regular: bool) -> LeftOut:
-    return LeftOut(name, "is not a file of records" if is_regular else "is a link or a special file")
+def _parts_of_archive(
+    path: str, archive: TarReader, weight: _Weight, file_bytes: int | None = None
+) -> Iterator[Part | LeftOut]:
+    """The members of an archive. If it is a file of `file_bytes`, processes read them from there.
+
+    Raises InvalidArchive, and what reading raises.
+    """
+    while (member := archive.next()) is not None:
+        name = f"{path}!{member.name}"
+        if not member.is_regular:
+            yield LeftOut(name, "is a link or a special file")
+        elif not _holds_records(member.name, _RECORDS):
+            yield LeftOut(name, "is not a file of records")
+        elif file_bytes is not None and member.offset + member.size > file_bytes:
+            raise InvalidArchive("the archive ends too early; copy the whole file")
+        elif member.size > MAX_PART_BYTES:
+            yield from _parts_of_stream(name, archive.read, member.date, weight)
+        elif file_bytes is None:
+            data = archive.read(member.size)
+            yield Part(name, member.date, weight.take(), data=data)
+        else:
+            yield Part(name, member.date, weight.take(), path, member.offset, member.size)
 
 
 def _parts_of_stream(name: str, read: Read, date: int, weight: _Weight) -> Iterator[Part | LeftOut]:
     """The parts of bytes that only this process can read: an archive or blocks, compressed or not."""
     try:
-        source = Prefixed(read_head(read), read)
-        if is_gzip(source.head):
-            plain = decompress(source.read)
-            source = Prefixed(read_head(plain), plain)
-        if is_tar(source.head):
-            yield from _parts_of_archive_stream(name, source.read, weight)
-        else:
-            yield from _blocks(name, source.read, date, weight)
-    except (InvalidArchive, OversizeRecord, UnreadablePart, OSError) as error:
-        yield LeftOut(name, str(error), is_failure=True)
-
-
-def _parts_of_archive_stream(name: str, read: Read, weight: _Weight) -> Iterator[Part | LeftOut]:
-    archive = TarReader(read)
-    while (member := archive.next()) is not None:
-        member_name = f"{name}!{member.name}"
-        if not member.is_regular or not _holds_records(member.name, _RECORDS):
-            yield _leave_out(member_name, member.is_regular)
-        elif member.size <= MAX_PART_BYTES:
-            data = archive.read(member.size)
-            yield Part(member_name, member.date, weight.take(), data=data)
-        else:
-            yield from _blocks(member_name, _plain(archive.read), member.date, weight)
-
-
-def _plain(read: Read) -> Read:
-    """Decompressed bytes of a member, if it is compressed."""
-    head = read_head(read)
-    source = Prefixed(head, read)
-    return decompress(source.read) if is_gzip(head) else source.read
-
-
-def _blocks(name: str, read: Read, date: int, weight: _Weight) -> Iterator[Part | LeftOut]:
-    first_line = b""
-    pieces = iter(lambda: read(PIECE_BYTES), b"")
-    try:
+        head, read = open_stream(read)
+        if is_tar(head):
+            yield from _parts_of_archive(name, TarReader(read), weight)
+            return
+        first_line = b""
+        pieces = iter(lambda: read(PIECE_BYTES), b"")
         for number, block in enumerate(cut_blocks(pieces, BLOCK_BYTES, MAX_RECORD_BYTES)):
             yield Part(f"{name}#{number}", date, weight.take(), data=block, first_line=first_line)
             first_line = first_line or block[: block.find(b"\n") + 1][:HEAD_BYTES]
-    except (OversizeRecord, UnreadablePart) as error:
+    except (InvalidArchive, OversizeRecord, UnreadablePart, OSError) as error:
         yield LeftOut(name, str(error), is_failure=True)

@@ -1,10 +1,11 @@
-"""Streams of bytes: decompressed with a limit, and read in pieces of any size."""
+"""Streams of bytes: decompressed with a limit, read in pieces of any size, and cut into blocks of whole lines."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final, cast
 
 from app.features.gunzip import GZIP, Gunzip, GzipLimits
@@ -21,6 +22,10 @@ PIECE_BYTES: Final = 1024 * 1024
 HEAD_BYTES: Final = 65_536
 #: JSON of one agency has up to 30 bytes for each compressed byte.
 _LIMITS: Final = GzipLimits(ratio=400, free_bytes=64 * 1024 * 1024, piece_bytes=PIECE_BYTES)
+#: RFC 1952, section 2.3.1.
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+#: A line of JSON Lines ends so. The first line of a document that is written over many lines does not.
+_COMPLETE: Final = (b"}", b"]")
 #: Data cannot be decompressed.
 DamagedData: Final = cast("type[Exception]", library.error)
 
@@ -32,27 +37,15 @@ class UnreadablePart(ValueError):
     """Bytes cannot be read to their end. The message gives the reason."""
 
 
-class Prefixed:
-    """Bytes that were read already, and those that follow."""
-
-    def __init__(self, head: bytes, read: Read) -> None:
-        self.head = head
-        self._rest = head
-        self._read = read
-
-    def read(self, count: int) -> bytes:
-        """Up to `count` bytes, none at the end."""
-        if not self._rest:
-            return self._read(count)
-        data, self._rest = self._rest[:count], self._rest[count:]
-        return data
+class OversizeRecord(ValueError):
+    """A line or a document is longer than the limit. The message says which limit."""
 
 
-class Pieces:
+class _Pieces:
     """Reads from pieces of any size."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = filter(None, pieces)
         self._rest = b""
         self._at = 0
 
@@ -65,12 +58,39 @@ class Pieces:
         return data
 
 
-def read_head(read: Read) -> bytes:
-    """The first HEAD_BYTES of a stream, or all of a shorter one."""
+def prepend(head: bytes, read: Read) -> Read:
+    """Reads `head`, and then what `read` reads."""
+    return _Pieces(chain((head,), _pieces_of(read))).read
+
+
+def open_stream(read: Read) -> tuple[bytes, Read]:
+    """The first HEAD_BYTES of a stream, and what reads all of it, both decompressed if it is gzip data.
+
+    Reading raises UnreadablePart.
+    """
+    head = _read_head(read)
+    whole = prepend(head, read)
+    if is_gzip(head):
+        plain = _Pieces(gunzip(_pieces_of(whole))).read
+        head = _read_head(plain)
+        whole = prepend(head, plain)
+    return head, whole
+
+
+def _read_head(read: Read) -> bytes:
     head = read(HEAD_BYTES)
     while len(head) < HEAD_BYTES and (more := read(HEAD_BYTES - len(head))):
         head += more
     return head
+
+
+def _pieces_of(read: Read) -> Iterator[bytes]:
+    return iter(lambda: read(PIECE_BYTES), b"")
+
+
+def is_gzip(head: bytes) -> bool:
+    """Whether data that begins with `head` is compressed by gzip."""
+    return head.startswith(_GZIP_MAGIC)
 
 
 def decompress_head(head: bytes) -> bytes:
@@ -81,14 +101,39 @@ def decompress_head(head: bytes) -> bytes:
         return b""
 
 
-def decompress(read: Read) -> Read:
-    """Reads what the gzip data of a stream contains. Raises UnreadablePart."""
-    return Pieces(gunzip(iter(lambda: read(PIECE_BYTES), b""))).read
-
-
-def gunzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Decompress gzip data, also of several members, in pieces of PIECE_BYTES. Raises UnreadablePart."""
     gzip = Gunzip(_LIMITS, lambda reason: UnreadablePart(f"the {reason}"), library)
     for data in pieces:
         yield from gzip.feed(data)
     gzip.end()
+
+
+def cut_blocks(pieces: Iterable[bytes], block_bytes: int, max_bytes: int) -> Iterator[bytes]:
+    """Blocks of about `block_bytes` that end at the end of a line. Raises OversizeRecord past `max_bytes`.
+
+    The same bytes are always cut into the same blocks, however they arrive.
+    """
+    waiting: list[bytes] = []
+    size = 0
+    is_document: bool | None = None
+    for piece in pieces:
+        if is_document is None and (end := piece.find(b"\n")) >= 0:
+            is_document = _begins_document(b"".join((*waiting, piece[:end])))
+        at = 0
+        # The first end of a line after `block_bytes` bytes. What waits already has none there.
+        while not is_document and (end := piece.find(b"\n", at + max(0, block_bytes - 1 - size))) >= 0:
+            yield b"".join((*waiting, piece[at : end + 1]))
+            waiting, size, at = [], 0, end + 1
+        waiting.append(piece[at:])
+        size += len(piece) - at
+        if size > max_bytes:
+            raise OversizeRecord(f"a line or document is longer than {max_bytes} bytes")
+    if (block := b"".join(waiting)).strip():
+        yield block
+
+
+def _begins_document(first_line: bytes) -> bool:
+    """Whether the file is one JSON document over many lines."""
+    first = first_line.removeprefix(b"\xef\xbb\xbf").strip()
+    return first.startswith((b"{", b"[")) and not first.endswith(_COMPLETE)

@@ -16,16 +16,14 @@ from typing import Final
 
 import msgspec
 
-from app.features.registry.blocks import OversizeRecord, cut_blocks
 from app.features.registry.crossref import CrossrefReader
-from app.features.registry.csv_file import InvalidTable, TableReader, read_form
+from app.features.registry.csv_file import InvalidTable, TableReader, read_table_form
 from app.features.registry.datacite import DataCiteReader
-from app.features.registry.detect import detect_format, is_gzip
 from app.features.registry.import_job import hold_folder
 from app.features.registry.import_parts import MAX_RECORD_BYTES, Part
 from app.features.registry.import_runs import PartReport, RunHeader, run_path, write_run
-from app.features.registry.import_streams import UnreadablePart, gunzip
-from app.features.registry.reading import MAX_REASONS, BlockReader, Findings, RegistryFormat
+from app.features.registry.import_streams import OversizeRecord, UnreadablePart, cut_blocks, gunzip, is_gzip
+from app.features.registry.reading import MAX_REASONS, BlockReader, Findings, RegistryFormat, detect_format
 from app.features.registry.record import RecordDates, RegistryRecord
 from app.features.registry.wire import RegistryRow, to_row
 
@@ -163,7 +161,7 @@ def _choose_reader(part: Part, block: bytes, form: RegistryFormat | None) -> Blo
     if form is RegistryFormat.DATACITE:
         return DataCiteReader()
     if form is RegistryFormat.CSV:
-        table = read_form(part.first_line or block.partition(b"\n")[0])
+        table = read_table_form(part.first_line or block.partition(b"\n")[0])
         # A later block of the file does not have the line with the names of the columns.
         return TableReader(replace(table, has_header=False) if part.first_line else table)
     raise UnknownFormat("is not a file of Crossref or DataCite, and not a table with the columns doi and url")

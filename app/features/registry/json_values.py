@@ -1,4 +1,4 @@
-"""Reads the JSON values of a block: one on each line, or one document with a list of them.
+"""Reads the records of a block of JSON: one on each line, or one document with a list of them.
 
 The fast path decodes a whole block at once, and only the fields that are needed. If one value has an unexpected
 shape, the block is read again value by value, so only that value is refused.
@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+
+from app.features.registry.reading import Findings
+from app.features.registry.record import InvalidRegistryRecord, RecordDates, RegistryRecord
 
 #: The start of the message about a value that is not JSON.
 _NOT_JSON: Final = "it is not valid JSON"
@@ -30,17 +33,40 @@ class _RawMessage(msgspec.Struct, gc=False):
     message: _RawPage | None = None
 
 
-class JsonValues(Generic[Value]):
-    """Reads values of one type, a msgspec struct whose list member leads to further values of the type."""
+class JsonReader(Generic[Value]):
+    """Reads the blocks of a file whose values are of one type, a msgspec struct. See BlockReader."""
 
-    def __init__(self, kind: Any, members: Callable[[Value], list[Value] | None]) -> None:
-        """`members` gives the values that a document contains, None if it is a value itself."""
+    def __init__(
+        self,
+        kind: Any,
+        members: Callable[[Value], list[Value] | None],
+        to_record: Callable[[Value, RecordDates], RegistryRecord | None],
+    ) -> None:
+        """`members` gives the values that a document contains, None if it is a value itself.
+
+        `to_record` returns None for a draft, and raises InvalidRegistryRecord.
+        """
         self._decoder: msgspec.json.Decoder[Value | list[Value]] = msgspec.json.Decoder(kind | list[kind])
         self._members = members
+        self._to_record = to_record
 
-    def read(self, block: bytes) -> Iterator[Value | str]:
-        """The values of a block, and for each value that cannot be read the reason."""
-        yield from self._read_fast(block) or self._read_slowly(block)
+    def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
+        """See BlockReader."""
+        to_record, records = self._to_record, findings.records
+        for value in self._read_fast(block) or self._read_slowly(block):
+            findings.read += 1
+            if isinstance(value, str):
+                findings.refuse(value)
+                continue
+            try:
+                record = to_record(value, dates)
+            except InvalidRegistryRecord as error:
+                findings.refuse(str(error))
+                continue
+            if record is None:
+                findings.drafts += 1
+            else:
+                records.append(record)
 
     def _read_fast(self, block: bytes) -> list[Value | str] | None:
         """All values of a block, None if one of them cannot be read."""

@@ -1,7 +1,8 @@
-"""What a reader finds in one block of an agency's file, and the formats that are read."""
+"""The formats of agencies' files, and what a reader finds in one block."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -10,6 +11,13 @@ from app.features.registry.record import RecordDates, RegistryRecord
 
 #: Limit of the reasons that are remembered for one block. Further refused records are only counted.
 MAX_REASONS: Final = 20
+_BOM: Final = b"\xef\xbb\xbf"
+#: The record of DataCite has its fields in an object of its own.
+_DATACITE: Final = re.compile(rb'"attributes"\s*:\s*\{')
+#: A work of Crossref spells this member in capitals.
+_CROSSREF: Final = re.compile(rb'"DOI"\s*:\s*"')
+#: The first members of the lines of a bundle.
+_BUNDLE: Final = re.compile(rb'\s*\{\s*"(?:bundle|handle|checksum|sha256|delta)"\s*:')
 
 
 class RegistryFormat(StrEnum):
@@ -45,3 +53,20 @@ class BlockReader(Protocol):
 
     def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
         """Add the records of a block to the findings. Raises nothing."""
+
+
+def detect_format(head: bytes) -> RegistryFormat | None:
+    """The format of records that begin with `head`. None for a bundle and for an unknown format."""
+    head = head.removeprefix(_BOM).lstrip()
+    if not head.startswith((b"{", b"[")):
+        first_line = head.partition(b"\n")[0].lower()
+        has_columns = b"doi" in first_line and b"url" in first_line
+        return RegistryFormat.CSV if has_columns or first_line.startswith((b"10.", b'"10.')) else None
+    if _BUNDLE.match(head):
+        return None
+    places = {
+        form: found.start()
+        for form, pattern in ((RegistryFormat.DATACITE, _DATACITE), (RegistryFormat.CROSSREF, _CROSSREF))
+        if (found := pattern.search(head))
+    }
+    return min(places, key=lambda form: places[form]) if places else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -14,7 +15,7 @@ from typing import Final
 
 from app.doi.name import MAX_NAME_BYTES
 from app.errors import DamagedEntry, StoreError
-from app.features.registry.wire import RegistryRow, cut_blocks, find_row, pack_block, unpack_block
+from app.features.registry.wire import RegistryRow, find_row, pack_block, split_rows, unpack_block
 
 #: The block of a key: its first key, the number of its records, and its data.
 SELECT_BLOCK: Final = "SELECT first, records, data FROM registry_blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"
@@ -45,23 +46,9 @@ LAST: Final = "\U0010ffff" * (MAX_NAME_BYTES // 4)
 _KEY: Final = itemgetter(0)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteCounts:
-    """Counts of the records of one write, by outcome."""
-
-    #: Names that the table did not have.
-    new: int = 0
-    #: Names with another URL or agency than before.
-    changed: int = 0
-    #: Names with the same URL and agency. Their date may be a later one.
-    same: int = 0
-    #: Records that are older than the one in the table, which stays.
-    older: int = 0
-
-    def __add__(self, other: WriteCounts) -> WriteCounts:
-        return WriteCounts(
-            self.new + other.new, self.changed + other.changed, self.same + other.same, self.older + other.older
-        )
+#: Counts of the records of one write. new: names that the table did not have; changed: with another URL or agency than
+#: before; same: with the same ones, and perhaps a later date; older: than the one in the table, which stays.
+WriteCounts = Counter[str]
 
 
 @dataclass(slots=True)
@@ -85,7 +72,7 @@ def find(connection: sqlite3.Connection, key: str) -> RegistryRow | None:
     return None if block is None else find_row(key, block[0], block[2])
 
 
-def read(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[RegistryRow]:
+def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") -> Iterator[RegistryRow]:
     """The records whose key follows `after` and is `start` or follows it, in order. Damaged blocks are left out."""
     lowest = max(after, start)
     block = connection.execute(SELECT_BLOCK, (lowest,)).fetchone()
@@ -101,7 +88,7 @@ def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow]) -> tuple[
     total, changed = WriteCounts(), list[str]()
     for block, part in _group(connection, rows):
         keys, counts = _merge(block.rows, part)
-        total += counts
+        total.update(counts)
         changed += keys
         if keys:
             _replace(connection, block)
@@ -160,31 +147,30 @@ def _group(
 
 def _merge(known: dict[str, RegistryRow], rows: Sequence[RegistryRow]) -> tuple[list[str], WriteCounts]:
     """Add rows to those of a block. Returns the keys whose row is another one now."""
-    new = changed = same = older = 0
-    keys = []
+    counts, keys = WriteCounts(), list[str]()
     for row in rows:
         key, date, agency, url = row
         before = known.get(key)
         if before is None:
-            new += 1
+            counts["new"] += 1
         elif date < before[1]:
-            older += 1
+            counts["older"] += 1
             continue
         elif (agency, url) != before[2:]:
-            changed += 1
+            counts["changed"] += 1
         else:
-            same += 1
+            counts["same"] += 1
             if date == before[1]:
                 continue
         known[key] = row
         keys.append(key)
-    return keys, WriteCounts(new, changed, same, older)
+    return keys, counts
 
 
 def _replace(connection: sqlite3.Connection, block: _Block) -> None:
     """Write the rows of a block in place of what the file has, in as many blocks as they need."""
     rows = sorted(block.rows.values(), key=_KEY)
-    puts = [(piece[0][0], len(piece), pack_block(piece[0][0], piece)) for piece in cut_blocks(rows)]
+    puts = [(piece[0][0], len(piece), pack_block(piece[0][0], piece)) for piece in split_rows(rows)]
     if block.first is not None and (not puts or puts[0][0] != block.first):
         connection.execute(_DELETE, (block.first,))
     connection.executemany(_PUT, puts)

@@ -39,7 +39,7 @@ def create_log(connection: sqlite3.Connection, now: float) -> None:
     connection.execute("INSERT OR IGNORE INTO change_log_origin VALUES (1, lower(hex(randomblob(8))), ?)", (now,))
 
 
-class Kind(IntEnum):
+class LoggedChange(IntEnum):
     """What a row of the log says about its key."""
 
     PUT = 0
@@ -52,10 +52,10 @@ class Kind(IntEnum):
 
 def _log_batch(connection: sqlite3.Connection, written: Written) -> None:
     log_purges(connection, written.purged, written.known, written.purges)
-    log_changes(connection, Kind.PUT, [entry.key for entry in written.entries], written.now)
+    log_changes(connection, LoggedChange.PUT, [entry.key for entry in written.entries], written.now)
 
 
-def log_changes(connection: sqlite3.Connection, kind: Kind, keys: Iterable[str], at: float) -> None:
+def log_changes(connection: sqlite3.Connection, kind: LoggedChange, keys: Iterable[str], at: float) -> None:
     """Add rows in the transaction under way, and delete the oldest beyond MAX_ROWS."""
     rows = [(kind, key, at) for key in keys]
     if not rows:
@@ -82,15 +82,15 @@ def log_purges(
     for scope, at in purged:
         entry = known.get(scope)
         if entry is None or not purges.refuses_by_scope(scope, entry.fetched_at, at):
-            log_changes(connection, Kind.PURGE, [scope], at)
+            log_changes(connection, LoggedChange.PURGE, [scope], at)
 
 
 def log_registry(connection: sqlite3.Connection, keys: Sequence[str], at: float, *, is_new_range: bool) -> None:
     """Add written registry records. With `is_new_range`, the table has no other keys between the first and the last."""
     if is_new_range and len(keys) > 1:
-        log_changes(connection, Kind.REGISTRY_RANGE, [min(keys) + RANGE_SEPARATOR + max(keys)], at)
+        log_changes(connection, LoggedChange.REGISTRY_RANGE, [min(keys) + RANGE_SEPARATOR + max(keys)], at)
     else:
-        log_changes(connection, Kind.REGISTRY, keys, at)
+        log_changes(connection, LoggedChange.REGISTRY, keys, at)
 
 
 #: The log as a table of the store. Every process that writes into a file has it, or the log would not be complete.

@@ -16,7 +16,7 @@ from app.errors import StoreError
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
-from app.features.registry.sqlite_change_log import CHANGE_LOG, Kind, log_changes, log_registry
+from app.features.registry.sqlite_change_log import CHANGE_LOG, LoggedChange, log_changes, log_registry
 from app.features.registry.wire import RegistryRow, to_record
 
 #: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.
@@ -25,6 +25,9 @@ MAX_BATCH: Final = 20_000
 _ROWS: Final = 10_000
 #: Records in one page of `pages`.
 _PAGE: Final = 1_000
+#: Keys of one SELECT. The limit of SQLite is 32,766 variables.
+_KEYS: Final = 500
+_RANGE: Final = "SELECT key FROM entries WHERE key >= ? AND key <= ? LIMIT ?"
 #: Pages of the write-ahead log after which it is copied into the file: 64 MiB. A checkpoint waits for the disk twice.
 _CHECKPOINT: Final = 16_384
 
@@ -68,7 +71,9 @@ class RegistryTable:
         if len(rows) > MAX_BATCH:
             raise ValueError(f"{len(rows)} records are more than {MAX_BATCH}")
         with self._transaction():
-            is_new_range = bool(rows) and next(registry_blocks.read(self._connection, start=rows[0][0]), None) is None
+            is_new_range = (
+                bool(rows) and next(registry_blocks.read_rows(self._connection, start=rows[0][0]), None) is None
+            )
             changed, counts = registry_blocks.write(self._connection, rows)
             log_registry(self._connection, changed, self._clock(), is_new_range=is_new_range)
             if finishes is not None:
@@ -97,7 +102,7 @@ class RegistryTable:
         """
         while True:
             with self._translate_errors():
-                page = list(islice(registry_blocks.read(self._connection, after, prefix), _PAGE))
+                page = list(islice(registry_blocks.read_rows(self._connection, after, prefix), _PAGE))
             rows = [row for row in page if row[0].startswith(prefix)]
             if rows:
                 yield rows
@@ -109,7 +114,7 @@ class RegistryTable:
         """Delete the records of keys, and return their number."""
         gone = list(keys)
         with self._transaction():
-            log_changes(self._connection, Kind.FORGOTTEN, gone, self._clock())
+            log_changes(self._connection, LoggedChange.FORGOTTEN, gone, self._clock())
             return registry_blocks.delete(self._connection, gone)
 
     def forget_prefix(self, prefix: str) -> int:
@@ -117,7 +122,7 @@ class RegistryTable:
         total = 0
         while True:
             with self._transaction():
-                rows = list(islice(registry_blocks.read(self._connection, start=prefix), _ROWS))
+                rows = list(islice(registry_blocks.read_rows(self._connection, start=prefix), _ROWS))
                 keys = [key for key, *_ in rows if key.startswith(prefix)]
                 total += registry_blocks.delete(self._connection, keys)
             if len(keys) < _ROWS:
@@ -128,13 +133,22 @@ class RegistryTable:
         with self._translate_errors():
             return dict(self._connection.execute("SELECT part, note FROM imports WHERE import = ?", (run,)).fetchall())
 
-    def forget_import(self, run: str) -> None:
-        """Forget the finished parts of an import, because it is complete or begins again."""
-        with self._transaction():
-            self._connection.execute("DELETE FROM imports WHERE import = ?", (run,))
+    def count_entries(self, keys: Sequence[str]) -> int:
+        """The number of these sorted keys that have an entry."""
+        with self._translate_errors():
+            found = self._connection.execute(_RANGE, (keys[0], keys[-1], len(keys) + 1)).fetchall()
+            # With few entries between the keys, one pass is cheaper than a look-up of each key.
+            if len(found) <= len(keys):
+                return len({key for (key,) in found} & set(keys))
+            return sum(self._count_each(keys[at : at + _KEYS]) for at in range(0, len(keys), _KEYS))
 
-    def forget_imports(self, *, besides: str) -> None:
-        """Forget the finished parts of all imports but one. A store has one import at a time."""
+    def _count_each(self, keys: Sequence[str]) -> int:
+        places = ", ".join("?" * len(keys))
+        select = f"SELECT count(*) FROM entries WHERE key IN ({places})"  # noqa: S608 - placeholders alone
+        return int(self._connection.execute(select, keys).fetchone()[0])
+
+    def forget_imports(self, *, besides: str = "") -> None:
+        """Forget the finished parts of all imports, or of all but one. A store has one import at a time."""
         with self._transaction():
             self._connection.execute("DELETE FROM imports WHERE import != ?", (besides,))
 

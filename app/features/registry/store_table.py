@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from app.cache.entry import RegistryEntry
+from app.cache.sqlite.file import connect_to_read, translate_open_errors
 from app.cache.sqlite.tables import ReadRow, Records, Table, Written
 from app.features.registry import sqlite_blocks as blocks
-from app.features.registry.sqlite_counts import count_registry
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import find_row, to_entry
 from app.handle.answer import ResponseCode
 
+#: Entries that are compared with the registry records at a time.
+_PAGE: Final = 5_000
 _TOTAL: Final = "SELECT records FROM registry_total"
+_ENTRIES: Final = "SELECT key FROM entries WHERE key >= ? AND key < ? AND stale_until > ? ORDER BY key"
 
 
 def _delete_answered(connection: sqlite3.Connection, written: Written) -> None:
@@ -42,6 +46,25 @@ def _count_all(read: ReadRow) -> object:
 def _forget(path: Path, prefix: str, clock: Callable[[], float]) -> int:
     with RegistryTable(path, clock=clock) as table:
         return table.forget_prefix(prefix)
+
+
+def count_registry(path: Path, prefix: str, now: float) -> int:
+    """The number of names under a prefix that have a registry record and no usable entry. `now` is in seconds.
+
+    It blocks the caller's thread. Raises StoreError.
+    """
+    bounds = (prefix, prefix + blocks.LAST)
+    with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'registry_blocks'").fetchone() is None:
+            return 0
+        if prefix:
+            records = blocks.count(connection, prefix)
+        else:
+            (records,) = connection.execute(_TOTAL).fetchone() or (0,)
+        entries, both = connection.execute(_ENTRIES, (*bounds, now)), 0
+        while page := entries.fetchmany(_PAGE):
+            both += blocks.count_known(connection, [key for (key,) in page if isinstance(key, str)])
+        return max(0, int(records) - both)
 
 
 REGISTRY_TABLE: Final = Table(

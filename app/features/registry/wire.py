@@ -48,15 +48,15 @@ def to_record(row: RegistryRow) -> RegistryRecord:
     return RegistryRecord(HandleName(key), url, agency, date)
 
 
-def cut_blocks(rows: Sequence[RegistryRow]) -> Iterator[Sequence[RegistryRow]]:
+def split_rows(rows: Sequence[RegistryRow]) -> Iterator[Sequence[RegistryRow]]:
     """Rows in pieces of about the same number, each within the limits of a block. A long row is alone in its block."""
     pieces = -(-len(rows) // MAX_ROWS)
     for piece in range(pieces):
         block = rows[piece * len(rows) // pieces : (piece + 1) * len(rows) // pieces]
         if len(block) > 1 and sum(len(key) + len(agency) + len(url) for key, _, agency, url in block) > MAX_CHARACTERS:
             half = len(block) // 2
-            yield from cut_blocks(block[:half])
-            yield from cut_blocks(block[half:])
+            yield from split_rows(block[:half])
+            yield from split_rows(block[half:])
         else:
             yield block
 

@@ -13,7 +13,7 @@ import pytest
 from app.errors import ConfigurationError
 from app.features.gunzip import GzipLimits
 from app.features.registry import import_parts, import_streams, import_worker
-from app.features.registry.import_parts import LeftOut, Part, find_parts, list_files
+from app.features.registry.import_parts import LeftOut, Part, find_parts, list_source_files
 from app.features.registry.import_runs import PartReport
 from app.features.registry.import_streams import UnreadablePart, gunzip
 from app.features.registry.import_worker import WorkerOptions, read_part
@@ -110,7 +110,7 @@ def test_a_folder_is_read_in_the_order_of_names_without_links_and_other_files(tm
         "is not a file of records",
         "is not a file of records",
     ]
-    assert [Path(path).name for path, _, _ in list_files(str(tmp_path))] == ["part_0000.jsonl.gz"] * 2
+    assert [Path(path).name for path, _, _ in list_source_files(str(tmp_path))] == ["part_0000.jsonl.gz"] * 2
 
 
 def test_a_folder_that_is_too_deep_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

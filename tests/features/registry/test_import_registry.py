@@ -21,8 +21,8 @@ from app.features.registry import import_files as tested
 from app.features.registry.import_files import ImportRequest, Missing, RegistryReport, import_registry
 from app.features.registry.import_job import JobFolder
 from app.features.registry.reading import RegistryFormat
-from app.features.registry.sqlite_counts import count_registry
 from app.features.registry.sqlite_table import RegistryTable
+from app.features.registry.store_table import count_registry
 from tests.cache.entries import entry
 from tests.features.registry import interrupted_import
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar

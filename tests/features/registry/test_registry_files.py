@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.features.registry.blocks import OversizeRecord, cut_blocks
-from app.features.registry.detect import detect_format, is_gzip
-from app.features.registry.reading import RegistryFormat
+from app.features.registry.import_streams import OversizeRecord, cut_blocks, is_gzip
+from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.tar import BLOCK_BYTES, InvalidArchive, Member, TarReader, is_tar
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.features.registry.crossref import CrossrefReader
-from app.features.registry.csv_file import InvalidTable, TableReader, read_form
+from app.features.registry.csv_file import InvalidTable, TableReader, read_table_form
 from app.features.registry.datacite import DataCiteReader
 from app.features.registry.reading import MAX_REASONS, BlockReader, Findings
 from app.features.registry.record import MAX_AGENCY_CHARACTERS, RecordDates
@@ -136,7 +136,7 @@ def test_the_numbers_of_records_go_on_in_the_next_block_and_only_the_first_reaso
 def read_table(text: str) -> Findings:
     """What is found in a table."""
     data = text.encode()
-    return read(TableReader(read_form(data.partition(b"\n")[0])), data)
+    return read(TableReader(read_table_form(data.partition(b"\n")[0])), data)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_table_without_agency_and_date_has_those_of_the_file() -> None:
 )
 def test_a_row_that_cannot_be_used_has_a_reason(row: str, reason: str) -> None:
     data = f"doi,url,agency,date\n{row}\n10.5555/b,https://example.org/,,\n".encode(errors="surrogateescape")
-    found = read(TableReader(read_form(b"doi,url,agency,date")), data)
+    found = read(TableReader(read_table_form(b"doi,url,agency,date")), data)
     assert (len(found.records), found.refused) == (1, 1)
     assert reason in found.reasons[0]
 
@@ -190,4 +190,4 @@ def test_a_row_that_cannot_be_used_has_a_reason(row: str, reason: str) -> None:
 )
 def test_a_table_must_say_where_names_and_urls_are(line: bytes, reason: str) -> None:
     with pytest.raises(InvalidTable, match=reason):
-        read_form(line)
+        read_table_form(line)

@@ -15,9 +15,9 @@ from app.features.registry.wire import (
     MAX_CHARACTERS,
     MAX_ROWS,
     RegistryRow,
-    cut_blocks,
     find_row,
     pack_block,
+    split_rows,
     to_entry,
     to_record,
     to_row,
@@ -80,7 +80,7 @@ def test_other_data_is_damage(data: object) -> None:
 @given(st.lists(st.integers(1, 16_384), max_size=80))
 def test_blocks_keep_their_limits(lengths: list[int]) -> None:
     long = [row(f"10.1000/{number:03}", "u" * length) for number, length in enumerate(lengths)]
-    cut = list(cut_blocks(long))
+    cut = list(split_rows(long))
     assert [one for block in cut for one in block] == long
     assert all(0 < len(block) <= MAX_ROWS for block in cut)
     assert all(sum(len(one[3]) for one in block) <= MAX_CHARACTERS for block in cut if len(block) > 1)
