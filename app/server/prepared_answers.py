@@ -137,7 +137,7 @@ class ExpressLane:
         self._clock = clock
         self._gates = stages.gates
         self._count_prepared = stages.count_prepared
-        self._sample_client = stages.sample_client
+        self._count_client = stages.count_client
         self._answers_until_sample = CLIENT_SAMPLE
         self._timer = timer
         self._log_prepared = stages.log_prepared
@@ -176,7 +176,7 @@ class ExpressLane:
         of the client, given the value of X-Forwarded-For. It is called for limits, for a log that shows clients,
         and for a sample.
         """
-        began = self._timer() if self._log_prepared else 0.0
+        began = 0.0 if self._log_prepared is None else self._timer()
         prepared = self._requests.get(request) or self._find(request)
         if prepared is None:
             return None
@@ -199,21 +199,20 @@ class ExpressLane:
             _write_head(prepared, found, second, default_headers)
         head_only = request.startswith(_HEAD_METHOD)
         method = "HEAD" if head_only else "GET"
-        for count in self._count_prepared:
-            count(method, prepared.status)
+        if self._count_prepared is not None:
+            self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
             self._answers_until_sample = CLIENT_SAMPLE
-            for sample_client in self._sample_client:
-                sample_client(client_of(_forwarded_for(request)), CLIENT_SAMPLE)
-        if not self._log_prepared:
+            if self._count_client is not None:
+                self._count_client(client_of(_forwarded_for(request)), CLIENT_SAMPLE)
+        if self._log_prepared is None:
             return prepared.head + (_EMPTY_LINE if head_only else prepared.tail)
         client = client_of(_forwarded_for(request)) if self._shows_clients else ""
         path = below(self._sub_path, prepared.target) if self._sub_path else prepared.target
         size = 0 if head_only else len(prepared.tail) - len(_EMPTY_LINE)
         answered = PreparedRequest(method, path, client, prepared.status, size, prepared.cache_status)
-        seconds = self._timer() - began
-        last = b"".join([log_prepared(answered, seconds) for log_prepared in self._log_prepared])
+        last = self._log_prepared(answered, self._timer() - began)
         return prepared.head + last + (_EMPTY_LINE if head_only else prepared.tail)
 
     def _find(self, request: bytes) -> Prepared | None:

@@ -46,7 +46,7 @@ from app.web.responses import (
     write_reply,
 )
 from app.web.route import Paths, api_part, find_route, names_part
-from app.web.stage import Answer, AnsweredRequest, Stages
+from app.web.stage import Answer, Stages
 
 #: The member of the scope that says that the request has been admitted.
 _ADMITTED = "doi_proxy.admitted"
@@ -128,6 +128,7 @@ class Application:
         self._timer = site.timer
         self._stages = stages
         self._gates = stages.gates
+        self._own_routes = frozenset(operations.paths.own_api.values())
         self._wrapped: Answer = self._respond
         for wrap in reversed(stages.wrap):
             self._wrapped = wrap(self._wrapped)
@@ -149,29 +150,35 @@ class Application:
         began = self._timer()
         request = Request(scope, _no_body, public_url=self._site.public_url, sub_path=self._site.sub_path)
         route = find_route(method, request.path, self._paths)
-        reply = self._refuse(request, route) if self._gates else None
-        if reply is None:
-            reply = self._try_now(request, route)
+        reply = self._refuse(request, route) or self._try_now(request, route)
         if reply is None:
             return None
         seconds = self._timer() - began
-        answered = AnsweredRequest(route, method, reply.status, seconds, request.client_address)
-        for count in self._stages.count:
-            count(answered)
+        self._count(request, route, reply.status, seconds)
+        stages, last = self._stages, b""
         # Most answers are too small.
-        encoders = [encoder for encoder in self._stages.encoders if encoder.concerns(reply)]
-        for encoder in encoders:
-            reply = encoder.prepare(reply)
-        self._offer(request, reply)
-        for encoder in encoders:
-            reply = encoder.encode_now(request, reply)
-        last = b"".join([log(request, route, reply, seconds) for log in self._stages.log_now])
-        if not self._stages.log_now and request.header(REQUEST_ID) is not None:
+        if stages.concerns is None or not stages.concerns(reply):
+            self._offer(request, reply)
+        else:
+            for encoder in stages.encoders:
+                reply = encoder.prepare(reply)
+            self._offer(request, reply)
+            for encoder in stages.encoders:
+                reply = encoder.encode_now(request, reply)
+        if stages.log_now is not None:
+            last = stages.log_now(request, route, reply, seconds)
+        elif request.header(REQUEST_ID) is not None:
             last = header_lines(id_headers(sent_identifier(request)))
         return write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
     def _refuse(self, request: Request, route: str) -> Reply | None:
         """The refusal of a client that may not have an answer, None if it is admitted. It is counted once."""
+        for gate in self._gates:
+            if not gate.admits_all:
+                return self._ask_gates(request, route)
+        return None
+
+    def _ask_gates(self, request: Request, route: str) -> Reply | None:
         if request.scope.get(_ADMITTED) or route == "operation":
             return None
         request.scope[_ADMITTED] = True
@@ -184,7 +191,7 @@ class Application:
         return None
 
     def _show_refusal(self, request: Request, route: str, error: DoiProxyError) -> Reply:
-        if route in self._paths.own_api.values():
+        if route in self._own_routes:
             return error_problem(error, base=self._face.link.base)
         if route == "api" and isinstance(error, TooManyRequests):
             return self._face.api.answer_limit(error, Parameters())
@@ -223,28 +230,35 @@ class Application:
             return
         request = Request(scope, receive, public_url=self._site.public_url, sub_path=self._site.sub_path)
         route = find_route(request.method, request.path, self._paths)
-        if not self._stages.log_now:
+        if self._stages.log_now is None:
             send = echo_identifier(request, send)
         await self._wrapped(request, route, receive, send)
 
     async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
-        began = self._timer()
+        began, concerns = self._timer(), self._stages.concerns
         if route == "operation":
             status = await self._operate(request, receive, send)
-        elif route in self._paths.own_api.values() and request.method != "OPTIONS":
+        elif route in self._own_routes and request.method != "OPTIONS":
             status = await self._answer_own_api(request, route, receive, send)
         else:
             reply = await self._answer(request, route)
-            for encoder in self._stages.encoders:
-                reply = encoder.prepare(reply)
-            self._offer(request, reply)
-            for encoder in self._stages.encoders:
-                reply = await encoder.encode(request, reply)
+            if concerns is None or not concerns(reply):
+                self._offer(request, reply)
+            else:
+                for encoder in self._stages.encoders:
+                    reply = encoder.prepare(reply)
+                self._offer(request, reply)
+                for encoder in self._stages.encoders:
+                    reply = await encoder.encode(request, reply)
             status = reply.status
             await send_reply(reply, send, head_only=request.head_only)
-        answered = AnsweredRequest(route, request.method, status, self._timer() - began, request.client_address)
-        for count in self._stages.count:
-            count(answered)
+        self._count(request, route, status, self._timer() - began)
+
+    def _count(self, request: Request, route: str, status: int, seconds: float) -> None:
+        if self._stages.count is not None:
+            self._stages.count(route, request.method, status, seconds)
+        if self._stages.count_client is not None:
+            self._stages.count_client(request.client_address, 1)
 
     def _offer(self, request: Request, reply: Reply) -> None:
         """Offer the lane of prepared answers a reply that depends only on the path and one fresh record."""
@@ -277,7 +291,7 @@ class Application:
 
     async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""
-        refusal = self._refuse(request, route) if self._gates else None
+        refusal = self._refuse(request, route)
         if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
             message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
             refusal = refusal or error_problem(NameTooLong(message), base=self._face.link.base)
@@ -288,7 +302,7 @@ class Application:
 
     async def _answer(self, request: Request, route: str) -> Reply:
         try:
-            refusal = self._refuse(request, route) if self._gates else None
+            refusal = self._refuse(request, route)
             if refusal is not None:
                 return refusal
             if request.method not in ("GET", "HEAD", "POST"):

@@ -42,7 +42,7 @@ class Conditions:
             only_cached=directives.only_if_cached,
             # The reload of a page must not cost a query each time.
             max_age=None if youngest is None else max(youngest, self._reload_age),
-            may_renew=lambda: all(may_renew(address) for may_renew in self._stages.may_renew),
+            may_renew=lambda: self._stages.may_renew is None or self._stages.may_renew(address),
             max_stale=directives.max_stale,
             stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
         )
@@ -58,8 +58,8 @@ class Conditions:
         def charge() -> None:
             nonlocal is_charged
             if not is_charged:
-                for charge_bypass in self._stages.charge_bypass:
-                    charge_bypass(address)
+                if self._stages.charge_bypass is not None:
+                    self._stages.charge_bypass(address)
                 is_charged = True
 
         return charge

@@ -27,7 +27,7 @@ from app.web.negotiation import is_browser, negotiate, wants_data, wants_page, w
 from app.web.pages import redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
-from app.web.request_path import NO_PARAMETERS, Parameters, read_options
+from app.web.request_path import Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, Hit, Reply
 from app.web.section import Section
 from app.web.stage import NO_DETOUR, Detour, Stages
@@ -81,12 +81,18 @@ class Redirects:
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
-        if self._detours and self._awaits_detours():
-            return None
+        can_detour = False
+        for stage in self._detours:
+            if stage.awaits_detours:
+                return None
+            can_detour = can_detour or stage.makes_detours
         if not parameters.pairs and not wants_data(request.header(b"accept")):
             hit = self._destinations.find_target_now(name)
+            if hit is not None and can_detour:
+                destination = Destination(Kind.TARGET, Chain(hit[0]), target=hit[1], is_hit=True)
+                return self._reply(request, DEFAULT_OPTIONS, parameters, destination)
             if hit is not None:
-                return self._redirect_hit(request, *hit)
+                return self._redirect_hit(*hit)
         query = self._read_query(request, name, parameters)
         found = self._destinations.find_now(query)
         return None if found is None else self._reply(request, query.options, parameters, found)
@@ -136,11 +142,8 @@ class Redirects:
                 return self._name_pages.not_found(request, found.chain.last, contact)
         return self._name_pages.values(request, options, found)
 
-    def _redirect_hit(self, request: Request, resolution: Resolution, target: Target) -> Reply:
-        """The redirect that every client gets, from one fresh record, unless it can have a detour."""
-        if any(stage.makes_detours for stage in self._detours):
-            found = Destination(Kind.TARGET, Chain(resolution), target=target, is_hit=True)
-            return self._reply(request, DEFAULT_OPTIONS, NO_PARAMETERS, found)
+    def _redirect_hit(self, resolution: Resolution, target: Target) -> Reply:
+        """The redirect that every client gets, from one fresh record."""
         location, stub = _location_and_stub(target)
         freshness = self._freshness.of_redirect_hit(resolution, self._now())
         hit = Hit(resolution, self._freshness.of_redirect_hit)

@@ -70,16 +70,12 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 def frame(reply: Reply) -> tuple[Header, ...]:
     """The headers of an answer that stay the same while its record does. Those of `freshness` follow them."""
-    return (*reply.headers, *_common_headers(_content_length(reply)))
+    return (*reply.headers, *_common_headers(None if reply.status in _BODILESS else len(reply.body)))
 
 
 def frame_lines(reply: Reply) -> bytes:
     """The headers of `frame` as lines. Those that all answers of a length share are joined once."""
-    return header_lines(reply.headers) + _common_lines(_content_length(reply))
-
-
-def _content_length(reply: Reply) -> int | None:
-    return None if reply.status in _BODILESS else len(reply.body)
+    return header_lines(reply.headers) + _common_lines(None if reply.status in _BODILESS else len(reply.body))
 
 
 def _common_headers(length: int | None) -> tuple[Header, ...]:

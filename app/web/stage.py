@@ -1,13 +1,13 @@
 """The seam around a request: what a feature does before, with and after an answer.
 
-A feature subclasses Stage and overrides what it needs. `fold_stages` puts the overridden methods into flat tuples once,
-at the start, in the order of the list of features. A method that no feature overrides is never called.
+A feature subclasses Stage and overrides what it needs. `fold_stages` makes one function of the overridden methods once,
+at the start, in the order of the list of features. A method that no feature overrides is None, and never called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,16 +21,6 @@ from app.web.responses import Receive, Reply, Send
 
 #: Answers a request by ASGI, given its route.
 Answer = Callable[[Request, str, Receive, Send], Awaitable[None]]
-
-
-class AnsweredRequest(msgspec.Struct, frozen=True, gc=False):
-    """The facts about an answer that is counted: `seconds` is the time it took, `address` that of the client."""
-
-    route: str
-    method: str
-    status: int
-    seconds: float
-    address: str
 
 
 class PreparedRequest(msgspec.Struct, frozen=True, gc=False):
@@ -129,45 +119,46 @@ class Stage:
         """Wrap what answers a request by ASGI."""
         return answer
 
-    def count(self, answered: AnsweredRequest) -> None:
-        """Count an answer that was not prepared."""
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count an answer that was not prepared, and the time it took."""
 
     def count_prepared(self, method: str, status: int) -> None:
         """Count a prepared answer."""
 
-    def sample_client(self, address: str, requests: int) -> None:
-        """Count the client of one prepared answer for several of them."""
+    def count_client(self, address: str, requests: int) -> None:
+        """Count requests of a client. The client of one prepared answer stands for several of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages of all features. The fields are named after the methods of Stage."""
+    """The stages of all features. A field is named after a method of Stage, and None if no feature has that."""
 
-    charge_bypass: tuple[Callable[[str], None], ...] = ()
-    may_renew: tuple[Callable[[str], bool], ...] = ()
-    needs_thread: tuple[Callable[[Request, int], bool], ...] = ()
-    log_now: tuple[Callable[[Request, str, Reply, float], bytes], ...] = ()
-    log_prepared: tuple[Callable[[PreparedRequest, float], bytes], ...] = ()
+    charge_bypass: Callable[[str], object] | None = None
+    may_renew: Callable[[str], bool] | None = None
+    needs_thread: Callable[[Request, int], bool] | None = None
+    concerns: Callable[[Reply], bool] | None = None
+    log_now: Callable[[Request, str, Reply, float], bytes] | None = None
+    log_prepared: Callable[[PreparedRequest, float], bytes] | None = None
+    count: Callable[[str, str, int, float], object] | None = None
+    count_prepared: Callable[[str, int], object] | None = None
+    count_client: Callable[[str, int], object] | None = None
     wrap: tuple[Callable[[Answer], Answer], ...] = ()
     wrap_send: tuple[Callable[[Request, Send], Send], ...] = ()
-    count: tuple[Callable[[AnsweredRequest], None], ...] = ()
-    count_prepared: tuple[Callable[[str, int], None], ...] = ()
-    sample_client: tuple[Callable[[str, int], None], ...] = ()
     #: The stages that override `admit` and `passes`.
     gates: tuple[Stage, ...] = ()
     #: The stages that override `find_detour`, and those that override `encode`.
     detours: tuple[Stage, ...] = ()
     encoders: tuple[Stage, ...] = ()
     #: The stages that override `log_prepared`.
-    loggers: tuple[Stage, ...] = field(default=())
+    loggers: tuple[Stage, ...] = ()
 
     def is_deferred(self, request: Request, size: int) -> bool:
         """Whether an answer with a body of `size` bytes is made by a task, which can use a thread."""
-        return any(needs_thread(request, size) for needs_thread in self.needs_thread)
+        return self.needs_thread is not None and self.needs_thread(request, size)
 
 
 def fold_stages(stages: Sequence[Stage]) -> Stages:
-    """The stages as flat tuples, in their order. The first one is the outermost."""
+    """The stages, each method as one function, in their order. The first stage is the outermost."""
 
     def overriding(name: str) -> tuple[Stage, ...]:
         return tuple(stage for stage in stages if getattr(type(stage), name) is not getattr(Stage, name))
@@ -175,17 +166,24 @@ def fold_stages(stages: Sequence[Stage]) -> Stages:
     def methods(name: str) -> tuple[Any, ...]:
         return tuple(getattr(stage, name) for stage in overriding(name))
 
+    def fold(name: str, join: Callable[[Iterable[Any]], Any] = list) -> Any:
+        found = methods(name)
+        if len(found) < 2:
+            return found[0] if found else None
+        return lambda *values: join([method(*values) for method in found])
+
     return Stages(
-        charge_bypass=methods("charge_bypass"),
-        may_renew=methods("may_renew"),
-        needs_thread=methods("needs_thread"),
-        log_now=methods("log_now"),
-        log_prepared=methods("log_prepared"),
+        charge_bypass=fold("charge_bypass"),
+        may_renew=fold("may_renew", all),
+        needs_thread=fold("needs_thread", any),
+        concerns=fold("concerns", any),
+        log_now=fold("log_now", b"".join),
+        log_prepared=fold("log_prepared", b"".join),
+        count=fold("count"),
+        count_prepared=fold("count_prepared"),
+        count_client=fold("count_client"),
         wrap=methods("wrap"),
         wrap_send=methods("wrap_send"),
-        count=methods("count"),
-        count_prepared=methods("count_prepared"),
-        sample_client=methods("sample_client"),
         gates=overriding("admit"),
         detours=overriding("find_detour"),
         encoders=overriding("encode"),

@@ -256,7 +256,7 @@ def lane_uses(application: Application) -> list[tuple[str, int]]:
     """Every answer that the lane of an application gives from now on."""
     uses: list[tuple[str, int]] = []
     assert isinstance(application.express, ExpressLane)
-    application.express._count_prepared = (lambda method, status: uses.append((method, status)),)
+    application.express._count_prepared = lambda method, status: uses.append((method, status))
     return uses
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from app.features.admin.gate import AdminGate
 from app.web.request import Request
 from app.web.responses import Receive, Scope, Send
-from app.web.stage import Answer, AnsweredRequest, Stages
+from app.web.stage import Answer, Stages
 
 #: The route that its requests are counted and logged under.
 _ROUTE: Final = "operation"
@@ -22,7 +22,7 @@ class AdminApplication:
     def __init__(self, gate: AdminGate, stages: Stages, *, timer: Callable[[], float], connections: object) -> None:
         self._gate = gate
         self._timer = timer
-        self._count = stages.count
+        self._stages = stages
         self._wrapped: Answer = self._respond
         # Its requests have no spans.
         for stage in stages.loggers:
@@ -45,6 +45,7 @@ class AdminApplication:
         began = self._timer()
         # A path outside the admin API is behind the gate too, and gets 404 there.
         status = await self._gate.answer(request, {**request.scope, "path": request.path.decode("latin-1")}, send)
-        answered = AnsweredRequest(route, request.method, status, self._timer() - began, request.client_address)
-        for count in self._count:
-            count(answered)
+        if self._stages.count is not None:
+            self._stages.count(route, request.method, status, self._timer() - began)
+        if self._stages.count_client is not None:
+            self._stages.count_client(request.client_address, 1)

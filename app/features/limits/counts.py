@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.web.stage import AnsweredRequest, Stage
+from app.web.stage import Stage
 
 #: Seconds of one table, and the number of tables: the last 45 to 60 minutes.
 STEP: Final = 900
@@ -49,11 +49,7 @@ class ClientCounts(Stage):
         #: The counts by the start of their table, oldest first.
         self._tables: dict[int, dict[int, int]] = {}
 
-    def count(self, answered: AnsweredRequest) -> None:
-        """Count a request."""
-        self.sample_client(answered.address, 1)
-
-    def sample_client(self, address: str, requests: int) -> None:
+    def count_client(self, address: str, requests: int) -> None:
         """Count requests of an address."""
         waiting = self._waiting
         waiting[address] = waiting.get(address, 0) + requests

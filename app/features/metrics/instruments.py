@@ -77,14 +77,15 @@ class AnswerMetrics:
 
     def record_resolution(self, resolution: Resolution) -> None:
         """See ResolutionObserver."""
-        if resolution.origin is Origin.LOCAL:
+        if resolution.origin is Origin.HIT:
+            if resolution.is_registered:
+                self._hits += 1
+            else:
+                self._negative()
+        elif resolution.origin is Origin.LOCAL:
             self._local += 1
-        elif resolution.origin is not Origin.HIT:
-            self._answered[resolution.origin]()
-        elif resolution.is_registered:
-            self._hits += 1
         else:
-            self._negative()
+            self._answered[resolution.origin]()
 
     def record_failure(self, token: str) -> None:
         """See ResolutionObserver."""

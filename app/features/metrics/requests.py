@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from app.features.metrics.durations import DurationCounters
 from app.web.route import PREPARED
-from app.web.stage import AnsweredRequest, Stage
+from app.web.stage import Stage
 
 #: Methods with a label of their own. All others share one label, because a client can invent any number of methods.
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS"})
@@ -43,23 +43,23 @@ class HttpMetrics(Stage):
         self._answers: dict[tuple[str, str, int], int] = {}
         self._durations = {route: _Durations() for route in routes}
 
-    def count(self, answered: AnsweredRequest) -> None:
+    def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answer and its duration."""
-        self._count(answered.route, answered.method, answered.status)
-        durations = self._durations[answered.route]
-        durations.counts[bisect_left(REQUEST_SECONDS, answered.seconds)] += 1
-        durations.sum += answered.seconds
+        key = (route, method if method in METHODS else OTHER_METHOD, status)
+        try:
+            self._answers[key] += 1
+        except KeyError:
+            self._answers[key] = 1
+        durations = self._durations[route]
+        durations.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
+        durations.sum += seconds
 
     def count_prepared(self, method: str, status: int) -> None:
-        """Count a prepared answer."""
-        self._count(PREPARED, method, status)
-
-    def _count(self, route: str, method: str, status: int) -> None:
-        key = (route, method, status)
-        if key not in self._answers:
-            key = (route, method if method in METHODS else OTHER_METHOD, status)
-            self._answers.setdefault(key, 0)
-        self._answers[key] += 1
+        """Count a prepared answer. Its method is GET or HEAD."""
+        try:
+            self._answers[PREPARED, method, status] += 1
+        except KeyError:
+            self._answers[PREPARED, method, status] = 1
 
     def flush(self) -> None:
         """Add the numbers since the last flush to the counters."""

@@ -47,26 +47,26 @@ def test_the_busiest_clients_are_counted_first(counts: list[int], half: int, nin
 
 def test_addresses_of_one_network_are_one_client() -> None:
     counts = make_counts(Clock())
-    counts.sample_client("192.0.2.1", 3)
-    counts.sample_client("192.0.2.2", 1)
-    counts.sample_client("198.51.100.1", 1)
+    counts.count_client("192.0.2.1", 3)
+    counts.count_client("192.0.2.2", 1)
+    counts.count_client("198.51.100.1", 1)
     assert counts.shares() == ClientShares(2, 1, 2, 0.8)
 
 
 def test_an_hour_later_a_client_is_forgotten() -> None:
     clock = Clock()
     counts = make_counts(clock)
-    counts.sample_client("192.0.2.1", 1)
+    counts.count_client("192.0.2.1", 1)
     counts.refresh()
     clock.advance(STEP * TABLES)
-    counts.sample_client("198.51.100.1", 1)
+    counts.count_client("198.51.100.1", 1)
     assert counts.shares().clients == 1
 
 
 def test_a_clock_that_is_set_back_leaves_no_table_of_the_future() -> None:
     clock = Clock()
     counts = make_counts(clock)
-    counts.sample_client("192.0.2.1", 1)
+    counts.count_client("192.0.2.1", 1)
     counts.refresh()
     clock.advance(-STEP * TABLES)
     counts.refresh()
@@ -76,7 +76,7 @@ def test_a_clock_that_is_set_back_leaves_no_table_of_the_future() -> None:
 def test_clients_beyond_the_bound_are_counted_together() -> None:
     counts = make_counts(Clock())
     for number in range(MAX_CLIENTS + 500):
-        counts.sample_client(f"{number}.1", 1)
+        counts.count_client(f"{number}.1", 1)
     shares = counts.shares()
     assert shares.clients == MAX_CLIENTS + 1
     assert shares.largest == pytest.approx(500 / (MAX_CLIENTS + 500))
@@ -85,6 +85,6 @@ def test_clients_beyond_the_bound_are_counted_together() -> None:
 def test_no_address_is_kept() -> None:
     counts = make_counts(Clock())
     for number in range(MAX_WAITING + 1):
-        counts.sample_client(f"192.0.2.{number}", 1)
+        counts.count_client(f"192.0.2.{number}", 1)
     texts = [one for holder in gc.get_referents(counts.__dict__) for one in gc.get_referents(holder)]
     assert not [one for one in texts if isinstance(one, str) and one.startswith("192.0.2")]

@@ -39,7 +39,6 @@ from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import Exposition
 from app.server.shared_folder import FOLDER_PREFIX, temporary_folder
 from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
-from app.web.stage import AnsweredRequest
 from tests.web.proxy import Got, Proxy, running
 
 anyio = pytest.mark.anyio
@@ -274,7 +273,7 @@ def test_durations_stay_in_their_buckets_over_several_scrapes() -> None:
     exposition.flushers.append(metrics.flush)
     name = "http_request_duration_seconds"
     for seconds in (0.0005, 0.0006, 20.0):
-        metrics.count(AnsweredRequest("resolve", "GET", 302, seconds, ""))
+        metrics.count("resolve", "GET", 302, seconds)
         exposition.write(None)
     found = samples(exposition.write(None).body.decode())
     at = {le: value(found, f"{name}_bucket", route="resolve", le=le) for le in ("0.0005", "0.001", "10.0", "+Inf")}
