@@ -14,7 +14,7 @@ from app.assembly.settings import Settings
 from app.doi.name import HandleName
 from app.features.native.exchange import TransportProtocol
 from app.features.native.opening import QueryTokens, open_native
-from app.upstream.client import HandleClient
+from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Section, Table
 from bench.plan import Plan
@@ -102,21 +102,14 @@ async def _ask(source: Source, start: str) -> _Times:
 
 def _open_api(url: str) -> HandleClient:
     settings = Settings(upstream_url=url)
-    return HandleClient(
-        url,
-        user_agent="doi-proxy-bench",
-        contact=None,
-        loop_id="bench",
+    options = HttpOptions(
         connect_timeout=settings.upstream_connect_timeout,
         read_timeout=settings.upstream_read_timeout,
         total_timeout=settings.upstream_timeout,
         max_answer_bytes=settings.upstream_max_answer_bytes,
-        literal_slashes=False,
-        http2=False,
-        ca_file=None,
-        clock=time.time,
-        may_ask_again=_allow,
     )
+    identity = ClientIdentity("doi-proxy-bench", None, "bench")
+    return HandleClient(url, identity, options, clock=time.time, may_ask_again=_allow)
 
 
 async def _allow() -> bool:

@@ -15,7 +15,7 @@ from app.cache.tiered import TieredStore
 from app.cli.context import ParsedContext
 from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from app.resolver.resolution import TtlPolicy
-from app.upstream.client import HandleClient
+from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
 
 DEFAULTS: Final = Settings()
 QUEUE_PATIENCE: Final = read_queue_timeouts(DEFAULTS)
@@ -50,21 +50,18 @@ def usual_options(**seconds: float) -> ResolverOptions:
 
 def usual_api(base_url: str, **options: Any) -> HandleClient:
     """The client of one upstream, except for these options. Every further request of a question is allowed."""
-    defaults: dict[str, Any] = {
-        "user_agent": "doi-proxy/1.0",
-        "contact": None,
-        "loop_id": "doi-proxy-0123456789abcdef",
-        "connect_timeout": DEFAULTS.upstream_connect_timeout,
-        "read_timeout": DEFAULTS.upstream_read_timeout,
-        "total_timeout": DEFAULTS.upstream_timeout,
-        "max_answer_bytes": DEFAULTS.upstream_max_answer_bytes,
-        "literal_slashes": DEFAULTS.upstream_literal_slashes,
-        "http2": DEFAULTS.upstream_http2,
-        "ca_file": None,
-        "clock": time.time,
-        "may_ask_again": _allow,
-    }
-    return HandleClient(base_url, **(defaults | options))
+    parts: dict[str, Any] = {"clock": time.time, "may_ask_again": _allow}
+    parts |= {name: options.pop(name) for name in ("clock", "may_ask_again", "transport") if name in options}
+    identity = ClientIdentity(
+        "doi-proxy/1.0", options.pop("contact", None), options.pop("loop_id", "doi-proxy-0123456789abcdef")
+    )
+    usual = HttpOptions(
+        connect_timeout=DEFAULTS.upstream_connect_timeout,
+        read_timeout=DEFAULTS.upstream_read_timeout,
+        total_timeout=DEFAULTS.upstream_timeout,
+        max_answer_bytes=DEFAULTS.upstream_max_answer_bytes,
+    )
+    return HandleClient(base_url, identity, replace(usual, **options), **parts)
 
 
 async def _allow() -> bool:

@@ -15,6 +15,7 @@ from app.assembly.shared_budget import SharedBucket
 from app.assembly.stores import openers, read_tables
 from app.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream
 from app.cache.address import StoreOptions, open_store
+from app.cache.memory import MemoryStore
 from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
@@ -77,15 +78,7 @@ def assemble(
     rate, burst = settings.upstream_rate, settings.upstream_burst
     bucket = SharedBucket(cache, rate, burst, count_processes(settings)) if is_stored else None
     policy = read_ttl_policy(settings)
-    upstream = open_upstream(
-        settings,
-        _allot(settings, bucket),
-        cache,
-        policy,
-        clock,
-        observer=observers.upstream,
-        exchanges=observers.exchanges,
-    )
+    upstream = open_upstream(settings, _allot(settings, bucket), cache, policy, clock, observers=observers)
     resolver = Resolver(
         cache,
         wrap_source(upstream.source) if wrap_source else upstream.source,
@@ -138,17 +131,18 @@ def open_cache(
 ) -> TieredStore:
     """The cache. Raises ConfigurationError for a URL or a file that cannot be used."""
     try:
-        return open_store(
-            settings.store_url,
-            StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables),
-            openers=openers(),
-            memory_bytes=settings.cache_memory_bytes,
-            ceiling=settings.cache_ttl_ceiling,
-            observer=observer,
-            only_verified=settings.upstream_verify == "always",
-        )
+        options = StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables)
+        store = open_store(settings.store_url, options, openers())
     except StoreError as error:
         raise ConfigurationError(f"the store cannot be opened: {error.message}") from error
+    return TieredStore(
+        MemoryStore(settings.cache_memory_bytes, clock=clock),
+        store,
+        clock=clock,
+        ceiling=settings.cache_ttl_ceiling,
+        observer=observer,
+        only_verified=settings.upstream_verify == "always",
+    )
 
 
 def _allot(settings: Settings, bucket: SharedBucket | None) -> TokenBucket | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
@@ -13,15 +14,16 @@ from app.assembly.settings import Settings
 from app.assembly.shared_budget import StorePause
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
+from app.features.feature import Observers
 from app.resolver.resolution import TtlPolicy
 from app.resolver.source import SourceContext
 from app.upstream.breaker import Breaker
-from app.upstream.budget import Budget, TokenBucket
-from app.upstream.client import HandleClient
-from app.upstream.guard import Guard, GuardedAgencies, UpstreamApi, UpstreamObserver
+from app.upstream.budget import Budget, BudgetLimits, TokenBucket
+from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
+from app.upstream.guard import Guard, GuardedAgencies, UpstreamApi, UpstreamHealth
 from app.upstream.local import SealedSource
 from app.upstream.loop import read_loop_id
-from app.upstream.pause import Pause, SharedPause
+from app.upstream.pause import Pause
 from app.upstream.routed import RoutedSource
 from app.upstream.source import AgencySource, Priority, Source
 from app.upstream.upstream import Upstream
@@ -43,7 +45,46 @@ _RESERVED_SHARE: Final = 0.5
 FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3_600.0
 #: Seconds that a query waits for the budget if no person waits for its answer.
-_UNATTENDED_PATIENCE: Final = 60.0
+_UNATTENDED_TIMEOUT: Final = 60.0
+
+
+class _Upstreams:
+    """Opens each upstream once, behind a guard, with one budget for all."""
+
+    def __init__(self, settings: Settings, context: SourceContext, observers: Observers, *, is_shared: bool) -> None:
+        """If the budget `is_shared`, other processes obey the pauses too, which are in the cache."""
+        self._settings = settings
+        self._context = context
+        self._observers = observers
+        self._is_shared = is_shared
+        self._timeouts = read_queue_timeouts(settings)
+        self.guards: dict[str, Guard] = {}
+        self.agencies: dict[str, AgencySource] = {}
+
+    def open(self, url: str) -> Source:
+        """The upstream at a URL. Raises ConfigurationError."""
+        if url not in self.guards:
+            if len(self.guards) >= MAX_UPSTREAMS:
+                raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
+            self.guards[url] = self._open_guard(url, len(self.guards) + 1)
+        return self.guards[url]
+
+    def _open_guard(self, url: str, number: int) -> Guard:
+        settings, context, observers = self._settings, self._context, self._observers
+        if observers.exchanges is not None and is_signed(url):
+            context = replace(context, observer=observers.exchanges(number))
+        api = _open_api(settings, url, context)
+        health = UpstreamHealth(
+            Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
+            Pause(FIRST_PAUSE, _LONGEST_PAUSE, StorePause(context.cache, url) if self._is_shared else None),
+            _upstream_log(settings, number, url),
+        )
+        observer = observers.upstream(number) if observers.upstream else None
+        guard = Guard(api, health, context.budget, time.monotonic, timeouts=self._timeouts, observer=observer)
+        # Handle servers have no Which RA service.
+        if isinstance(api, HandleClient):
+            self.agencies[url] = GuardedAgencies(api, guard)
+        return guard
 
 
 def open_upstream(
@@ -53,56 +94,32 @@ def open_upstream(
     policy: TtlPolicy,
     clock: Callable[[], float],
     *,
-    observer: Callable[[int], UpstreamObserver] | None = None,
-    exchanges: Callable[[int], Any] | None = None,
+    observers: Observers,
 ) -> Upstream:
     """The upstreams behind their breakers and one budget. Raises ConfigurationError.
 
-    With a `bucket`, which other processes share, `cache` shares their pauses too. `observer` and `exchanges` return the
-    observers of an upstream and of its handle servers, by its number.
+    With a `bucket`, which other processes share, `cache` shares their pauses too.
     """
-    budget = Budget(
+    limits = BudgetLimits(
         rate=settings.upstream_rate,
         burst=settings.upstream_burst,
         # The processes divide the limit among them.
         max_concurrency=max(1, settings.upstream_max_concurrency // count_processes(settings)),
         reserved_for_people=_RESERVED_SHARE,
         most_of_client=settings.client_most_waiting,
-        clock=time.monotonic,
-        bucket=bucket,
     )
+    budget = Budget(limits, time.monotonic, bucket=bucket)
     if settings.mode == "sealed":
         return Upstream(SealedSource(), SealedSource(), {}, budget)
-    agencies: dict[str, AgencySource] = {}
-    guards: dict[str, Guard] = {}
-
-    def open_source(url: str) -> Source:
-        if url not in guards:
-            if len(guards) >= MAX_UPSTREAMS:
-                raise ConfigurationError(f"more than {MAX_UPSTREAMS} upstreams; remove some, and restart")
-            number = len(guards) + 1
-            exchange_observer = exchanges(number) if exchanges and is_signed(url) else None
-            api = _open_api(settings, url, SourceContext(budget, cache, policy, clock, exchange_observer))
-            guard = _open_guard(
-                settings,
-                api,
-                budget,
-                log=_upstream_log(settings, number, url),
-                shared=StorePause(cache, url) if bucket else None,
-                observer=observer(number) if observer else None,
-            )
-            guards[url] = guard
-            # Handle servers have no Which RA service.
-            if isinstance(api, HandleClient):
-                agencies[url] = GuardedAgencies(api, guard)
-        return guards[url]
-
-    default = [open_source(url) for url in settings.upstream_urls]
-    routes = {prefix: open_source(url) for prefix, url in settings.upstream_route_urls.items()}
+    context = SourceContext(budget, cache, policy, clock)
+    upstreams = _Upstreams(settings, context, observers, is_shared=bucket is not None)
+    default = [upstreams.open(url) for url in settings.upstream_urls]
+    routes = {prefix: upstreams.open(url) for prefix, url in settings.upstream_route_urls.items()}
     is_routed = len(default) > 1 or routes or settings.value("local_records") is not None
     source: Source = RoutedSource(routes, default) if is_routed else default[0]
+    agencies = upstreams.agencies
     which_ra = next((agencies[url] for url in settings.upstream_urls if url in agencies), None)
-    return Upstream(source, which_ra, guards, budget, open_source)
+    return Upstream(source, which_ra, upstreams.guards, budget, upstreams.open)
 
 
 def is_signed(url: str) -> bool:
@@ -128,11 +145,8 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
             f"upstream_verify = 'always' needs handle servers, but {urlsplit(url).hostname} is an HTTP API; name "
             "hdl://host:port instead, or set upstream_verify to when-asked"
         )
-    return HandleClient(
-        url,
-        user_agent=f"doi-proxy/{__version__}",
-        contact=settings.upstream_contact,
-        loop_id=read_loop_id(),
+    identity = ClientIdentity(f"doi-proxy/{__version__}", settings.upstream_contact, read_loop_id())
+    options = HttpOptions(
         connect_timeout=settings.upstream_connect_timeout,
         read_timeout=settings.upstream_read_timeout,
         total_timeout=settings.upstream_timeout,
@@ -140,30 +154,8 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
         literal_slashes=settings.upstream_literal_slashes,
         http2=settings.upstream_http2,
         ca_file=str(settings.upstream_ca_bundle) if settings.upstream_ca_bundle else None,
-        clock=time.time,
-        may_ask_again=context.budget.admit_retry,
     )
-
-
-def _open_guard(
-    settings: Settings,
-    api: UpstreamApi,
-    budget: Budget,
-    *,
-    log: UpstreamLog,
-    shared: SharedPause | None,
-    observer: UpstreamObserver | None,
-) -> Guard:
-    return Guard(
-        api,
-        budget=budget,
-        breaker=Breaker(settings.upstream_breaker_failures, settings.upstream_breaker_cooldown),
-        pause=Pause(FIRST_PAUSE, _LONGEST_PAUSE, shared),
-        log=log,
-        clock=time.monotonic,
-        observer=observer,
-        timeouts=read_queue_timeouts(settings),
-    )
+    return HandleClient(url, identity, options, clock=time.time, may_ask_again=context.budget.admit_retry)
 
 
 def _upstream_log(settings: Settings, number: int, url: str) -> UpstreamLog:
@@ -176,8 +168,8 @@ def read_queue_timeouts(settings: Settings) -> Mapping[Priority, float]:
     """How long a query waits for the budget, in seconds, by who waits for the answer."""
     return {
         Priority.PERSON: settings.upstream_queue_timeout,
-        Priority.BULK: _UNATTENDED_PATIENCE,
-        Priority.BACKGROUND: _UNATTENDED_PATIENCE,
+        Priority.BULK: _UNATTENDED_TIMEOUT,
+        Priority.BACKGROUND: _UNATTENDED_TIMEOUT,
     }
 
 

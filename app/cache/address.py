@@ -1,4 +1,4 @@
-"""Opens the cache for a store URL."""
+"""Opens the store of a URL."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore
-from app.cache.tier_state import TierObserver
-from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -38,27 +35,15 @@ class StoreOptions:
 Opener = Callable[[str, StoreOptions], SharedStore | None]
 
 
-def open_store(
-    url: str,
-    options: StoreOptions,
-    *,
-    openers: Mapping[str, Opener],
-    memory_bytes: int,
-    ceiling: float,
-    observer: TierObserver | None = None,
-    only_verified: bool = False,
-) -> TieredStore:
-    """Open the memory tier and the store at `url`, by the opener of its scheme.
+def open_store(url: str, options: StoreOptions, openers: Mapping[str, Opener]) -> SharedStore | None:
+    """Open the store at `url` by the opener of its scheme. None if there is memory alone.
 
-    `ceiling` limits how long a record is fresh, in seconds. For `only_verified` see TieredStore. Raises
-    ConfigurationError for a URL that cannot be used, and StoreError for a file that cannot be used.
+    Raises ConfigurationError for a URL that cannot be used, and StoreError for a file that cannot be used.
     """
     scheme = url.partition(":")[0]
     if scheme not in openers:
         raise _refuse(scheme)
-    store = openers[scheme](url, options)
-    memory, clock = MemoryStore(memory_bytes, clock=options.clock), options.clock
-    return TieredStore(memory, store, clock=clock, ceiling=ceiling, observer=observer, only_verified=only_verified)
+    return openers[scheme](url, options)
 
 
 def _open_memory(url: str, _: StoreOptions) -> None:

@@ -100,36 +100,45 @@ class Queue:
     server: asyncio.Task[None] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetLimits:
+    """How many queries are sent, and how many wait."""
+
+    #: Queries a second, and how many may be sent at once after a quiet time.
+    rate: float
+    burst: float
+    #: How many may be in flight.
+    max_concurrency: int
+    #: The share of places and tokens that bulk jobs and background refreshes never use, 0 to below 1.
+    reserved_for_people: float
+    #: How many queries of one client may wait.
+    most_of_client: int
+
+
 class Budget:
     """Admits queries.
 
-    `rate` is in queries a second, `burst` how many may be sent at once after a quiet time, `max_concurrency` how many
-    may be in flight, `reserved_for_people` (0 to below 1) the share of places and tokens that bulk jobs and
-    background refreshes never use, `most_of_client` how many queries of one client may wait. `clock` is monotonic,
-    in seconds. `bucket` replaces the one made of `rate` and `burst`, which then only says how many tokens a share of
-    it is.
+    `clock` is monotonic, in seconds. `bucket` replaces the one made of `rate` and `burst`, which then only says how
+    many tokens a share of it is.
     """
 
     def __init__(
         self,
-        *,
-        rate: float,
-        burst: float,
-        max_concurrency: int,
-        reserved_for_people: float,
-        most_of_client: int,
+        limits: BudgetLimits,
         clock: Callable[[], float],
+        *,
         bucket: TokenBucket | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        others = max(1, int(max_concurrency * (1.0 - reserved_for_people)))
-        spare = -(-max_concurrency // _PLACES_PER_SPARE) if max_concurrency > 1 else 0
-        self._rate = rate
-        self._most_in_flight = max_concurrency
-        self._most_of_one = max_concurrency - spare
-        self._people = Queue(FairLines(MAX_WAITING, most_of_client), max_concurrency, 0.0)
-        self._others = Queue(FairLines(MAX_WAITING, most_of_client), others, reserved_for_people * burst)
-        self._bucket = bucket or LocalBucket(rate, burst, clock)
+        places, reserved = limits.max_concurrency, limits.reserved_for_people
+        others = max(1, int(places * (1.0 - reserved)))
+        spare = -(-places // _PLACES_PER_SPARE) if places > 1 else 0
+        self._rate = limits.rate
+        self._most_in_flight = places
+        self._most_of_one = places - spare
+        self._people = Queue(FairLines(MAX_WAITING, limits.most_of_client), places, 0.0)
+        self._others = Queue(FairLines(MAX_WAITING, limits.most_of_client), others, reserved * limits.burst)
+        self._bucket = bucket or LocalBucket(limits.rate, limits.burst, clock)
         self._clock = clock
         self._sleep = sleep
         self.log = BudgetLog(clock)

@@ -65,31 +65,46 @@ class _Reply:
         return self.status in _REFUSALS or self.status >= _SERVER_ERRORS
 
 
+@dataclass(frozen=True, slots=True)
+class ClientIdentity:
+    """Who queries an upstream."""
+
+    user_agent: str
+    #: A URL or mailto: address for the User-Agent.
+    contact: str | None
+    #: It is in every query, and this resolver refuses requests with it.
+    loop_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How one upstream is queried. Timeouts are in seconds."""
+
+    connect_timeout: float
+    read_timeout: float
+    #: For a whole query with its retry and redirects.
+    total_timeout: float
+    max_answer_bytes: int
+    literal_slashes: bool = False
+    http2: bool = False
+    #: The certificates of a private authority (PEM), which are trusted too.
+    ca_file: str | None = None
+
+
 class HandleClient:
     """One upstream: a Source and an AgencySource.
 
-    `base_url` is http or https and may have a path; `contact`, a URL or mailto: address, goes into the User-Agent;
-    `loop_id` is in every query, and this resolver refuses requests with it;
-    timeouts are in seconds, `total_timeout` is for a whole query with its retry and redirects; `ca_file` adds
-    the certificates of a private authority (PEM) to those trusted; `clock` returns seconds since the epoch;
-    `may_ask_again` is awaited before each further request of one query, which needs a token too.
-    Raises ConfigurationError. There is no queue: the caller limits how many queries are in flight.
+    `base_url` is http or https and may have a path; `clock` returns seconds since the epoch; `may_ask_again` is awaited
+    before each further request of one query, which needs a token too. Raises ConfigurationError. There is no queue: the
+    caller limits how many queries are in flight.
     """
 
     def __init__(
         self,
         base_url: str,
+        identity: ClientIdentity,
+        options: HttpOptions,
         *,
-        user_agent: str,
-        contact: str | None,
-        loop_id: str,
-        connect_timeout: float,
-        read_timeout: float,
-        total_timeout: float,
-        max_answer_bytes: int,
-        literal_slashes: bool,
-        http2: bool,
-        ca_file: str | None,
         clock: Callable[[], float],
         may_ask_again: Callable[[], Awaitable[bool]],
         transport: httpx.AsyncBaseTransport | None = None,
@@ -103,23 +118,21 @@ class HandleClient:
                 "Host": self._url.netloc.decode("ascii"),
                 "Accept": "application/json",
                 "Accept-Encoding": ACCEPT_ENCODING,
-                LOOP_HEADER: loop_id,
-                **identify(user_agent, contact),
+                LOOP_HEADER: identity.loop_id,
+                **identify(identity.user_agent, identity.contact),
                 **_authorize(base),
             }
         )
-        self._timeout = httpx.Timeout(read_timeout, connect=connect_timeout, pool=None).as_dict()
-        self._total_timeout = total_timeout
-        self._max_answer_bytes = max_answer_bytes
-        self._literal_slashes = literal_slashes
+        self._timeout = httpx.Timeout(options.read_timeout, connect=options.connect_timeout, pool=None).as_dict()
+        self._options = options
         self._clock = clock
         self._may_ask_again = may_ask_again
         self._is_closed = False
         self._engine = transport or open_engine(
-            http2=http2,
-            connect_timeout=connect_timeout,
-            read_timeout=read_timeout,
-            trusted=load_authorities(ca_file) if base.scheme == "https" else None,
+            http2=options.http2,
+            connect_timeout=options.connect_timeout,
+            read_timeout=options.read_timeout,
+            trusted=load_authorities(options.ca_file) if base.scheme == "https" else None,
             proxy=read_egress_proxy(base.scheme, base.host),
         )
 
@@ -133,7 +146,7 @@ class HandleClient:
                 query.name.text,
                 authoritative=query.authoritative,
                 certified=query.certified,
-                literal_slashes=self._literal_slashes,
+                literal_slashes=self._options.literal_slashes,
             )
         )
         try:
@@ -165,7 +178,7 @@ class HandleClient:
             return []
         if len(names) > MAX_AGENCY_NAMES:
             raise RequestTooLarge(f"Ask for the registration agencies of at most {MAX_AGENCY_NAMES} names at once.")
-        reply = await self._get(agency_url(self._path, names, literal_slashes=self._literal_slashes))
+        reply = await self._get(agency_url(self._path, names, literal_slashes=self._options.literal_slashes))
         if reply.is_refusal:
             raise _to_refusal(reply)
         if reply.status != _SUCCESS:
@@ -181,7 +194,7 @@ class HandleClient:
         if self._is_closed:
             raise UpstreamUnreachable(detail="the client is closed")
         try:
-            async with asyncio.timeout(self._total_timeout):
+            async with asyncio.timeout(self._options.total_timeout):
                 return await self._follow_redirects(target)
         except CouldNotVerify:
             raise
@@ -237,7 +250,7 @@ class HandleClient:
         retry_after = None if field is None else read_retry_after(field, self._clock())
         reply = _Reply(response.status_code, retry_after=retry_after)
         try:
-            body = await read_body(response, self._max_answer_bytes)
+            body = await read_body(response, self._options.max_answer_bytes)
             return _Reply(reply.status, body, retry_after=retry_after)
         except InvalidAnswer:
             if reply.is_refusal:

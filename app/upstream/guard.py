@@ -10,6 +10,7 @@ handle server hangs looks like an upstream that hangs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, Protocol, TypeVar
 
@@ -74,6 +75,15 @@ class UpstreamApi(Source, Protocol):
         """The answer to the control query. Any answer shows that the upstream works. Raises CouldNotVerify."""
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamHealth:
+    """What is known about one upstream from the results of its queries."""
+
+    breaker: Breaker
+    pause: Pause
+    log: UpstreamLog
+
+
 class Guard:
     """A source that gets only the queries that its breaker, its pause and the budget admit.
 
@@ -84,19 +94,15 @@ class Guard:
     def __init__(
         self,
         source: UpstreamApi,
-        *,
+        health: UpstreamHealth,
         budget: Budget,
-        breaker: Breaker,
-        pause: Pause,
-        log: UpstreamLog,
         clock: Callable[[], float],
+        *,
         timeouts: Mapping[Priority, float],
         observer: UpstreamObserver | None = None,
     ) -> None:
         self.budget = budget
-        self.breaker = breaker
-        self.pause = pause
-        self.log = log
+        self.breaker, self.pause, self.log = health.breaker, health.pause, health.log
         self._source = source
         self._clock = clock
         self._observer = observer

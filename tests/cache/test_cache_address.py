@@ -1,4 +1,4 @@
-"""From a store URL to a cache."""
+"""From a store URL to a store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from app.assembly.stores import openers
 from app.cache.address import StoreOptions
-from app.cache.address import open_store as open_cache
+from app.cache.address import open_store as open_shared_store
+from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.features.valkey.store import ValkeyStore
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.anyio
 
 def open_store(url: str, clock: Clock) -> TieredStore:
     options = StoreOptions(clock, max_bytes=100_000_000, timeout=0.1)
-    return open_cache(url, options, openers=openers(), memory_bytes=100_000, ceiling=86_400.0)
+    store = open_shared_store(url, options, openers())
+    return TieredStore(MemoryStore(100_000, clock=clock), store, clock=clock, ceiling=86_400.0)
 
 
 @pytest.mark.parametrize("url", ["memory:", "memory://"])

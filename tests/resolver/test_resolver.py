@@ -23,7 +23,7 @@ from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
 from app.resolver.resolution import Origin, Resolution, TtlPolicy
 from app.resolver.resolver import Resolver
-from app.upstream.budget import Budget
+from app.upstream.budget import Budget, BudgetLimits
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
@@ -712,7 +712,7 @@ async def test_a_person_does_not_wait_behind_a_bulk_job_s_question_for_the_same_
         clock = Clock()
         # Three places, one of them for others than people, which is taken.
         budget = Budget(
-            rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, most_of_client=100, clock=clock
+            BudgetLimits(rate=1e6, burst=1e6, max_concurrency=3, reserved_for_people=0.6, most_of_client=100), clock
         )
         api = usual_api(upstream.url, http2=False)
         source = open_guard(api, budget, clock)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from app.upstream.breaker import Breaker
 from app.upstream.budget import Budget
 from app.upstream.client import HandleClient
-from app.upstream.guard import Guard, UpstreamObserver
+from app.upstream.guard import Guard, UpstreamHealth, UpstreamObserver
 from app.upstream.pause import Pause
 from app.upstream.source import Priority
 from app.upstream.upstream_log import UpstreamLog
@@ -26,11 +26,13 @@ def open_guard(
     """The guard of one upstream; its pauses are 60 to 3,600 seconds at most."""
     return Guard(
         api,
-        budget=budget,
-        breaker=breaker or Breaker(failures=10, cooldown=15),
-        pause=Pause(first=60, most=3600),
-        log=UpstreamLog("upstream 1", clock, shows_names=True),
-        clock=clock,
-        observer=observer,
+        UpstreamHealth(
+            breaker or Breaker(failures=10, cooldown=15),
+            Pause(first=60, most=3600),
+            UpstreamLog("upstream 1", clock, shows_names=True),
+        ),
+        budget,
+        clock,
         timeouts=timeouts,
+        observer=observer,
     )

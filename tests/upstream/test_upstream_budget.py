@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from app.errors import BudgetSpent, Quota, ShareSpent
-from app.upstream.budget import MAX_WAITING, Budget
+from app.upstream.budget import MAX_WAITING, Budget, BudgetLimits
 from app.upstream.source import Priority, Waiters
 from tests.clock import Clock
 
@@ -31,12 +31,10 @@ def budget_of(
         await asyncio.sleep(0)
 
     return Budget(
-        rate=rate,
-        burst=burst,
-        max_concurrency=places,
-        reserved_for_people=reserved,
-        most_of_client=share,
-        clock=clock,
+        BudgetLimits(
+            rate=rate, burst=burst, max_concurrency=places, reserved_for_people=reserved, most_of_client=share
+        ),
+        clock,
         sleep=sleep,
     )
 
@@ -104,7 +102,9 @@ class SlowBucket:
 async def test_a_place_is_taken_while_the_token_is_on_its_way_and_free_again_after_a_cancellation() -> None:
     clock, bucket = Clock(0.0), SlowBucket()
     budget = Budget(
-        rate=1, burst=1, max_concurrency=1, reserved_for_people=0, most_of_client=100, clock=clock, bucket=bucket
+        BudgetLimits(rate=1, burst=1, max_concurrency=1, reserved_for_people=0, most_of_client=100),
+        clock,
+        bucket=bucket,
     )
     guests = Guests(budget)
     await guests.come("first")
@@ -209,7 +209,7 @@ async def test_bulk_that_waits_for_tokens_holds_no_place() -> None:
         await asyncio.Event().wait()
 
     budget = Budget(
-        rate=1, burst=2, max_concurrency=1, reserved_for_people=0.5, most_of_client=9, clock=clock, sleep=sleep
+        BudgetLimits(rate=1, burst=2, max_concurrency=1, reserved_for_people=0.5, most_of_client=9), clock, sleep=sleep
     )
     async with budget.admit(BULK, ENOUGH):
         pass

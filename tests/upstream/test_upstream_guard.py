@@ -21,7 +21,7 @@ from app.errors import (
 )
 from app.handle.answer import ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
-from app.upstream.budget import Budget
+from app.upstream.budget import Budget, BudgetLimits
 from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES, GuardedAgencies
 from app.upstream.source import CONTROL_NAME, Priority, UpstreamQuery
 from app.upstream.upstream_log import OUTAGE_SECONDS
@@ -59,12 +59,8 @@ class Parts:
         self.heard = Heard()
         self.breaker = Breaker(failures=2, cooldown=COOLDOWN)
         self.budget = Budget(
-            rate=RATE,
-            burst=burst,
-            max_concurrency=places,
-            reserved_for_people=0.5,
-            most_of_client=100,
-            clock=self.clock,
+            BudgetLimits(rate=RATE, burst=burst, max_concurrency=places, reserved_for_people=0.5, most_of_client=100),
+            self.clock,
         )
         self.api = usual_api(upstream.url, total_timeout=total_timeout, may_ask_again=self.budget.admit_retry)
         self.guard = open_guard(

@@ -24,7 +24,7 @@ from app.resolver.destination import Destinations
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
-from app.upstream.budget import Budget
+from app.upstream.budget import Budget, BudgetLimits
 from app.upstream.source import Priority
 from tests.clock import Clock
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
@@ -75,7 +75,7 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
         limits: dict[str, Any] = {"rate": 1e6, "burst": 1e6, "max_concurrency": 16, "reserved_for_people": 0.0}
         guard = open_guard(
             api,
-            Budget(**(limits | budget), most_of_client=100, clock=clock),
+            Budget(BudgetLimits(**(limits | budget), most_of_client=100), clock),
             clock,
             timeouts=dict.fromkeys(Priority, 0.05),
         )
