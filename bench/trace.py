@@ -31,7 +31,6 @@ NOT_DECIDING: Final = frozenset(
         "features/admin/show.py",  # the age of an entry, a key in JSON
         "features/lists/verdict.py",  # the age in a row of a list
         "features/lists/writing.py",
-        "features/assistants/server_names.py",
     }
 )
 

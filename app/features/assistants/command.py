@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ipaddress
 import logging
 import signal
 import socket
@@ -58,18 +59,24 @@ def _read_server(server: str | None) -> ProxyServer | None:
 
 
 def _read_address(address: str, settings: Settings) -> tuple[str, int]:
-    from app.features.assistants.http_application import is_loopback
-
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > _MAX_PORT:
         raise ConfigurationError(f"--http {address}: not HOST:PORT, such as 127.0.0.1:8010")
     host = host.strip("[]")
-    if not is_loopback(host) and not settings.value("mcp_hosts"):
+    if not _is_loopback(host) and not settings.value("mcp_hosts"):
         raise ConfigurationError(
             f"--http {address}: other machines can connect to this address; set mcp_hosts to the names by which they "
             "do, so requests with other names can be refused"
         )
     return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can connect to an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def _serve_standard_streams(context: CommandContext, server: ProxyServer | None) -> int:
@@ -121,8 +128,7 @@ def _serve_http(context: CommandContext, server: ProxyServer | None, host: str, 
 async def _serve_socket(
     context: CommandContext, server: ProxyServer | None, host: str, listening: socket.socket
 ) -> int:
-    from app.features.assistants.http_application import HttpApplication, list_hosts
-    from app.features.assistants.server import PATH, create_application, create_server
+    from app.features.assistants.server import PATH, HttpApplication, create_application, create_server, list_hosts
     from app.server.http_server import Events, ServerOptions
     from app.server.signals import SignalServer
 
@@ -155,7 +161,7 @@ def _do_not_reload() -> None:
 def _open_names(context: CommandContext, server: ProxyServer | None) -> AbstractAsyncContextManager[Names]:
     if server is None:
         return _open_own_names(context)
-    from app.features.assistants.server_names import ServerNames
+    from app.features.assistants.names import ServerNames
     from app.features.assistants.tools import CALL_TIMEOUT, ToolBounds
 
     # Each call that is under way holds a thread.

@@ -18,7 +18,7 @@ _AFTER = r"(?=[.,;:!?'\")\]}>”’»]*(?:[\s<|]|\Z))"
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceLine:
     """The content of a line: its first name, further names, and suggestions if it has no name.
 
     `message` is the reason if `name` is None.
@@ -30,19 +30,19 @@ class Reference:
     message: str | None = None
 
 
-def read_reference(line: str, *, own_hosts: frozenset[str] = frozenset()) -> Reference:
+def read_reference(line: str, *, own_hosts: frozenset[str] = frozenset()) -> ReferenceLine:
     """Find the name in a line: a bare name, one with a label or in a URL, or one inside free text."""
     parsed = parse(line, own_hosts=own_hosts)
     if parsed.doi is not None and not _has_blank(parsed.doi):
-        return Reference(parsed.doi)
+        return ReferenceLine(parsed.doi)
     text = _decode(line)
     found = [one.doi for one in parsed.suggestions if one.doi.is_doi and _contains(text, one.doi)]
     if found:
-        return Reference(found[0], tuple(found[1:]))
+        return ReferenceLine(found[0], tuple(found[1:]))
     if parsed.doi is not None:
-        return Reference(parsed.doi)
+        return ReferenceLine(parsed.doi)
     message = parsed.message if parsed.name is not None else _explain(parsed.suggestions)
-    return Reference(None, (), parsed.suggestions, message)
+    return ReferenceLine(None, (), parsed.suggestions, message)
 
 
 def _explain(suggestions: tuple[Suggestion, ...]) -> str:

@@ -12,54 +12,27 @@ from typing import Final
 from pydantic import BaseModel, Field
 
 from app.features.lists.verdict import Row, Verdict
-from app.features.parse.parsing import Kind, ParsedText, to_object
+from app.features.parse.models import ParsedTextModel, WarningModel
+from app.features.parse.parsing import ParsedText, to_object
 from app.features.suggestions.suggestion import Suggestion
+from app.web.problem_model import SuggestionModel
 
 #: Takes the place of a control, formatting, private-use or unassigned character.
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-#: The longest texts in a result, in characters.
-_MAX_INPUT: Final = 500
-_MAX_MESSAGE: Final = 500
+#: The longest text in a result, in characters.
+_MAX_TEXT: Final = 500
 #: A longer URL or name is left out, because a part of it would be another one.
 _MAX_URL: Final = 4_096
 _MAX_NAME: Final = 2_048
-
-
-class SuggestionResult(BaseModel):
-    """A name that the writer may have meant. It was not looked up."""
-
-    doi: str
-    rule: str = Field(description="The copying error that this name undoes.")
-
-
-class WarningResult(BaseModel):
-    """A part of a name that is allowed, and is likely a mistake."""
-
-    code: str
-    message: str
-
-
-class ParsedTextResult(BaseModel):
-    """What one text is."""
-
-    input: str = Field(description="The text.")
-    kind: Kind
-    doi: str | None = Field(description="The DOI name or shortDOI; null if the text is neither.")
-    uri: str | None = Field(description="The doi: URI.")
-    url: str | None = Field(description="Its address at this resolver; null if the URL of this resolver is not known.")
-    doi_org_url: str | None = Field(description="Its address at doi.org: the form to print in a reference.")
-    prefix: str | None
-    suffix: str | None
-    rules: list[str] = Field(description="The rules that removed what surrounded the name.")
-    warnings: list[WarningResult]
-    suggestions: list[SuggestionResult] = Field(description="The likeliest first. They were not looked up.")
-    message: str | None = Field(description="Why the text is not a DOI name; null if it is one.")
+_LONGEST: Final = dict.fromkeys(("doi", "prefix", "suffix"), _MAX_NAME) | dict.fromkeys(
+    ("uri", "url", "doi_org_url"), _MAX_URL
+)
 
 
 class ParseResult(BaseModel):
     """What the texts are, in their order."""
 
-    texts: list[ParsedTextResult]
+    texts: list[ParsedTextModel]
     left_out: int = Field(description="How many texts are left out at the end, because the result would be too large.")
 
 
@@ -78,7 +51,7 @@ class CheckedName(BaseModel):
     age: int | None = Field(description="Seconds since the record was fetched.")
     stale: bool = Field(description="Whether the record is past its TTL, and the upstream could not be queried.")
     message: str | None = Field(description="The reason in words.")
-    suggestions: list[SuggestionResult] = Field(description="The likeliest first. They were not looked up.")
+    suggestions: list[SuggestionModel] = Field(description="The likeliest first. They were not looked up.")
 
 
 class CheckedLine(CheckedName):
@@ -95,56 +68,51 @@ class CheckResult(BaseModel):
     left_out: int = Field(description="How many lines are left out, because the result would be too large.")
 
 
-def write_parsed_text(parsed: ParsedText, base_url: str | None) -> ParsedTextResult:
+def write_parsed_text(parsed: ParsedText, base_url: str | None) -> ParsedTextModel:
     """The result about one text."""
     members = to_object(parsed, base_url)
-    return ParsedTextResult(
-        input=_cut(parsed.text, _MAX_INPUT),
-        kind=parsed.kind,
-        doi=_whole(members["doi"], _MAX_NAME),
-        uri=_whole(members["uri"], _MAX_URL),
-        url=_whole(members["url"], _MAX_URL),
-        doi_org_url=_whole(members["doi_org_url"], _MAX_URL),
-        prefix=_whole(members["prefix"], _MAX_NAME),
-        suffix=_whole(members["suffix"], _MAX_NAME),
-        rules=members["rules"],
-        warnings=[WarningResult(code=one.code, message=_cut(one.message, _MAX_MESSAGE)) for one in parsed.warnings],
-        suggestions=_write_suggestions(parsed.suggestions),
-        message=None if parsed.message is None else _cut(parsed.message, _MAX_MESSAGE),
-    )
+    members |= {"input": _cut(parsed.text), "message": _cut_message(parsed.message)}
+    members |= {key: _whole(members[key], most) for key, most in _LONGEST.items()}
+    warnings = [WarningModel(code=one.code, message=_cut(one.message)) for one in parsed.warnings]
+    members |= {"warnings": warnings, "suggestions": _write_suggestions(parsed.suggestions)}
+    return ParsedTextModel(**members)
 
 
 def write_name(text: str, row: Row) -> CheckedName:
     """The result about one name. `text` is what the caller sent."""
     return CheckedName(
-        input=_cut(text, _MAX_INPUT),
+        input=_cut(text),
         doi=_whole(row.doi, _MAX_NAME),
         verdict=row.verdict,
         url=_whole(row.url, _MAX_URL),
-        ra=None if row.ra is None else _cut(row.ra, _MAX_MESSAGE),
+        ra=_cut_message(row.ra),
         age=row.age,
         stale=row.stale,
-        message=None if row.message is None else _cut(row.message, _MAX_MESSAGE),
+        message=_cut_message(row.message),
         suggestions=_write_suggestions(row.suggestions or ()),
     )
 
 
-def write_line(number: int, text: str, row: Row) -> CheckedLine:
+def write_checked_line(number: int, text: str, row: Row) -> CheckedLine:
     """The result about a line, numbered from 1."""
     return CheckedLine(line=number, **write_name(text, row).model_dump())
 
 
-def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionResult]:
+def _write_suggestions(suggestions: tuple[Suggestion, ...]) -> list[SuggestionModel]:
     return [
-        SuggestionResult(doi=_clean(one.doi.text), rule=one.rule)
+        SuggestionModel(doi=_clean(one.doi.text), rule=one.rule)
         for one in suggestions
         if len(one.doi.text) <= _MAX_NAME
     ]
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: str) -> str:
     """A text for a reader. A longer one is cut."""
-    return _clean(text if len(text) <= most else text[: most - 1] + "…")
+    return _clean(text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…")
+
+
+def _cut_message(text: str | None) -> str | None:
+    return None if text is None else _cut(text)
 
 
 def _whole(text: str | None, most: int) -> str | None:

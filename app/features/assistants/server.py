@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Any, Final, cast, get_args
 
 import msgspec
@@ -26,11 +28,19 @@ from pydantic import BaseModel
 
 from app.errors import DoiProxyError
 from app.features.assistants.results import CheckedName, CheckResult, ParseResult
-from app.features.assistants.standard_input import read_lines
 from app.features.assistants.tools import CheckArguments, ParseArguments, ResolveArguments, ToolName, Tools
+from app.features.lists.lines import LineCutter
+from app.features.lists.list_stream import wait_for_input
+
+log = logging.getLogger(__name__)
 
 #: The path of the streamable HTTP transport.
 PATH: Final = "/mcp"
+#: Names that lead to this machine on every machine (RFC 6761, section 6.3), so no page of another site has them.
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_DEFAULT_PORT: Final = 80
+#: Bytes of standard input that are read at a time.
+_PIECE_BYTES: Final = 65_536
 _INSTRUCTIONS: Final = (
     "Checks DOI names. Before you print references, pass all of them to check_list. Do not print a DOI name whose "
     "verdict is not_found or not_a_doi: compare the suggestions with the title, or ask the author. The verdicts "
@@ -93,6 +103,24 @@ def create_server(tools: Tools, version: str) -> Server[Any]:
     )
 
 
+async def read_lines(descriptor: int, most: int) -> AsyncGenerator[str]:
+    """The lines of a file descriptor, in UTF-8. A line of more than `most` bytes is left out and logged.
+
+    No thread reads them: it would delay the end of the process.
+    """
+    cutter = LineCutter(most)
+    while True:
+        await wait_for_input(descriptor)
+        piece = os.read(descriptor, _PIECE_BYTES)
+        for line in cutter.feed(piece) if piece else cutter.end():
+            if line.is_cut:
+                log.warning("a message of more than %s bytes is left out; send less", most)
+            else:
+                yield line.data.decode("utf-8", "replace") + "\n"
+        if not piece:
+            return
+
+
 async def serve_standard_streams(server: Server[Any], max_message_bytes: int) -> None:
     """Serve the client at standard input and output until it closes standard input."""
     lines: Any = read_lines(sys.stdin.fileno(), max_message_bytes)
@@ -115,6 +143,36 @@ def create_application(server: Server[Any], hosts: Collection[str], max_message_
             allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
         ),
     )
+
+
+class HttpApplication:
+    """An ASGI application. It has no express lane, and every request takes a task."""
+
+    express: None = None
+
+    def __init__(self, application: Callable[..., Awaitable[None]], connections: object) -> None:
+        self._application = application
+        #: The server's data about its connections.
+        self.connections = connections
+
+    def answer_now(self, scope: Any, default_headers: bytes) -> bytes | None:
+        """No answer: every request takes a task."""
+        return None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """An ASGI application (asgi.readthedocs.io, HTTP & WebSocket 2.4)."""
+        await self._application(scope, receive, send)
+
+
+def list_hosts(host: str, port: int, others: str) -> list[str]:
+    """The values of Host that requests may have: of loopback, of the address that is bound, and of `others`."""
+    is_wildcard = host in ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
+    bound = [] if is_wildcard else [f"[{host}]" if ":" in host else host]
+    names = [*_LOOPBACK, *bound, *others.split()]
+    with_port = [name if name.rpartition("]")[2].count(":") else f"{name}:{port}" for name in names]
+    # Behind a front proxy, and on port 80, Host has no port.
+    bare = names if port == _DEFAULT_PORT else others.split()
+    return list(dict.fromkeys([*with_port, *bare]))
 
 
 def _describe(name: ToolName, tools: Tools) -> Tool:

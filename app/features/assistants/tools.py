@@ -17,14 +17,14 @@ from app.features.assistants.results import (
     CheckedLine,
     CheckedName,
     CheckResult,
-    ParsedTextResult,
     ParseResult,
-    write_line,
+    write_checked_line,
     write_name,
     write_parsed_text,
 )
 from app.features.lists.batch import BatchInput
 from app.features.lists.verdict import Row, Verdict, not_a_doi
+from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
@@ -115,7 +115,7 @@ class Tools:
 
     async def _parse(self, texts: Sequence[str]) -> ParseResult:
         self._bound("texts", texts)
-        results: list[ParsedTextResult] = []
+        results: list[ParsedTextModel] = []
         for number, text in enumerate(texts, 1):
             results.append(write_parsed_text(self._parse_text(text), self._base_url))
             await _yield_turn(number)
@@ -144,7 +144,7 @@ class Tools:
         async with self._names.look_up_list([line.input for line in lines]) as rows:
             found = await self._collect(rows, lines, report)
         checked = [
-            write_line(number, line.text, _add_note(row, line.note))
+            write_checked_line(number, line.text, _add_note(row, line.note))
             for number, (line, row) in enumerate(zip(lines, found, strict=True), 1)
         ]
         return self._summarize(checked, problems_only=arguments.problems_only)

@@ -107,8 +107,6 @@ class LineCutter:
         self._number += 1
         if self._number == 1:
             data = data.removeprefix(BOM)
-            if data.startswith(_UTF16):
-                raise UnreadableList("The list is UTF-16; save it as UTF-8.")
         data = data.removesuffix(b"\r")
         return Line(self._number, data[: self._max_bytes], len(data) > self._max_bytes)
 
@@ -135,11 +133,16 @@ class LineReader:
 
     def feed(self, data: bytes) -> list[Item]:
         """See ListReader."""
-        return self._read(self._lines.feed(data))
+        return self._read_utf8(self._lines.feed(data))
 
     def end(self) -> list[Item]:
         """See ListReader."""
-        return self._read(self._lines.end()) + self._finish()
+        return self._read_utf8(self._lines.end()) + self._finish()
+
+    def _read_utf8(self, lines: list[Line]) -> list[Item]:
+        if lines and lines[0].number == 1 and lines[0].data.startswith(_UTF16):
+            raise UnreadableList("The list is UTF-16; save it as UTF-8.")
+        return self._read(lines)
 
     def _read(self, lines: list[Line]) -> list[Item]:
         """The items of these lines."""

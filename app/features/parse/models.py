@@ -24,8 +24,14 @@ class ParsedTextModel(BaseModel):
         description="The DOI name or shortDOI; null if the text is neither.", examples=["10.1000/182"]
     )
     uri: str | None = Field(description="The `doi:` URI of a DOI name.", examples=["doi:10.1000/182"])
-    url: str | None = Field(description="Its address here.", examples=["http://127.0.0.1:8000/10.1000/182"])
-    doi_org_url: str | None = Field(description="Its address at doi.org.", examples=["https://doi.org/10.1000/182"])
+    url: str | None = Field(
+        description="Its address here; null if the URL of this resolver is not known.",
+        examples=["http://127.0.0.1:8000/10.1000/182"],
+    )
+    doi_org_url: str | None = Field(
+        description="Its address at doi.org: the form to print in a reference.",
+        examples=["https://doi.org/10.1000/182"],
+    )
     prefix: str | None = Field(examples=["10.1000"])
     suffix: str | None = Field(examples=["182"])
     rules: list[str] = Field(description="What was undone to read the name, in this order.", examples=[["url"]])

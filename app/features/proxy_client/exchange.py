@@ -123,12 +123,19 @@ class Exchange:
 
     def read(self, most: int) -> bytes:
         """The rest of the answer, decompressed. More than `most` bytes, compressed or not, are a failure."""
+        body = self._collect(most)
+        if len(body) > most or self.received > most:
+            raise self._too_large(f"the answer is larger than {most} bytes")
+        return body
+
+    def _collect(self, most: int) -> bytes:
+        """The rest of the answer, or its beginning if it has more than `most` bytes."""
         body = bytearray(self._rest)
         with self._use():
             for piece in self._pieces:
                 body += piece
                 if len(body) > most or self.received > most:
-                    raise self._too_large(f"the answer is larger than {most} bytes")
+                    break
         return bytes(body)
 
     def read_lines(self, most: int) -> list[bytes]:
@@ -168,7 +175,7 @@ class Exchange:
         `hints` has messages of statuses that say more to the user of a command than those of the proxy.
         """
         status = 0 if self._response is None else self._response.status
-        message = hints.get(status) or read_detail(self._read_start())
+        message = hints.get(status) or read_detail(self._collect(_PIECE_BYTES))
         if message is None:
             message = f"status {status}; this is not a doi-proxy, or an older one; check the URL"
         if status in _REDIRECTIONS:
@@ -181,15 +188,6 @@ class Exchange:
             http_status=status,
             retry_after=seconds,
         )
-
-    def _read_start(self) -> bytes:
-        body = bytearray()
-        with self._use():
-            for piece in self._pieces:
-                body += piece
-                if len(body) > _PIECE_BYTES:
-                    break
-        return bytes(body)
 
     # --- The end --------------------------------------------------------------------------------------------------
 

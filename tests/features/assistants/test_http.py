@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from mcp import Client
 
-from app.features.assistants.http_application import list_hosts
+from app.features.assistants.server import list_hosts
 from app.features.assistants.tools import ToolBounds
 from tests.fake_upstream import FakeUpstream
 from tests.features.assistants.processes import DEADLINE, serving_http

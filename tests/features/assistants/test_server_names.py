@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from app.errors import DoiProxyError
-from app.features.assistants.server_names import ServerNames
+from app.features.assistants.names import ServerNames
 from app.features.assistants.tools import ToolBounds, Tools
 from app.features.lists.verdict import Row, Verdict, not_a_doi
 from app.features.proxy_client.server import parse_server

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.features.assistants.standard_input import read_lines
+from app.features.assistants.server import read_lines
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ async def lines_of(*pieces: bytes) -> list[str]:
 
 
 async def test_lines_are_those_of_the_input() -> None:
-    assert await lines_of("one\ntwö\n".encode(), b"thr", b"ee") == ["one\n", "twö\n", "three"]
+    assert await lines_of("one\ntwö\n".encode(), b"thr", b"ee") == ["one\n", "twö\n", "three\n"]
 
 
 async def test_bytes_that_are_not_utf_8_are_replaced() -> None:
@@ -43,7 +43,7 @@ async def test_bytes_that_are_not_utf_8_are_replaced() -> None:
 
 
 async def test_a_line_that_is_too_long_is_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    assert await lines_of(b"x" * 17 + b"\n" + b"y" * 16 + b"\n", b"z" * 30_000, b"\nend") == ["y" * 16 + "\n", "end"]
+    assert await lines_of(b"x" * 17 + b"\n" + b"y" * 16 + b"\n", b"z" * 30_000, b"\nend") == ["y" * 16 + "\n", "end\n"]
     assert caplog.text.count("more than 16 bytes") == 2
 
 

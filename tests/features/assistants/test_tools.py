@@ -14,9 +14,9 @@ from app.assembly.core import open_core
 from app.assembly.settings import Settings
 from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.names import OwnNames
-from app.features.assistants.results import ParsedTextResult
 from app.features.assistants.tools import ToolBounds, ToolName, Tools
 from app.features.lists.opening import build_batches
+from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, to_object
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.web.proxy import OUT_OF_THE_WAY
@@ -131,7 +131,7 @@ async def test_parsing_queries_no_upstream() -> None:
 
 
 def test_a_parsed_text_has_the_members_of_the_rest_api() -> None:
-    assert set(ParsedTextResult.model_fields) == set(to_object(parse("10.1000/182"), None))
+    assert set(ParsedTextModel.model_fields) == set(to_object(parse("10.1000/182"), None))
 
 
 async def test_lines_without_an_answer_in_time_are_unverified() -> None:
