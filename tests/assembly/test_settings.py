@@ -11,6 +11,7 @@ from app.assembly.settings import Settings, load
 from app.assembly.settings.sources import read_values
 from app.errors import ConfigurationError
 from app.features.options import variable
+from tests.table import table
 
 #: The names that the black-box checks and the ready-made configurations rely on.
 RELIED_ON = [
@@ -47,18 +48,18 @@ def test_without_anything_the_defaults_hold() -> None:
     assert load({}, {}) == Settings()
 
 
-@pytest.mark.parametrize("name", RELIED_ON)
+@table("name", RELIED_ON)
 def test_a_name_that_others_rely_on_is_a_setting(name: str) -> None:
     assert name in {variable(field) for field in Settings.model_fields}
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@table("name", Settings.model_fields)
 def test_every_setting_says_what_it_is_in_a_sentence(name: str) -> None:
     description = Settings.model_fields[name].description
     assert description and description.endswith(".")
 
 
-@pytest.mark.parametrize("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
+@table("name", [name for name, field in Settings.model_fields.items() if field.annotation is float])
 def test_a_number_names_its_unit(name: str) -> None:
     description = str(Settings.model_fields[name].description).lower()
     assert any(unit in description for unit in ("second", "bytes", "share", "queries", "requests"))
@@ -96,7 +97,7 @@ def test_other_variables_of_the_environment_are_ignored() -> None:
     assert load({}, {"PATH": "/bin", "DOI_PROXYX": "1", "PORT": "9", "doi_proxy_port": "9"}) == Settings()
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "text", "value"),
     [
         ("port", "0", 0),
@@ -117,7 +118,7 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
     assert getattr(load({name: text}, {}), name) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "text"),
     [
         ("port", "abc"),

@@ -15,6 +15,7 @@ from app.cache.wire import has_old_layout, pack, unpack
 from app.errors import DamagedEntry, StoreError
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import entry, missing, values, verified
+from tests.table import table
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
 times = st.floats(min_value=0, max_value=4e9)
@@ -128,8 +129,8 @@ def test_an_entry_of_one_layout_is_never_read_as_one_of_another(one: Entry, vers
                 unpack(one.key, other)
 
 
-@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan"), 1e13, -1.0])
-@pytest.mark.parametrize("member", ["fetched_at", "fresh_until", "stale_until"])
+@table("odd", [float("inf"), float("-inf"), float("nan"), 1e13, -1.0])
+@table("member", ["fetched_at", "fresh_until", "stale_until"])
 def test_times_that_cannot_be_are_damage(member: str, odd: float) -> None:
     with pytest.raises(DamagedEntry):
         unpack("10.1000/182", pack(replace(entry(), **{member: odd})))

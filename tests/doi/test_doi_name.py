@@ -10,6 +10,7 @@ import pytest
 
 from app.doi.name import MAX_NAME_BYTES, DOIName, HandleName, fold
 from app.errors import EmptyName, ForbiddenCodePoint, InvalidName, NameTooLong, NotADOI
+from tests.table import table
 
 SCHEME = 'The "doi" URI Scheme, Syntax'
 HANDBOOK_SYNTAX = "DOI Handbook, section 2.2"
@@ -33,7 +34,7 @@ DOI_NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "prefix", "code", "suffix", "source"), DOI_NAMES)
+@table(("text", "prefix", "code", "suffix", "source"), DOI_NAMES)
 def test_a_doi_name_is_a_prefix_a_slash_and_a_suffix(
     text: str, prefix: str, code: str, suffix: str, source: str
 ) -> None:
@@ -59,7 +60,7 @@ NO_DOI_NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "says"), NO_DOI_NAMES)
+@table(("text", "says"), NO_DOI_NAMES)
 def test_text_that_is_not_a_doi_name_is_refused_with_its_place(text: str, says: str) -> None:
     with pytest.raises(NotADOI) as caught:
         DOIName.parse(text)
@@ -83,14 +84,14 @@ NOT_GRAPHIC = [
 ]
 
 
-@pytest.mark.parametrize(("character", "says", "category"), NOT_GRAPHIC)
+@table(("character", "says", "category"), NOT_GRAPHIC)
 def test_strict_parsing_refuses_every_code_point_that_is_not_graphic(character: str, says: str, category: str) -> None:
     with pytest.raises(ForbiddenCodePoint) as caught:
         DOIName.parse(f"10.1000/{character}182")
     assert says in caught.value.message
 
 
-@pytest.mark.parametrize(("character", "says", "category"), NOT_GRAPHIC)
+@table(("character", "says", "category"), NOT_GRAPHIC)
 def test_a_request_may_hold_all_but_controls_and_surrogates(character: str, says: str, category: str) -> None:
     text = f"10.1000/{character}182"
     if category in {"Cc", "Cs"}:
@@ -154,7 +155,7 @@ EQUIVALENCE = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other", "equal", "source"), EQUIVALENCE)
+@table(("one", "other", "equal", "source"), EQUIVALENCE)
 def test_names_are_equal_when_only_the_case_of_ascii_letters_differs(
     one: str, other: str, equal: bool, source: str
 ) -> None:
@@ -210,7 +211,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "is_doi", "is_short_doi", "is_prefix", "suffix", "source"), KINDS)
+@table(("text", "is_doi", "is_short_doi", "is_prefix", "suffix", "source"), KINDS)
 def test_kinds_of_names(
     text: str, is_doi: bool, is_short_doi: bool, is_prefix: bool, suffix: str | None, source: str
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from app.doi.percent import decode, encode
 from app.errors import MalformedEscape, NotUTF8
+from tests.table import table
 
 RFC_3986 = "RFC 3986, section 2"
 
@@ -26,7 +27,7 @@ DECODED = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "text", "source"), DECODED)
+@table(("raw", "text", "source"), DECODED)
 def test_escapes_are_decoded_once(raw: bytes | str, text: str, source: str) -> None:
     assert decode(raw) == text
 

@@ -6,6 +6,7 @@ import pytest
 
 from app.doi.presentation import BLANKS, read, read_path, read_typed
 from app.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NameTooLong, NotUTF8
+from tests.table import table
 
 HANDBOOK = "DOI Handbook, DOI Name Encoding Rules for URL Presentation"
 REFERENCE = "reference proxy"
@@ -94,7 +95,7 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "name", "source"), PATHS)
+@table(("raw", "name", "source"), PATHS)
 def test_a_request_path_names(raw: bytes, name: str, source: str) -> None:
     assert read_path(raw).text == name
 
@@ -123,14 +124,14 @@ HOSTS = [
 ]
 
 
-@pytest.mark.parametrize(("host", "source"), HOSTS)
+@table(("host", "source"), HOSTS)
 def test_the_host_of_a_resolver_is_taken_off(host: str, source: str) -> None:
     assert read(f"{host}10.1000/182").text == "10.1000/182"
     assert read(f" {host} doi: 10.1000/182 ").text == "10.1000/182"
     assert read_typed(f"{host}10.1000%2F182?nols=y#top").text == "10.1000/182"
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "https://example.org/10.1000/182",
@@ -165,7 +166,7 @@ def test_labels_are_ascii(label: str) -> None:
     assert read(f"{label}10.1000/182").text == f"{label}10.1000/182"
 
 
-@pytest.mark.parametrize("blank", BLANKS)
+@table("blank", BLANKS)
 def test_every_surrounding_blank_is_trimmed(blank: str) -> None:
     assert read(f"{blank}{blank}10.1000/182{blank}").text == "10.1000/182"
     assert read(f"doi:{blank}10.1000/182").text == "10.1000/182"
@@ -212,12 +213,12 @@ TYPED = [
 ]
 
 
-@pytest.mark.parametrize(("typed", "name"), TYPED)
+@table(("typed", "name"), TYPED)
 def test_typed_input_names(typed: str, name: str) -> None:
     assert read_typed(typed).text == name
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "error"),
     [
         (b"/", EmptyName),

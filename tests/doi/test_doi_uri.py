@@ -18,6 +18,7 @@ from app.doi.uri import (
     url_path,
 )
 from app.errors import EmptyName, ForbiddenCodePoint, InvalidName, MalformedEscape, NotADOI, NotUTF8
+from tests.table import table
 
 SCHEME = 'The "doi" URI Scheme, Syntax'
 RFC_3986 = "RFC 3986, appendix A, pchar"
@@ -42,7 +43,7 @@ URIS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "uri", "source"), URIS)
+@table(("name", "uri", "source"), URIS)
 def test_a_doi_name_and_its_uri(name: str, uri: str, source: str) -> None:
     assert to_uri(DOIName.parse(name)) == uri
     assert from_uri(uri).text == name
@@ -55,7 +56,7 @@ def test_only_a_doi_name_has_a_doi_uri(name: str) -> None:
         to_uri(HandleName(name))
 
 
-@pytest.mark.parametrize(
+@table(
     ("uri", "error", "says"),
     [
         ("doi:10.1000/182?x", NotADOI, 'no query and no fragment: write the "?" at character 16 as %3F'),
@@ -106,7 +107,7 @@ RECOMMENDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("character", "encoded"), [*MANDATORY, *RECOMMENDED])
+@table(("character", "encoded"), [*MANDATORY, *RECOMMENDED])
 def test_mandatory_and_recommended_characters_are_encoded_in_a_url(character: str, encoded: str) -> None:
     assert url_path(f"10.1000/a{character}b") == f"10.1000/a{encoded}b"
 
@@ -154,7 +155,7 @@ DOT_SEGMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "path", "source"), DOT_SEGMENTS)
+@table(("name", "path", "source"), DOT_SEGMENTS)
 def test_no_client_can_collapse_a_dot_segment(name: str, path: str, source: str) -> None:
     assert url_path(name) == path
     assert decode(path) == name

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.features.redaction import MASK, redact
+from tests.table import table
 
 #: What a URL may hold as a user or a password, and "@", which some parsers accept there too.
 USERINFO = st.text(alphabet=st.sampled_from("abcXYZ019-._~!$'()*+,:@%"), min_size=1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shown"),
     [
         ("redis://user:hidden@127.0.0.1:6379/0", "redis://***@127.0.0.1:6379/0"),

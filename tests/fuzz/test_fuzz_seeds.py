@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.fuzz.__main__ import TARGET_NAMES
 from tests.fuzz.targets import TARGETS
+from tests.table import table
 
 _CORPUS = Path(__file__).with_name("corpus")
 _SEEDS = sorted(_CORPUS.glob("*/*"))
@@ -17,6 +16,6 @@ def test_each_target_has_seeds() -> None:
     assert {seed.parent.name for seed in _SEEDS} == set(TARGETS) == set(TARGET_NAMES)
 
 
-@pytest.mark.parametrize("seed", _SEEDS, ids=lambda seed: f"{seed.parent.name}-{seed.name}")
+@table("seed", _SEEDS, ids=lambda seed: f"{seed.parent.name}-{seed.name}")
 def test_a_seed_holds(seed: Path) -> None:
     TARGETS[seed.parent.name](seed.read_bytes())

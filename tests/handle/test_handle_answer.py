@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused
 from app.handle.answer import Answer, ResponseCode, read_answer
 from app.handle.record import read_values, write_values
+from tests.table import table
 
 NAME = "10.1000/182"
 URL = {"index": 1, "type": "URL", "data": {"format": "string", "value": "http://www.doi.org/hb.html"}, "ttl": 86400}
@@ -62,7 +63,7 @@ def test_another_response_code_is_a_refusal(code: int) -> None:
     assert (caught.value.response_code, caught.value.detail) == (code, "no room")
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",

@@ -19,6 +19,7 @@ from app.handle.location import (
     parse_number,
     read_locations,
 )
+from tests.table import table
 
 #: The example of the DOI Handbook, section "Resolution" (multiple resolution).
 HANDBOOK = """<locations>
@@ -47,7 +48,7 @@ class TestReading:
         ]
         assert read.settings == {} and read.includes == () and read.namespaces == ()
 
-    @pytest.mark.parametrize(
+    @table(
         ("xml", "hrefs"),
         [
             ('<locations><location href="a"/></locations>', ["a"]),
@@ -143,7 +144,7 @@ class TestMerging:
 
 
 class TestAttributes:
-    @pytest.mark.parametrize(
+    @table(
         ("text", "expected"),
         [
             ("0", 0.0), ("1", 1.0), ("0.5", 0.5), (" 2 ", 2.0), ("1e3", 1000.0), ("-1", 0.0), ("-0.0", 0.0),
@@ -164,7 +165,7 @@ class TestAttributes:
     def test_a_score_may_be_negative(self, text: str, expected: float) -> None:
         assert one(score=text).score == expected
 
-    @pytest.mark.parametrize(
+    @table(
         ("text", "expected"),
         [("true", True), ("TRUE", True), ("yes", True), ("1", True), (" true ", True), (None, False), ("", False)]
         + [(text, False) for text in ("false", "no", "0", "truely", "2")],
@@ -198,7 +199,7 @@ LAUGHS = (
 
 
 class TestHostileValues:
-    @pytest.mark.parametrize(
+    @table(
         "xml",
         [
             "",

@@ -8,13 +8,14 @@ import pytest
 
 from app.errors import InvalidAnswer
 from app.handle.value import DEFAULT_TTL, Data, HandleValue, Ttl, read_ttl, read_value
+from tests.table import table
 
 
 def value(**members: object) -> HandleValue:
     return read_value(json.dumps({"index": 1, "type": "URL", "data": "x", **members}).encode())
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "expected"),
     [
         ({"format": "string", "value": "http://example.org/"}, Data("string", "http://example.org/")),

@@ -12,6 +12,7 @@ from app.errors import AliasChainTooLong
 from app.handle.answer import Answer, ResponseCode
 from app.resolver.options import DEFAULT_OPTIONS, Action, ResolveOptions
 from app.resolver.resolution import MAX_ALIASES, Chain, Origin, Resolution, next_alias_target
+from tests.table import table
 
 
 def values(*given: tuple[str, object]) -> bytes:
@@ -45,7 +46,7 @@ def follow(chain: Chain, options: ResolveOptions) -> HandleName | None:
     return next_alias_target(chain, chain.last.record.select(options.types, options.indexes), options)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "options", "expected"),
     [
         ([("HS_ALIAS", "10.1000/182")], DEFAULT_OPTIONS, "10.1000/182"),

@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import CouldNotVerify, InvalidAnswer, UpstreamRefused, UpstreamTimeout
 from app.resolver.failure_memory import ENTRY_BYTES, FailureMemory
+from tests.table import table
 
 TTL, MOST = 15.0, 60.0
 
@@ -23,7 +24,7 @@ def seconds_refused(error: CouldNotVerify) -> float | None:
     return None if refusal is None else refusal.retry_after
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "seconds"),
     [
         (InvalidAnswer(), 15),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.handle.location import Location
 from app.resolver.location_choice import LocationChoice, choose, matches
 from app.resolver.options import NO_FACTS, Client, ClientFact, Locatt, Negotiation
+from tests.table import table
 
 HANDBOOK = 'DOI Handbook, section "Resolution"'
 MANUAL = "technical manual, chapter 12"
@@ -123,7 +124,7 @@ class TestLocatt:
         one("c", language="en", cr_type="MR-LIST", weight="1"),
     )
 
-    @pytest.mark.parametrize(
+    @table(
         ("locatts", "expected"),
         [
             ([("language", "de")], "a"),
@@ -161,7 +162,7 @@ class TestLocatt:
 
 
 class TestAddress:
-    @pytest.mark.parametrize(
+    @table(
         ("addresses", "address", "expected"),
         [
             ("192.0.2.0/24", "192.0.2.7", True),
@@ -229,7 +230,7 @@ class TestScore:
 
 
 class TestWeighted:
-    @pytest.mark.parametrize(
+    @table(
         ("weights", "expected"),
         [
             ([1, 1], [0.5, 0.5]),
@@ -306,7 +307,7 @@ class TestFacts:
     #: Without Accept, User-Agent decides whether the client is a browser.
     UNSAID = Negotiation(False, (("http_role", "no_conneg"),), reads_user_agent=True)
 
-    @pytest.mark.parametrize(
+    @table(
         ("candidates", "methods", "client", "locatts", "expected"),
         [
             ((), None, Client(), [], NO_FACTS),

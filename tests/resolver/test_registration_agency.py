@@ -18,6 +18,7 @@ from app.resolver.which_ra import WhichRa
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import usual_api, usual_cache, usual_options
+from tests.table import table
 
 Service = tuple[str, list[tuple[str, object]]]
 
@@ -30,7 +31,7 @@ def record(*values: tuple[str, object]) -> Record:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("services", "expected"),
     [
         ([("10.SERV/X", [("10320/ra_name", "Some Agency")])], "Some Agency"),

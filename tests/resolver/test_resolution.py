@@ -16,6 +16,7 @@ from app.resolver.resolution import (
     next_step,
     refresh_from,
 )
+from tests.table import table
 
 FETCHED = 1000.0
 VALUES = b'[{"index":1,"type":"URL","data":{"format":"string","value":"http://example.org/"},"ttl":100}]'
@@ -29,7 +30,7 @@ def entry(answer: Answer = FOUND, *, fresh: float = 100, grace: float = 1000) ->
     return Entry("X", answer, FETCHED, FETCHED + fresh, FETCHED + fresh + grace)
 
 
-@pytest.mark.parametrize(
+@table(
     ("age", "failed_recently", "popular", "step"),
     [
         (0, False, False, Step.ANSWER),

@@ -25,6 +25,7 @@ from app.resolver.target import (
     needs_prefix,
     read_own_locations,
 )
+from tests.table import table
 
 NAME = HandleName("10.5555/a/b#c")
 CONNEG = Negotiation(True, (("ctype", "application/x-bibtex"), ("http_role", "conneg"), ("language", "de")))
@@ -68,7 +69,7 @@ def shown(given: Record, locations: NameLocations | None = None) -> list[tuple[s
 
 
 class TestWithoutLocations:
-    @pytest.mark.parametrize(
+    @table(
         ("values", "expected"),
         [
             ([("URL", "http://a/"), ("URL", "http://b/")], "http://a/"),
@@ -110,7 +111,7 @@ class TestCandidates:
             ("http://l/", 1.0), ("http://m/", 1.0), ("http://a/", 0.0), ("http://x/", 0.0), ("http://data/", 0.0),
         ]  # fmt: skip
 
-    @pytest.mark.parametrize(
+    @table(
         ("values", "expected"),
         [
             # 1 while there is no 10320/loc value, 0 beside one.
@@ -162,7 +163,7 @@ class TestCandidates:
 
 
 class TestStatus:
-    @pytest.mark.parametrize(
+    @table(
         ("of_location", "of_root", "of_prefix", "expected"),
         [
             (None, None, None, 302),
@@ -211,7 +212,7 @@ class TestChoice:
     def test_a_location_without_an_address_leads_nowhere(self, attributes: str) -> None:
         assert leads_to(record(loc("", attributes))) is None
 
-    @pytest.mark.parametrize(
+    @table(
         "address",
         ["javascript:alert(1)", "JavaScript:alert(1)", " javascript:alert(1)", "java&#10;script:alert(1)", "blob:x",
          "data:text/html,x", "vbscript:x", "file:///etc/passwd", "//evil.example/", "\\\\evil.example\\"],
@@ -249,7 +250,7 @@ class TestChoice:
 
 
 class TestNeed:
-    @pytest.mark.parametrize(
+    @table(
         ("values", "options", "negotiation", "expected"),
         [
             ([("URL", "http://a/")], DEFAULT_OPTIONS, READER, False),
@@ -274,7 +275,7 @@ class TestNeed:
         given = record(*values)
         assert needs_prefix(given, read_own_locations(given), options, negotiation) is expected
 
-    @pytest.mark.parametrize(
+    @table(
         ("values", "options", "negotiation", "expected"),
         [
             ([("URL", "http://a/")], DEFAULT_OPTIONS, READER, True),

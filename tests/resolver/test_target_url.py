@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from app.errors import InvalidParameter
 from app.resolver.target_url import web_target
+from tests.table import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "expected"),
     [
         ("http://www.doi.org/hb.html", "http://www.doi.org/hb.html"),
@@ -31,7 +32,7 @@ def test_a_target_is_ascii_and_keeps_its_own_escapes(url: str, expected: str) ->
     assert web_target(url) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "",

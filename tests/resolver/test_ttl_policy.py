@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.handle.answer import Answer, ResponseCode
 from tests.parts import usual_ttl_policy
+from tests.table import table
 
 #: 2023-11-14T22:13:20Z.
 NOW = 1_700_000_000.0
@@ -22,7 +23,7 @@ def record(*ttls: object) -> Answer:
     return Answer(ResponseCode.SUCCESS, json.dumps(values).encode())
 
 
-@pytest.mark.parametrize(
+@table(
     ("ttls", "seconds"),
     [
         ((60,), 60),
@@ -54,7 +55,7 @@ def test_a_record_is_fresh_until_the_first_of_its_values_ends(ttls: tuple[object
     assert (entry.key, entry.fetched_at) == ("10.1000/182", NOW)
 
 
-@pytest.mark.parametrize(
+@table(
     ("floor", "ceiling", "ttl", "seconds"),
     [
         (0, DAY, 60, 60),

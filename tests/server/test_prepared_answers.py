@@ -30,6 +30,7 @@ from app.server.prepared_answers import ExpressLane, Generations, is_plain
 from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
+from tests.table import table
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
 URL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://www.doi.org/hb.html"},"ttl":86400}'
@@ -411,7 +412,7 @@ async def test_what_is_prepared_is_bounded_by_bytes() -> None:
     assert len(uses) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "tasks"),
     [
         ("/10.1000/182", 0),

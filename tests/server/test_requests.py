@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from app.server.connections import Reason
 from tests.server.served import TARGET, Served, finish, served
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +66,7 @@ async def test_a_body_beside_an_upgrade_is_refused() -> None:
 
 
 @lanes
-@pytest.mark.parametrize(
+@table(
     ("wrong", "status"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", 400),

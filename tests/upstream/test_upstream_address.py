@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from app.doi.percent import decode
 from app.upstream.client import agency_url, encode_name, handle_query_url
+from tests.table import table
 
 BASE = "https://doi.example"
 
@@ -56,7 +57,7 @@ LITERAL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "path", "source"), ENCODED, ids=lambda value: repr(value)[:40])
+@table(("name", "path", "source"), ENCODED, ids=lambda value: repr(value)[:40])
 def test_a_name_is_sent_in_the_form_of_the_doi_uri_scheme(name: str, path: str, source: str) -> None:
     assert handle_query_url(BASE, name) == f"{BASE}/api/handles/{path}", source
 

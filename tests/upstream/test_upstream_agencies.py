@@ -6,6 +6,7 @@ import pytest
 
 from app.errors import InvalidAnswer
 from app.upstream.agencies import read_agencies
+from tests.table import table
 
 
 def test_rows_are_read_in_order_without_unknown_members() -> None:
@@ -16,7 +17,7 @@ def test_rows_are_read_in_order_without_unknown_members() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"",

@@ -14,6 +14,7 @@ import pytest
 from app.cache.memory import MemoryStore
 from app.upstream.allotment import ALLOTMENT_SECONDS, AllottedBucket
 from tests.clock import Clock
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +170,7 @@ async def test_takes_during_a_read_take_one_token_each() -> None:
     assert shared.reads == reads
 
 
-@pytest.mark.parametrize("seed", range(20))
+@table("seed", range(20))
 async def test_processes_together_keep_the_bound_of_the_bucket_in_every_interval(seed: int) -> None:
     dice, clock, spent = random.Random(seed), Clock(0.0), list[float]()
     shared = SharedBucket(clock)

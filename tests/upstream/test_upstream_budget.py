@@ -12,6 +12,7 @@ from app.errors import BudgetSpent, Quota, ShareSpent
 from app.upstream.budget import MAX_WAITING, Budget, BudgetLimits
 from app.upstream.source import Priority, Waiters
 from tests.clock import Clock
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -296,7 +297,7 @@ async def test_a_lookup_waits_for_its_token_and_no_longer_than_its_patience() ->
     assert clock() == 0.5
 
 
-@pytest.mark.parametrize("seed", range(20))
+@table("seed", range(20))
 async def test_comings_goings_and_cancellations_leave_nothing_behind(seed: int) -> None:
     dice, clock = random.Random(seed), Clock(0.0)
     budget = budget_of(clock, rate=50, burst=5, places=3)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from itertools import islice
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.upstream.fair_lines import FairLines
+from tests.table import table
 
 A, B, C = "192.0.2.0/24", "198.51.100.0/24", "2001:db8::/64"
 
@@ -112,7 +112,7 @@ def test_a_ticket_that_loses_one_of_its_lines_waits_on_in_the_other() -> None:
     assert served(waiting) == ["a1", "a3", "c1", "a2"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@table("seed", range(20))
 def test_a_flood_of_clients_never_takes_more_than_all_places(seed: int) -> None:
     dice, waiting = random.Random(seed), FairLines[int](200, 20)
     stands: set[int] = set()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from app.upstream.retry_after import read_retry_after
+from tests.table import table
 
 #: Sun, 06 Nov 1994 08:49:37 GMT, the example of RFC 9110, section 5.6.7.
 THEN = 784_111_777.0
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "seconds", "source"),
     [
         ("120", 120.0, "RFC 9110, section 10.2.3: delay-seconds"),

@@ -17,6 +17,7 @@ from app.errors import CouldNotVerify, UpstreamTimeout
 from app.upstream.client import translate_error
 from app.upstream.source import UpstreamQuery
 from tests.parts import usual_api
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ def test_the_list_holds_the_libraries_errors() -> None:
     assert len(FOREIGN) > 60
 
 
-@pytest.mark.parametrize("kind", FOREIGN, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+@table("kind", FOREIGN, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
 async def test_an_error_of_a_library_is_could_not_verify(kind: type[Exception]) -> None:
     api = usual_api("http://upstream.example", transport=Raising(made(kind)))
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +46,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "location"),
     [
         ("/10.5555/alias", "/10.1000/target"),
@@ -69,7 +70,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         ("/AbcDe?urlappend=x", "/10.1000/target?urlappend=x"),
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@table("method", ["GET", "HEAD"])
 async def test_an_alias_is_moved_to_the_name_it_stands_for(proxy: Proxy, method: str, path: str, location: str) -> None:
     got = await proxy.ask(method, path)
     assert (got.status, got["location"], got.body) == (301, HERE + location, b"")
@@ -184,8 +185,8 @@ async def test_the_api_asks_for_nothing_but_the_alias(proxy: Proxy) -> None:
     assert (proxy.upstream.queries(name), proxy.upstream.queries(target)) == (1, 0)
 
 
-@pytest.mark.parametrize("path", ["/10.5555/self", "/10.5555/loop-a", "/10.5555/loop-b", "/10.5555/step-0"])
-@pytest.mark.parametrize("query", ["", "?noredirect", "?action=showurls"])
+@table("path", ["/10.5555/self", "/10.5555/loop-a", "/10.5555/loop-b", "/10.5555/step-0"])
+@table("query", ["", "?noredirect", "?action=showurls"])
 async def test_a_loop_or_too_long_a_chain_is_404_and_says_so(proxy: Proxy, path: str, query: str) -> None:
     got = await proxy.get(path + query)
     assert got.status == 404 and got["location"] is None

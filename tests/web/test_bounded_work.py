@@ -26,6 +26,7 @@ from app.web.outline import (
     MAX_VALUE_BYTES_SHOWN,
     MAX_VALUES_SHOWN,
 )
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 NAME: Final = "10.5555/hostile"
@@ -56,7 +57,7 @@ async def page_of(values: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@table(
     ("values", "said"),
     [
         ([data([0] * 5_000)], f"{5_000 - MAX_MEMBERS_SHOWN} more items"),

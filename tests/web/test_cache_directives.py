@@ -8,6 +8,7 @@ import pytest
 
 from app.server.prepared_answers import is_plain
 from app.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +18,7 @@ OLD, NEW = "http://example.org/old", "http://example.org/new"
 TTL, LATER = 3_600, 60
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "expected"),
     [
         (None, NO_DIRECTIVES),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.resolver.metadata_format import MEDIA_TYPES
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -53,8 +54,8 @@ def metadata(format_: str) -> str:
 
 
 class TestWhereItLeads:
-    @pytest.mark.parametrize("accept", [FIREFOX, "*/*", "text/turtle"])
-    @pytest.mark.parametrize("format_", MEDIA_TYPES)
+    @table("accept", [FIREFOX, "*/*", "text/turtle"])
+    @table("format_", MEDIA_TYPES)
     async def test_to_the_metadata_whatever_accept_says(self, proxy: Proxy, format_: str, accept: str) -> None:
         got = await proxy.get(f"/10.5555/a?format={format_}", accept=accept)
         assert (got.status, got["location"]) == (302, metadata(format_))
@@ -112,8 +113,8 @@ async def test_options_is_the_same_with_it(proxy: Proxy) -> None:
 
 
 class TestUnknownFormats:
-    @pytest.mark.parametrize("text", ["pdf", "", "application/x-bibtex", "bibtex2"])
-    @pytest.mark.parametrize("path", ["/10.5555/a?", "/10.5555/a?noredirect&", "/openurl?id=doi:10.5555/a&"])
+    @table("text", ["pdf", "", "application/x-bibtex", "bibtex2"])
+    @table("path", ["/10.5555/a?", "/10.5555/a?noredirect&", "/openurl?id=doi:10.5555/a&"])
     async def test_are_400_that_names_the_known_ones(self, proxy: Proxy, path: str, text: str) -> None:
         got = await proxy.get(f"{path}format={text}", accept=FIREFOX)
         assert got.status == 400

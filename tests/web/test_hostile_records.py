@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.handle.location import MAX_LOCATIONS
+from tests.table import table
 from tests.upstream.faults import FAULTS, Asked, Peer, send
 from tests.web.proxy import Got, Proxy, running
 
@@ -262,7 +263,7 @@ def check(got: Got) -> None:
 
 
 # JSON has a script of the record as it is, and its media type is not that of a page.
-@pytest.mark.parametrize(
+@table(
     ("record", "face"),
     [
         (record, face)
@@ -277,8 +278,8 @@ async def test_a_hostile_record_is_answered_and_does_no_harm(proxy: Proxy, recor
     check(await proxy.get(path, accept=accept))
 
 
-@pytest.mark.parametrize("face", [face for face in FACES if face not in ("api", "jsonp")])
-@pytest.mark.parametrize("prefix", PREFIXES)
+@table("face", [face for face in FACES if face not in ("api", "jsonp")])
+@table("prefix", PREFIXES)
 async def test_a_hostile_prefix_record_is_answered_and_does_no_harm(proxy: Proxy, prefix: str, face: str) -> None:
     proxy.upstream.put(NAME, [URL])
     proxy.upstream.put("10.5555", PREFIXES[prefix])
@@ -286,8 +287,8 @@ async def test_a_hostile_prefix_record_is_answered_and_does_no_harm(proxy: Proxy
     check(await proxy.get(path, accept=accept))
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize(
+@table("face", FACES)
+@table(
     "values",
     [
         r'[{"index":1,"type":"URL","data":{"format":"string","value":"http://a/\ud800"}}]',

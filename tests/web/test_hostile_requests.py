@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +31,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "status"),
     [
         # Escapes that are none.
@@ -111,17 +112,15 @@ async def test_a_path(proxy: Proxy, path: bytes, status: int) -> None:
         assert (await proxy.ask(method, path)).status == status
 
 
-@pytest.mark.parametrize(
-    "path", [b"/10.5555/%zz", b"/10.5555/%FF", b"/10.5555/a%00b", b"/" + b"a" * 40_000, b"/10.5555/" + b"a" * 9000]
-)
-@pytest.mark.parametrize("start", [b"", b"/api/handles"])
+@table("path", [b"/10.5555/%zz", b"/10.5555/%FF", b"/10.5555/a%00b", b"/" + b"a" * 40_000, b"/10.5555/" + b"a" * 9000])
+@table("start", [b"", b"/api/handles"])
 async def test_a_name_that_can_be_none_is_no_question(proxy: Proxy, path: bytes, start: bytes) -> None:
     before = proxy.upstream.queries()
     assert (await proxy.get(start + path)).status in (400, 414)
     assert proxy.upstream.queries() == before
 
 
-@pytest.mark.parametrize(
+@table(
     "query",
     [
         b"%",
@@ -159,7 +158,7 @@ async def test_a_name_that_can_be_none_is_no_question(proxy: Proxy, path: bytes,
     ],
     ids=lambda query: repr(query)[2:40],
 )
-@pytest.mark.parametrize("path", ["/10.1000/182", "/api/handles/10.1000/182", "/10.5555/unknown", "/", "/openurl"])
+@table("path", ["/10.1000/182", "/api/handles/10.1000/182", "/10.5555/unknown", "/", "/openurl"])
 async def test_a_query(proxy: Proxy, path: str, query: bytes) -> None:
     for method in ("GET", "POST"):
         assert (await proxy.ask(method, path.encode() + b"?" + query)).status in STATUSES
@@ -169,7 +168,7 @@ async def test_a_query_that_is_too_long_is_414(proxy: Proxy) -> None:
     assert (await proxy.get(b"/10.1000/182?" + b"a" * 33_000)).status == 414
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "body", "status"),
     [
         ("application/x-www-form-urlencoded", b"hdl=" + b"a" * 70_000, 413),
@@ -223,7 +222,7 @@ HEADERS: Final = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "value"),
     [(header, value) for header, values in HEADERS.items() for value in values],
     ids=lambda value: value[:24].encode("ascii", "replace").decode(),
@@ -251,8 +250,8 @@ async def test_header_names_that_are_not_ascii_are_not_echoed(proxy: Proxy, name
     assert reply.status in (204, 400)
 
 
-@pytest.mark.parametrize("record", ["10.5555/<b>x</b>", '10.5555/" onclick="x', "10.5555/'&amp;", "10.5555/\u202ex"])
-@pytest.mark.parametrize("face", ["/{}", "/{}?noredirect", "/{}?type=NOPE", "/{}/"])
+@table("record", ["10.5555/<b>x</b>", '10.5555/" onclick="x', "10.5555/'&amp;", "10.5555/\u202ex"])
+@table("face", ["/{}", "/{}?noredirect", "/{}?type=NOPE", "/{}/"])
 async def test_a_name_is_shown_escaped(proxy: Proxy, record: str, face: str) -> None:
     values = [{"index": 1, "type": f"<i>{record}", "data": {"format": "string", "value": record}, "ttl": 1}]
     proxy.upstream.put(record, values)

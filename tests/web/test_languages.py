@@ -23,6 +23,7 @@ from app.web.languages import (
     read_tags,
     read_texts,
 )
+from tests.table import table
 
 CATALOGUES = load_catalogues(("en", "de", "fr", "es"))
 ENGLISH = CATALOGUES[REFERENCE_LANGUAGE]
@@ -35,7 +36,7 @@ JOINED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "available", "chosen", "source"),
     [
         (None, ("en", "de"), "en", "RFC 9110, section 12.5.4: no header, any language"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.handle.location import Location
 from app.web.link_header import MAX_CHARACTERS, link_header
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 HREF = "http://example.org/x"
@@ -23,7 +24,7 @@ def written(**attributes: str) -> str:
     return value.decode("ascii")
 
 
-@pytest.mark.parametrize(
+@table(
     ("attributes", "expected", "source"),
     [
         ({"rel": "cite-as"}, 'rel="cite-as"', "RFC 8288, section 3.3"),

@@ -13,6 +13,7 @@ from netaddr import IPSet  # type: ignore[import-untyped]
 
 from app.errors import ConfigurationError
 from app.web.country import open_countries
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -90,7 +91,7 @@ HANDBOOK = 'DOI Handbook, section "Resolution"'
 MANUAL = "technical manual, chapter 12"
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "status", "location", "source"),
     [
         ("handbook", 302, "http://www1.example.com/", HANDBOOK),
@@ -138,7 +139,7 @@ MANUAL = "technical manual, chapter 12"
         ("status?locatt=id:308&redirectionHeaders", 200, "http://s.example/308", "Handle.Net 8.1.1, release notes"),
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@table("method", ["GET", "HEAD"])
 async def test_a_record_with_locations_leads_to_one(
     proxy: Proxy, method: str, path: str, status: int, location: str | None, source: str
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -56,8 +57,8 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "target", "status"), ANSWERS, ids=lambda value: str(value)[:32])
-@pytest.mark.parametrize("origin", ["https://app.example", "null", None])
+@table(("method", "target", "status"), ANSWERS, ids=lambda value: str(value)[:32])
+@table("origin", ["https://app.example", "null", None])
 async def test_any_page_may_read_any_answer(
     proxy: Proxy, method: str, target: str, status: int, origin: str | None
 ) -> None:
@@ -109,16 +110,16 @@ async def test_options_names_the_methods_without_a_query(path: str) -> None:
         assert proxy.upstream.queries() == 0
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "CONNECT", "get", "X"])
-@pytest.mark.parametrize("path", ["/10.1000/182", "/", "/foo", "/10.5555/%zz"])
+@table("method", ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "CONNECT", "get", "X"])
+@table("path", ["/10.1000/182", "/", "/foo", "/10.5555/%zz"])
 async def test_a_page_takes_no_other_method(proxy: Proxy, method: str, path: str) -> None:
     reply = await proxy.ask(method, path)
     assert (reply.status, set((reply["allow"] or "").split(", "))) == (405, METHODS)
     assert reply["content-type"] == "text/html;charset=utf-8"
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE"])
-@pytest.mark.parametrize("path", ["/api/handles/10.1000/182", "/API/handles/10.1000/182", "/api/handles", "/api/foo"])
+@table("method", ["PUT", "DELETE", "PATCH", "TRACE"])
+@table("path", ["/api/handles/10.1000/182", "/API/handles/10.1000/182", "/api/handles", "/api/foo"])
 async def test_the_api_takes_no_other_method(proxy: Proxy, method: str, path: str) -> None:
     reply = await proxy.ask(method, path)
     assert (reply.status, set((reply["allow"] or "").split(", "))) == (405, METHODS)

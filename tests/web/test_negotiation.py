@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.resolver.options import Locatt
 from app.web.negotiation import is_browser, negotiate, wants_data
+from tests.table import table
 
 PROXY = "the handle system's proxy, as recorded"
 CITATION = "DOI content negotiation, citation.crosscite.org"
@@ -21,7 +22,7 @@ def typed(media_type: str) -> list[Locatt]:
 HTML = typed("text/html")
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "expected", "source"),
     [
         ("application/x-bibtex", True, CITATION),
@@ -72,7 +73,7 @@ def test_a_request_is_negotiated_if_nothing_a_browser_shows_is_liked_best(
     assert source
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "browser", "expected"),
     [
         # No Accept, or */* alone: by who asks.

@@ -31,6 +31,7 @@ from app.web.pages import (
 )
 from app.web.privacy import PrivacyFacts
 from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
+from tests.table import table
 
 BRANDING = read_branding(Settings())
 PAGES = Pages(
@@ -463,7 +464,7 @@ def test_a_timestamp_is_shown_in_utc(timestamp: str | int | None, shown: str) ->
     assert cells(values_page(value(1, "URL", string("x"), timestamp=timestamp)))[2] == shown
 
 
-@pytest.mark.parametrize(
+@table(
     ("type_", "text", "href"),
     [
         ("URL", "http://example.org/a?b=c&d", "http://example.org/a?b=c&d"),
@@ -504,7 +505,7 @@ def test_a_type_is_linked_if_it_is_a_name(type_: str, href: str | None) -> None:
     assert [link for link, said in links.items() if said == type_] == ([href] if href else [])
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "shown"),
     [
         (

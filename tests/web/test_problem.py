@@ -13,6 +13,7 @@ import app.errors
 from app.errors import DoiProxyError
 from app.web.negotiation import wants_problem
 from app.web.problem import TITLES, problem
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +31,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "expected"),
     [
         ("application/json", True),
@@ -77,7 +78,7 @@ async def test_the_page_about_the_same_name_varies_by_accept(proxy: Proxy) -> No
     assert (got.status, got["content-type"], got["vary"]) == (404, "text/html;charset=utf-8", "Accept, Accept-Language")
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "target", "status", "token"),
     [
         ("GET", "/foo", 400, "not-a-doi"),

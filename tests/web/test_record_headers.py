@@ -10,6 +10,7 @@ from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.handle.record import read_values
 from app.web.record_headers import NEVER, read_allowed, record_headers
+from tests.table import table
 from tests.web.proxy import running
 
 NAME = HandleName("10.5555/a/b")
@@ -43,7 +44,7 @@ def test_what_we_depend_on_is_never_allowed() -> None:
     assert record_headers(read_values(record(text)), NAME, NEVER) == []
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     ["Refresh", "X-Accel-Redirect", "x-accel-buffering", "X-Sendfile", "Clear-Site-Data", "Set-Cookie", "Location",
      "Transfer-Encoding", "Content-Length", "TE", "Connection", "Access-Control-Allow-Credentials", "Cache-Control",

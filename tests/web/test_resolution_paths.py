@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +85,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(
+@table(
     "target",
     [
         "/10.1000/182",
@@ -135,7 +136,7 @@ async def test_every_spelling_of_a_name_is_one_record(proxy: Proxy) -> None:
     assert proxy.upstream.queries("10.5555/CaseTest") == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "location"),
     [
         ("/10.5555/%C3%84%C3%96", "http://xn--exmple-cua.org/%C3%BCmlaut?q=%C3%A4#f"),
@@ -164,7 +165,7 @@ async def test_a_name_is_decoded_exactly_once(proxy: Proxy, target: str, locatio
     assert (reply.status, reply["location"]) == (302, location)
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "status"),
     [
         ("/10.5555/unknown", 404),
@@ -195,7 +196,7 @@ async def test_another_name_is_not_found_and_no_name_is_no_doi(proxy: Proxy, tar
     assert (reply.status, reply["location"], reply["content-type"]) == (status, None, "text/html;charset=utf-8")
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "location"),
     [
         ("/10.5555/order", "http://example.org/two"),
@@ -281,7 +282,7 @@ async def test_what_is_not_noredirect_redirects(proxy: Proxy, query: str) -> Non
     assert (await proxy.get(f"/10.1000/182?{query}")).status == 302
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "location"),
     [
         ("/10.1000/182?urlappend=%3Fa%3Db", HANDBOOK + "?a=b"),
@@ -332,7 +333,7 @@ async def test_a_redirect_varies_by_accept_and_a_page_by_language(proxy: Proxy) 
     assert "Accept-Language" in ((await proxy.get("/10.1000/182?noredirect"))["vary"] or "").split(", ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("ttls", "seconds", "max_age"),
     [
         ([DAY], DAY, 300),
@@ -444,7 +445,7 @@ async def test_only_the_client_that_bypasses_the_cache_too_often_waits(start: st
         assert (await proxy.get(targets[0])).status == replies[0].status
 
 
-@pytest.mark.parametrize(
+@table(
     "target",
     [
         "/10.1000/182",
@@ -467,7 +468,7 @@ async def test_head_is_get_without_a_body(proxy: Proxy, target: str) -> None:
     assert (head.status, head.fields, head.body) == (get.status, get.fields, b"")
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "status"),
     [
         ("hdl=10.1000%2F182", 302),

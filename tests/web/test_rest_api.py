@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +79,7 @@ async def proxy() -> AsyncIterator[Proxy]:
 BOTH = b"[" + URL_VALUE + b"," + ADMIN_VALUE + b"]"
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "status", "body"),
     [
         ("10.1000/182", 200, b'{"responseCode":1,"handle":"10.1000/182","values":' + BOTH + b"}"),
@@ -107,7 +108,7 @@ async def test_the_answer_is_exactly_this(proxy: Proxy, target: str, status: int
     assert reply["content-type"] == "application/json;charset=utf-8"
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "handle"),
     [
         ("10.1000/182", "10.1000/182"),
@@ -127,7 +128,7 @@ async def test_the_caller_s_spelling_is_echoed(proxy: Proxy, path: str, handle: 
     assert (found["responseCode"], found["handle"]) == (1, handle)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@table("shape", SHAPES)
 async def test_a_value_comes_through_untouched_in_its_order(proxy: Proxy, shape: str) -> None:
     reply = await proxy.get(f"/api/handles/10.5555/{shape}")
     expected = b'{"responseCode":1,"handle":"10.5555/%b","values":%b}' % (
@@ -137,7 +138,7 @@ async def test_a_value_comes_through_untouched_in_its_order(proxy: Proxy, shape:
     assert reply.body == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "indexes"),
     [
         ("type=URL", [1]),
@@ -160,7 +161,7 @@ async def test_type_and_index_are_a_union_in_record_order(proxy: Proxy, query: s
         assert [value["index"] for value in reply.json["values"]] == indexes
 
 
-@pytest.mark.parametrize(
+@table(
     ("target", "status", "code"),
     [
         ("/api/handles", 400, 102),
@@ -211,7 +212,7 @@ async def test_the_path_of_the_api_may_be_in_either_case(proxy: Proxy, path: str
     assert (await proxy.get(path)).json["responseCode"] == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("callback", "name"),
     [
         ("processResponse", "processResponse"),

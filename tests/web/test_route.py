@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from app.web.route import Paths, api_part, find_route, names_part
+from tests.table import table
 
 PATHS = Paths(
     operations=frozenset({b"/healthz", b"/docs", b"/admin/x"}),
@@ -15,7 +14,7 @@ PATHS = Paths(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "path", "route"),
     [
         ("GET", b"/10.1000/182", "resolve"),

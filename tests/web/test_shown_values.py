@@ -24,6 +24,7 @@ from app.web.shown_values import (
     visible,
     web_address,
 )
+from tests.table import table
 
 BASE = "https://doi.example"
 #: Begins of addresses, some of which a browser must not open.
@@ -110,7 +111,7 @@ def test_the_record_of_a_doi_is_here_and_of_another_handle_at_the_public_resolve
     assert name_href(BASE, text) == record
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "expected"),
     [
         (Data("string", "x"), "text"),

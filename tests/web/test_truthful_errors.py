@@ -17,6 +17,7 @@ import pytest
 from app.errors import CouldNotVerify, PrefixDenied
 from app.web.languages import load_catalogues
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
+from tests.table import table
 from tests.upstream.faults import FAULTS
 from tests.web.proxy import Got, Proxy, running
 
@@ -171,8 +172,8 @@ def test_every_fault_of_the_fake_upstream_is_in_the_table() -> None:
     assert {failing.kind for failing in TABLE + SLOW} | ANSWERED == set(FAULTS)
 
 
-everything = pytest.mark.parametrize("failing", TABLE + SLOW, ids=str)
-everyone = pytest.mark.parametrize("face", FACES)
+everything = table("failing", TABLE + SLOW, ids=str)
+everyone = table("face", FACES)
 
 
 @everything
@@ -475,7 +476,7 @@ async def test_the_reason_holds_no_host_and_no_words_of_a_library(face: str) -> 
         assert not re.search("localhost|127\\.0\\.0\\.1|ConnectError|attempts", reply.text)
 
 
-@pytest.mark.parametrize(
+@table(
     "setting", [{"upstream_url": "http://127.0.0.1:9"}, {"upstream_url": "http://localhost:9"}], ids=["address", "name"]
 )
 @everyone
@@ -564,8 +565,8 @@ def _failures(kind: type[CouldNotVerify] = CouldNotVerify) -> list[type[CouldNot
     return [kind, *(one for below in kind.__subclasses__() for one in _failures(below))]
 
 
-@pytest.mark.parametrize("language", ["en", "de", "fr", "es"])
-@pytest.mark.parametrize("token", sorted({kind.token for kind in _failures()}))
+@table("language", ["en", "de", "fr", "es"])
+@table("token", sorted({kind.token for kind in _failures()}))
 async def test_every_failure_has_a_sentence_for_people_in_every_language(language: str, token: str) -> None:
     texts = load_catalogues((language,))[language].texts
     assert texts[f"failure.{token}"].endswith(".")

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.features.native.server import HandleServer
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ def test_every_row_has_its_own_id_a_source_and_known_expectations() -> None:
     assert {key for row in VECTORS for key in row["expect"]} <= KEYS
 
 
-@pytest.mark.parametrize("row", VECTORS, ids=lambda row: row["id"])
+@table("row", VECTORS, ids=lambda row: row["id"])
 async def test_a_request_is_answered_as_expected(proxy: Proxy, row: Row) -> None:
     headers = {name.lower().replace("-", "_"): value for name, value in row["headers"]}
     got = await proxy.ask(

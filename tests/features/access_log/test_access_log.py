@@ -15,6 +15,7 @@ import pytest
 from app.features.access_log.access_log import MAX_PATH, AccessLog, escape, format_path, mask_address
 from app.web.request import Request
 from app.web.responses import Message, Reply, Scope, send_reply
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 anyio = pytest.mark.anyio
@@ -166,8 +167,8 @@ HOSTILE = [
 
 
 @anyio
-@pytest.mark.parametrize("raw", HOSTILE)
-@pytest.mark.parametrize("form", ["json", "text"])
+@table("raw", HOSTILE)
+@table("form", ["json", "text"])
 async def test_no_path_or_query_forges_a_line_or_writes_a_control(form: Literal["json", "text"], raw: bytes) -> None:
     scope = {"raw_path": raw, "query_string": raw, "method": "GET\r\n" * 50}
     line, _ = await logged(scope, form=form, level=0)

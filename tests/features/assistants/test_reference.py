@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from app.features.assistants.reference import read_reference
+from tests.table import table
 
 SICI = "10.1002/(SICI)1097-4571(199806)49:8<693::AID-ASI4>3.0.CO;2-O"
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "name"),
     [
         ("10.1000/182", "10.1000/182"),

@@ -18,6 +18,7 @@ from app.features.assistants.tools import ToolBounds, Tools
 from app.features.lists.verdict import Row, Verdict, not_a_doi
 from app.features.proxy_client.server import parse_server
 from tests.fake_upstream import EVERY_NAME
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -112,7 +113,7 @@ async def answering(answer: bytes) -> AsyncIterator[ServerNames]:
 ROW = {"input": "x", "doi": "10.1/x", "verdict": "resolved", "url": URL, "ra": None, "age": 0, "stale": False}
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "body", "message"),
     [
         (404, b"<html>", "it has no /api/resolve"),

@@ -16,6 +16,7 @@ from app.features.bundles.lines import InvalidBundleLine, from_line, to_line
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import NOW, entry, missing, verified
 from tests.cache.test_cache_wire import entries
+from tests.table import table
 
 
 @pytest.mark.parametrize(("written", "read"), [("0001-01-01T00:00:00Z", 0.0), ("9999-12-31T23:59:59.9Z", FOREVER)])
@@ -66,7 +67,7 @@ def test_a_line_written_by_hand_is_expired_and_usable_for_ever() -> None:
     assert from_line(line).fetched_at == 0.0
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "reason"),
     [
         (b"", "not a valid JSON record"),

@@ -15,6 +15,7 @@ from app.features.compression.compression import Compression
 from app.web.negotiation import choose_coding
 from app.web.request import Request
 from app.web.responses import JSON, Reply
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 if sys.version_info >= (3, 14):
@@ -38,7 +39,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "expected"),
     [
         ("gzip", "gzip"),

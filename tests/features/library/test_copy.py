@@ -25,6 +25,7 @@ from app.features.library.copy import (
 from app.features.library.rules import read_rules
 from app.features.library.service_kinds import WrongService, build_service
 from app.resolver.options import NO_FACTS, ClientFact
+from tests.table import table
 
 SICI: Final = "10.1002/(SICI)1096-8644(199601)99:1<1::AID-AJPA1>3.0.CO;2-#&=+ü"
 TARGET: Final = "https://www.example.org/a?b=c&d=%20e#f"
@@ -75,7 +76,7 @@ ENCODED: Final = "https%3A%2F%2Fwww.example.org%2Fa%3Fb%3Dc%26d%3D%2520e%23f"
 DOI: Final = "10.1002/(SICI)1096-8644(199601)99:1%3C1::AID-AJPA1%3E3.0.CO%3B2-%23%26%3D%2B%C3%BC"
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "value", "url", "source"),
     [
         (
@@ -136,7 +137,7 @@ def test_each_service_gets_the_url_that_it_understands(kind: str, value: str, ur
     assert made.link(Work(HandleName(SICI), TARGET)) == url, source
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "value", "message"),
     [
         ("ezproxy", "ezproxy.example.edu", "is not a URL"),
@@ -218,7 +219,7 @@ exempt = ["open.publisher.com"]
 """
 
 
-@pytest.mark.parametrize(
+@table(
     ("of", "by", "expected"),
     [
         (work("https://www.publisher.com/1"), reader(), "ezproxy"),

@@ -9,6 +9,7 @@ import pytest
 
 from app.features.library.library import read_cookie, write_cookie
 from tests.features.library.test_redirects import BROWSER, EZPROXY, HOME, RULES, TARGET
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +76,7 @@ async def test_a_service_that_is_not_configured_is_refused(proxy: Proxy, body: s
     assert (got.status, got["set-cookie"]) == (400, None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "status"),
     [
         ({}, 303),

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -169,7 +170,7 @@ async def test_an_openurl_and_the_form_lead_through_the_service(proxy: Proxy) ->
     assert got["location"] == EZPROXY
 
 
-@pytest.mark.parametrize(
+@table(
     ("cookie", "location"),
     [
         ("Library-OpenURL=none", TARGET),

@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from app.features.library.rules import MAX_PROBLEMS, MAX_RULES, MAX_SERVICES, read_rules
+from tests.table import table
 
 EXAMPLE: Final = Path(__file__).parents[3] / "config/library-rules.toml"
 SERVICE: Final = '[[service]]\nname = "ezproxy"\nlabel = "EZproxy"\nkind = "ezproxy"\nurl = "https://e.example/login"\n'
@@ -28,7 +29,7 @@ def test_an_empty_file_has_no_rules() -> None:
     assert read_rules("", "rules.toml").rules.rules == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         ("exempt = [\n", "rules.toml:1:1: not valid TOML"),
@@ -92,7 +93,7 @@ def test_an_expectation_that_is_not_met_is_a_problem(expected: str, problem: str
     assert problem is None or problem in found[0]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "a." * 100_000 + "a = 1\n",

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.features.lists.file_format import READERS, format_of, has_gzip_name
 from app.features.lists.lines import Item
+from tests.table import table
 
 LIMIT = 60
 #: What a list of each format is built of.
@@ -49,7 +50,7 @@ def read(form: str, pieces: list[bytes]) -> list[Item]:
     return items + reader.end()
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "column", "form"),
     [
         ("refs.bib", None, "bibtex"),

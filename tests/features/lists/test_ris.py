@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from app.errors import NotUTF8
 from app.features.lists.lines import ListItem, UnreadableItem
 from app.features.lists.references import MAX_LINKS, RisReader
+from tests.table import table
 
 LIMIT = 1_000
 
@@ -18,7 +17,7 @@ def read(content: str | bytes) -> list[tuple[str, int]]:
     return [(item.text, item.line) for item in items if isinstance(item, ListItem)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "name"),
     [
         ("DO  - 10.1000/182", "10.1000/182"),
@@ -28,7 +27,7 @@ def read(content: str | bytes) -> list[tuple[str, int]]:
         ("L2  - See http://dx.doi.org/10.1000/182.", "http://dx.doi.org/10.1000/182"),
     ],
 )
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@table("end", ["\n", "\r\n"])
 def test_the_name_of_a_reference_is_in_its_do_field_or_in_a_link(field: str, name: str, end: str) -> None:
     lines = ["TY  - JOUR", "T1  - A title - with DO  - in it", field, "ER  - ", ""]
     assert read(end.join(lines)) == [(name, 3)]

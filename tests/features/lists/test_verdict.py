@@ -45,6 +45,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import Chain, Origin, Resolution, Tombstone
 from app.resolver.target import Target
+from tests.table import table
 
 NAME: Final = HandleName("10.5555/Name")
 OTHER: Final = HandleName("10.5555/other")
@@ -165,7 +166,7 @@ def test_a_stale_record_says_why_it_is_not_renewed() -> None:
 QUOTA: Final = Quota("share", 1, 1)
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "verdict", "worth_waiting"),
     [
         (BudgetSpent(), Verdict.RATE_LIMITED, True),

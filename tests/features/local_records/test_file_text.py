@@ -13,6 +13,7 @@ from app.features.local_records.records import Denial, LocalAnswer, LocalRecord,
 from app.features.toml_files.text import FileProblem
 from app.handle.answer import ResponseCode
 from app.resolver.resolution import Tombstone
+from tests.table import table
 
 
 def records(text: str) -> list[LocalRecord]:
@@ -146,7 +147,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("text", MISTAKES, ids=lambda text: MISTAKES[text][2][:40])
+@table("text", MISTAKES, ids=lambda text: MISTAKES[text][2][:40])
 def test_a_mistake_has_its_line_and_column(text: str) -> None:
     line, column, message = MISTAKES[text]
     (problem,) = [item for item in read_records("\n" + text, "a.toml") if isinstance(item, FileProblem)]
@@ -186,7 +187,7 @@ def test_a_record_of_plain_lines_is_read_as_toml_reads_it(text: str) -> None:
     assert shown == {"format": "string", "value": table.get("alias") or table["target"]}
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "[[record]]\na = " + "[" * 100_000,

@@ -11,6 +11,7 @@ from app.errors import PrefixDenied
 from app.features.local_records.file_text import read_records
 from app.features.local_records.records import LocalRecord, LocalRecords, fill_target, find_conflicts, find_expired
 from app.resolver.resolution import Origin, Resolution
+from tests.table import table
 
 NOW = 1_700_000_000.0
 
@@ -37,7 +38,7 @@ RECORDS = LocalRecords(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "leads_to"),
     [
         ("10.5072/name", "http://e.org/name"),

@@ -39,6 +39,7 @@ from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.workers import Exposition
 from app.server.shared_folder import FOLDER_PREFIX, temporary_folder
 from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 anyio = pytest.mark.anyio
@@ -206,7 +207,7 @@ async def test_it_is_answered_under_the_sub_path_of_the_public_url() -> None:
 
 
 @anyio
-@pytest.mark.parametrize(
+@table(
     ("method", "target", "route", "status"),
     [
         ("GET", "/10.5555/x", "resolve", 404),

@@ -26,6 +26,7 @@ from app.features.native.wire.value import Value
 from app.handle.record import read_values
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key
 from tests.features.native.recorded import Row, needs_recordings, rows
+from tests.table import table
 
 _ALL: Final = (Interface(3, 1, 2641), Interface(2, 0, 2641), Interface(3, 2, 8000), Interface(0, 3, 8443))
 _SITE: Final = ServiceSite(
@@ -82,7 +83,7 @@ def _site_json(**changes: Any) -> bytes:
     return json.dumps(site).encode()
 
 
-@pytest.mark.parametrize(
+@table(
     "changes",
     [
         {"servers": None},

@@ -25,6 +25,7 @@ from tests.features.native.world import (
     site,
     site_value,
 )
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -182,7 +183,7 @@ async def test_another_serial_number_makes_the_prefix_looked_up_again_after_a_pa
 # --- bounds and lies ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("root", "reason"),
     [
         (

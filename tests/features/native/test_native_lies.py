@@ -21,6 +21,7 @@ from app.handle.answer import ResponseCode
 from tests.features.native.clients import MAX_BYTES, PROTOCOLS, TCP, UDP, client_of, query
 from tests.features.native.lies import LIES
 from tests.features.native.server import HandleServer
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -54,8 +55,8 @@ def test_every_lie_has_its_failure() -> None:
     assert set(FAILURES) == set(LIES)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.name)
-@pytest.mark.parametrize("lie", LIES)
+@table("protocol", PROTOCOLS, ids=lambda one: one.name)
+@table("lie", LIES)
 async def test_a_lie_is_a_typed_failure(lie: str, protocol: TransportProtocol) -> None:
     timeout = 0.5 if lie == "silent" else 5.0
     async with (
@@ -70,7 +71,7 @@ async def test_a_lie_is_a_typed_failure(lie: str, protocol: TransportProtocol) -
         assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("lie", LIES)
+@table("lie", LIES)
 async def test_a_lie_of_one_name_does_not_change_the_answers_of_others(lie: str) -> None:
     async with HandleServer() as server, client_of(server, protocols=(TCP, UDP), total_timeout=0.5) as client:
         server.put(NAME, url="http://www.doi.org/hb.html")

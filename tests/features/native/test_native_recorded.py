@@ -30,6 +30,7 @@ from app.features.native.wire.site_value import (
 from app.features.native.wire.value import Value, decode_references
 from tests.features.native.encoder import decode_filters, encode_message, encode_response, encode_signature
 from tests.features.native.recorded import Row, messages, needs_recordings, rows
+from tests.table import table
 
 pytestmark = needs_recordings
 _MAX_BYTES = 1 << 20
@@ -141,7 +142,7 @@ def _exchanges(key: str) -> Iterator[Any]:
             yield pytest.param(item, id=item["id"])
 
 
-@pytest.mark.parametrize("item", list(_exchanges("request_hex")))
+@table("item", list(_exchanges("request_hex")))
 def test_a_recorded_request_is_decoded_and_encoded_to_the_same_bytes(item: Row) -> None:
     data, expected = bytes.fromhex(item["request_hex"]), item["decoded"]["request"]
     assert _describe_envelope(decode_envelope(data)) == expected["envelope"]
@@ -171,7 +172,7 @@ def test_a_recorded_request_is_decoded_and_encoded_to_the_same_bytes(item: Row) 
     assert encode_filters(filters) == message.body
 
 
-@pytest.mark.parametrize("item", [item for item in messages() if "decode_error" in item["decoded"].get("request", {})])
+@table("item", [item for item in messages() if "decode_error" in item["decoded"].get("request", {})])
 def test_a_recorded_request_that_cannot_be_decoded_is_malformed(item: Row) -> None:
     with pytest.raises(MalformedMessage):
         decode_filters(decode_message(bytes.fromhex(item["request_hex"])).body)
@@ -231,7 +232,7 @@ def _describe_response(response: Response) -> dict[str, Any]:
     return described
 
 
-@pytest.mark.parametrize("item", list(_answers()))
+@table("item", list(_answers()))
 def test_a_recorded_answer_is_decoded_and_encoded_to_the_same_bytes(item: Row) -> None:
     data, expected = _answer(item), item["decoded"]["response"]
     message = decode_message(data)
@@ -324,7 +325,7 @@ def _same_records() -> Iterator[Any]:
             yield pytest.param(native[answer["handle"]], answer, id=answer["handle"])
 
 
-@pytest.mark.parametrize(("item", "expected"), list(_same_records()))
+@table(("item", "expected"), list(_same_records()))
 def test_a_record_is_the_same_json_as_from_the_handle_api(item: Row, expected: dict[str, Any]) -> None:
     body = decode_response(_answer(item), digest_requested=False).body
     assert isinstance(body, Values)

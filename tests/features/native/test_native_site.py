@@ -11,6 +11,7 @@ from app.features.native.health import HealthLimits, ServerHealth
 from app.features.native.site import Candidate, is_global, rank_candidates, select_server
 from app.features.native.wire.site_value import HashOption, Interface, Protocol, Server, ServiceSite, SiteKind
 from tests.features.native.recorded import Row, needs_recordings, rows
+from tests.table import table
 
 _LIMITS: Final = HealthLimits(first_pause=1.0, longest_pause=60.0, busy_queries=10.0, entries=3)
 _ALL: Final = (Interface(3, 1, 2641), Interface(2, 0, 2641), Interface(3, 2, 8000))
@@ -26,7 +27,7 @@ def _site(count: int, option: int = HashOption.HANDLE, **more: Any) -> ServiceSi
 
 
 @needs_recordings
-@pytest.mark.parametrize("item", [item for item in rows() if item["what"] == "server selection"])
+@table("item", [item for item in rows() if item["what"] == "server selection"])
 def test_the_server_is_the_one_that_the_reference_software_selects(item: Row) -> None:
     handle = item["decoded"]["handle"].encode()
     options = {"by_all": HashOption.HANDLE, "by_prefix": HashOption.PREFIX, "by_suffix": HashOption.SUFFIX}
@@ -164,7 +165,7 @@ def test_an_interface_in_two_site_values_is_one_candidate() -> None:
     assert len(_candidates(_site(1), _site(1))) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "expected"),
     [
         ("93.184.216.34", True),

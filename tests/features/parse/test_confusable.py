@@ -6,6 +6,7 @@ import pytest
 
 from app.doi.name import MAX_NAME_BYTES, HandleName
 from app.features.parse.confusable import MAX_WARNINGS, find_warnings
+from tests.table import table
 
 TABLE = [
     ("10.1000/a\u2013b", "look-alike", 'U+2013 EN DASH at character 10 looks like "-".'),
@@ -21,7 +22,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "message"), TABLE)
+@table(("text", "code", "message"), TABLE)
 def test_a_warning_has_a_code_and_a_position(text: str, code: str, message: str) -> None:
     first = find_warnings(HandleName(text))[0]
     assert first.code == code

@@ -13,6 +13,7 @@ import pytest
 
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, to_object
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -133,7 +134,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "body", "status", "detail"), REFUSED)
+@table(("kind", "body", "status", "detail"), REFUSED)
 async def test_a_body_that_cannot_be_read_is_a_problem(kind: str, body: str | bytes, status: int, detail: str) -> None:
     async with running() as proxy:
         got = await send(proxy, body, kind)

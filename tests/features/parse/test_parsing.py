@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from app.doi.name import MAX_NAME_BYTES
 from app.doi.presentation import read_typed
 from app.errors import InvalidName
 from app.features.parse.parsing import parse, to_object
+from tests.table import table
 
 BASE = "https://doi.example.org/sub"
 
@@ -37,7 +37,7 @@ def test_a_doi_name_has_every_form() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "kind", "prefix", "suffix"),
     [
         ("10.1000/182", "doi", "10.1000", "182"),
@@ -69,7 +69,7 @@ def test_a_text_is_of_one_kind(text: str, kind: str, prefix: str | None, suffix:
     assert (row["uri"] is not None) == (kind == "doi")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "rules"),
     [
         ("10.1000/182", []),
@@ -88,7 +88,7 @@ def test_the_rules_are_what_was_undone_in_order(text: str, rules: list[str]) -> 
     assert found(text)["rules"] == rules
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message"),
     [
         ("", "The request has no DOI name."),

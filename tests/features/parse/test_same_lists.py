@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -61,8 +62,8 @@ def inputs(got: Got) -> list[str]:
     return [row["input"] for row in rows]
 
 
-@pytest.mark.parametrize("is_packed", [False, True])
-@pytest.mark.parametrize(("kind", "body", "expected"), LISTS.values(), ids=LISTS)
+@table("is_packed", [False, True])
+@table(("kind", "body", "expected"), LISTS.values(), ids=LISTS)
 async def test_a_list_has_the_same_rows(
     proxy: Proxy, kind: str, body: bytes, expected: list[str], is_packed: bool
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from app.cli.main import main
 from app.errors import ConfigurationError
 from app.features.proxy_client.server import parse_server, server_on_this_machine
+from tests.table import table
 
 #: Texts that are not the address of a proxy.
 BAD: Final = (
@@ -33,7 +34,7 @@ BAD: Final = (
 )
 
 
-@pytest.mark.parametrize("text", BAD)
+@table("text", BAD)
 def test_another_text_is_refused_with_the_name_of_its_option(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^--server .*: not a URL such as") as caught:
         parse_server(text, "--server")

@@ -16,12 +16,13 @@ from app.features.registry.import_streams import OversizeRecord, cut_blocks, is_
 from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.tar import BLOCK_BYTES, InvalidArchive, Member, TarReader, is_tar
 from tests.features.registry.samples import crossref_work, datacite_record, json_lines, tar
+from tests.table import table
 
 WORK = crossref_work("10.5555/Work", "https://example.org/work")
 RECORD = datacite_record("10.5555/record", "https://example.org/record")
 
 
-@pytest.mark.parametrize(
+@table(
     ("head", "form"),
     [
         (json_lines([WORK]), RegistryFormat.CROSSREF),

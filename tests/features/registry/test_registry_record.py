@@ -12,6 +12,7 @@ from app.features.registry.record import (
     make_record,
     parse_date,
 )
+from tests.table import table
 
 
 def test_a_record_has_the_name_the_url_the_agency_and_the_date() -> None:
@@ -24,7 +25,7 @@ def test_a_record_has_the_name_the_url_the_agency_and_the_date() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("doi", "url", "reason"),
     [
         (None, "https://example.org/", "it has no DOI name"),

@@ -15,6 +15,7 @@ from app.features.setup.front_files import GENERATED, write_file, write_front
 from tests.cluster.front_proxy import CONFIG, program
 from tests.features.setup.generated_front import GeneratedFront
 from tests.features.valkey.valkey_server import free_port
+from tests.table import table
 
 ONE = Front("https://doi.example.org", ("127.0.0.1:8000",))
 BELOW = Front("https://www.example.org/resolver", ("127.0.0.1:8000",))
@@ -36,8 +37,8 @@ def test_a_shipped_file_is_what_the_generator_writes(path: str) -> None:
     assert (CONFIG / path).read_text("utf-8") == write_file(path, GENERATED[path])
 
 
-@pytest.mark.parametrize("kind", ["nginx", "apache", "caddy"])
-@pytest.mark.parametrize("front", FRONTS.values(), ids=FRONTS)
+@table("kind", ["nginx", "apache", "caddy"])
+@table("front", FRONTS.values(), ids=FRONTS)
 def test_a_configuration_is_one_file_without_placeholders(kind: str, front: Front) -> None:
     text = write_front(kind, front)
     assert not re.search(r"@[A-Z_]+@|^\s*include |^\s*Include ", text, re.MULTILINE)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.features.suggestions.repair import characters, endings, prefix, surroundings
 from app.features.suggestions.repair.table import REPAIRS, Repair
+from tests.table import table
 
 #: Repairs that add characters: a digit or two of the prefix, or a slash.
 LONGER = {prefix.with_lost_zero, prefix.with_whole_prefix, prefix.with_ten, prefix.with_first_slash}
@@ -85,14 +86,14 @@ EDGES: list[tuple[Callable[[str], str], str, str]] = [
 TEXTS = st.text(alphabet=st.sampled_from("10./%2F231ab \u2013\u00ad&lt;?#\\_()[]{}doi:htp"), max_size=40) | st.text()
 
 
-@pytest.mark.parametrize(("function", "text", "repaired"), EDGES)
+@table(("function", "text", "repaired"), EDGES)
 def test_a_repair_undoes_its_own_error_and_nothing_else(
     function: Callable[[str], str], text: str, repaired: str
 ) -> None:
     assert function(text) == repaired
 
 
-@pytest.mark.parametrize("repair", REPAIRS, ids=lambda repair: repair.rule)
+@table("repair", REPAIRS, ids=lambda repair: repair.rule)
 def test_the_example_in_the_docstring_of_a_repair_holds(repair: Repair) -> None:
     example = (repair.apply.__doc__ or "").partition("\n")[0]
     text, _, rest = example.partition(" -> ")

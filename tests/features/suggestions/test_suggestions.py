@@ -10,6 +10,7 @@ import pytest
 from app.doi.name import DOIName, HandleName
 from app.features.suggestions.repair.table import REPAIRS, Repair
 from app.features.suggestions.suggestion import MAX_SUGGESTIONS, suggest, suggest_instead
+from tests.table import table
 
 
 def suggestions(name: HandleName) -> tuple[HandleName, ...]:
@@ -115,7 +116,7 @@ LIKELIEST = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "likeliest"), LIKELIEST)
+@table(("asked", "likeliest"), LIKELIEST)
 def test_a_defect_of_copying_is_undone(asked: str, likeliest: str) -> None:
     first, *_ = suggestions(HandleName(asked))
     assert first.text == likeliest
@@ -129,7 +130,7 @@ def test_two_defects_are_undone_together(asked: str, among: str) -> None:
     assert among in {name.text for name in suggestions(HandleName(asked))}
 
 
-@pytest.mark.parametrize(
+@table(
     "asked",
     [
         "10.1000/182",
@@ -165,8 +166,8 @@ def test_a_row_of_dots_is_cut() -> None:
     assert first.text == "10.1000/182"
 
 
-@pytest.mark.parametrize("repair", REPAIRS)
-@pytest.mark.parametrize("text", ["10.1000/182", "10.5594/SMPTE.ST2067-21.2020", "10.1000/a(b)c[d]"])
+@table("repair", REPAIRS)
+@table("text", ["10.1000/182", "10.5594/SMPTE.ST2067-21.2020", "10.1000/a(b)c[d]"])
 def test_a_repair_leaves_a_sound_name_alone(repair: Repair, text: str) -> None:
     assert repair.apply(text) == text
 

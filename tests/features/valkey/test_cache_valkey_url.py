@@ -6,6 +6,7 @@ import pytest
 
 from app.features.valkey.opener import SCHEMES
 from app.features.valkey.url import Address, Kind, parse_store_url
+from tests.table import table
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_each_kind_has_the_valkey_and_the_redis_spelling() -> None:
     assert Address("h", 1) == Address("h", 1)
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "valkey+unix://", "valkey+unix://run/valkey.sock", "valkey+unix:///", "valkey+unix:///run/", "valkey://h:0",
