@@ -18,8 +18,9 @@ from app.cache.entry import Entry
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.cache.wire import pack
-from app.features.valkey.layout import Layout, one_partition, partitions_of_cluster
+from app.features.valkey.layout import Layout, find_layout, partitions_of_cluster
 from app.features.valkey.store import ValkeyStore
+from app.features.valkey.url import StoreKind
 from app.handle.answer import Answer, ResponseCode
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
@@ -78,7 +79,7 @@ async def opened(
 def find_server(request: pytest.FixtureRequest) -> tuple[str, Any, Layout]:
     if request.param == "valkey":
         url = request.getfixturevalue("valkey_url")
-        return url, Redis.from_url(url.replace("valkey", "redis", 1)), one_partition()
+        return url, Redis.from_url(url.replace("valkey", "redis", 1)), find_layout(StoreKind.SERVER)
     cluster = request.getfixturevalue("session_cluster")
     return cluster.url, RedisCluster("127.0.0.1", cluster.servers[0].port), partitions_of_cluster()
 

@@ -67,7 +67,7 @@ class _Stream:
             self.overrun = len(new) > MAX_ANNOUNCEMENTS
 
 
-async def read_changes(servers: Servers, layout: Layout, cursor: str | None) -> Changes:
+async def read_announcements(servers: Servers, layout: Layout, cursor: str | None) -> Changes:
     """See Coordination.changes. The cursor has one part for each partition.
 
     A server that lost its data returns only the announcements since then. A partition whose server fails keeps its

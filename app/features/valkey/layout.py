@@ -14,6 +14,8 @@ from itertools import count
 from typing import Final
 from zlib import crc32
 
+from app.features.valkey.url import StoreKind
+
 #: The prefix of our keys on the server. It is that of every release, so releases can share a server.
 KEY_PREFIX: Final = "doi-proxy:v1:"
 #: Partitions of a cluster, and the most primaries that share the keys. Three primaries have 10 or 11 partitions each.
@@ -77,8 +79,10 @@ class Layout:
         return self.partitions[crc32(key.encode(errors="surrogatepass")) % len(self.partitions)]
 
 
-def one_partition() -> Layout:
-    """The layout of a single server."""
+def find_layout(kind: StoreKind) -> Layout:
+    """The layout of the keys of a store."""
+    if kind is StoreKind.CLUSTER:
+        return partitions_of_cluster()
     return Layout((Partition(KEY_PREFIX, 0),), f"{KEY_PREFIX}{_ENTRY}")
 
 

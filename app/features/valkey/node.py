@@ -46,7 +46,7 @@ _CONNECTIONS: Final = 32
 
 
 class Redirect(Exception):
-    """Another server has the key: the one at `address`, or one that is not known yet. See FoundServers."""
+    """Another server has the key: the one at `address`, or one that is not known yet. See Servers."""
 
     def __init__(self, address: Address | None, *, must_ask: bool = False) -> None:
         """With `must_ask`, the key is being moved, and `ask_first` lets the other server answer."""

@@ -8,75 +8,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from app.errors import DamagedEntry, StoreError
 from app.features.valkey.node import Node, Redirect, Result, Words, Work, ask_first, command, pipeline
-from app.features.valkey.url import Address
+from app.features.valkey.url import Address, StoreKind, StoreUrl
 
 #: Seconds between two searches for the primaries while one of them fails.
-SEARCH_INTERVAL: Final = 0.25
+_SEARCH_INTERVAL: Final = 0.25
 #: The last hash slot.
-LAST_SLOT: Final = 16_383
+_LAST_SLOT: Final = 16_383
 #: Servers of each kind that one search queries: those of the store URL, then those that an earlier search found.
 _MAX_ASKED: Final = 3
 #: Servers that are remembered for a search.
 _MAX_FOUND: Final = 64
-
-
-class Servers(Protocol):
-    """The servers that have the keys of a store. Every method may raise StoreError."""
-
-    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
-        """Do `work` on the server that has the hash slot; see Node.call."""
-
-    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
-        """The replies to commands, each on the server of its slot. The reply of a failed server is its StoreError."""
-
-    async def primaries(self) -> tuple[Node, ...]:
-        """The servers that have keys."""
-
-    async def call_node(self, node: Node, work: Work[Result]) -> Result:
-        """Do `work` on one of the primaries. It may be done twice."""
-
-    @property
-    def label(self) -> str:
-        """What an operator calls the store."""
-
-    async def close(self) -> None:
-        """Close the connections."""
-
-
-class SingleServer:
-    """The one server that has every key."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
-        """See Servers."""
-        return await self._node.call(work, repeat=repeat)
-
-    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
-        """See Servers."""
-        return await self._node.call(pipeline([words for _, words in commands]), repeat=True)
-
-    async def primaries(self) -> tuple[Node, ...]:
-        """See Servers."""
-        return (self._node,)
-
-    async def call_node(self, node: Node, work: Work[Result]) -> Result:
-        """See Servers."""
-        return await node.call(work, repeat=True)
-
-    @property
-    def label(self) -> str:
-        """See Servers."""
-        return f"Valkey server {self._node.address}"
-
-    async def close(self) -> None:
-        """See Servers."""
-        await self._node.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +48,32 @@ class Placement:
 Search = Callable[[Node], Awaitable[Placement]]
 
 
-class FoundServers:
-    """Primaries that other servers name. After a failure or a redirection, they are looked up again."""
+class Servers:
+    """The primaries that have the keys of a store. After a failure or a redirection, they are looked up again.
 
-    def __init__(
-        self,
-        label: str,
-        seeds: Sequence[Address],
-        search: Search,
-        connect: Callable[[Address], Node],
-        connect_guide: Callable[[Address], Node],
-        clock: Callable[[], float],
-    ) -> None:
-        """`seeds` are the servers of the store URL. `clock` gives seconds.
+    Every method may raise StoreError.
+    """
 
-        `connect` makes the node of a primary, `connect_guide` that of a server that is queried for the primaries.
+    def __init__(self, url: StoreUrl, *, clock: Callable[[], float], timeout: float) -> None:
+        """No connection is opened yet. `clock` gives seconds; for `timeout` see Node.
+
+        Raises ValueError or TypeError for an invalid option.
         """
-        self.label = label
-        self._seeds = deque(map(connect_guide, seeds))
-        #: Other servers to ask. All of `seeds` may have been replaced since this process started.
-        self._found: deque[Node] = deque()
-        self._ask = search
+        self.label, self._ask, redirects = _describe(url)
+
+        def connect(address: Address) -> Node:
+            return Node(address, url.options, clock=clock, timeout=timeout, redirects=redirects)
+
+        def connect_guide(address: Address) -> Node:
+            return Node(address, url.seed_options, clock=clock, timeout=timeout)
+
+        # An invalid option is an error now, not when the first primary is known.
+        connect(url.addresses[0])
         self._connect = connect
         self._connect_guide = connect_guide
+        self._seeds = deque(map(connect_guide, url.addresses))
+        #: Other servers to ask. All of `seeds` may have been replaced since this process started.
+        self._found: deque[Node] = deque()
         self._clock = clock
         self._nodes: dict[Address, Node] = {}
         self._placement: Placement | None = None
@@ -136,7 +84,7 @@ class FoundServers:
         self._lock = asyncio.Lock()
 
     async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
-        """See Servers."""
+        """Do `work` on the server that has the hash slot; see Node.call."""
         node = await self._find(slot)
         try:
             return await self._try(node, work, repeat)
@@ -150,7 +98,7 @@ class FoundServers:
             return await self._follow(node, ask_first(work) if redirect.must_ask else work, repeat)
 
     async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
-        """See Servers."""
+        """The replies to commands, each on the server of its slot. The reply of a failed server is its StoreError."""
         results: list[Any] = [None] * len(commands)
         places: dict[Node, list[int]] = {}
         for index, (slot, _) in enumerate(commands):
@@ -171,15 +119,15 @@ class FoundServers:
         return results
 
     async def primaries(self) -> tuple[Node, ...]:
-        """See Servers."""
+        """The servers that have keys."""
         return tuple(self._open(address) for address in (await self._current()).addresses)
 
     async def call_node(self, node: Node, work: Work[Result]) -> Result:
-        """See Servers."""
+        """Do `work` on one of the primaries. It may be done twice."""
         return await self._follow(node, work, True)
 
     async def close(self) -> None:
-        """See Servers."""
+        """Close the connections."""
         await asyncio.gather(*(node.close() for node in (*self._nodes.values(), *self._seeds, *self._found)))
 
     async def _find(self, slot: int) -> Node:
@@ -211,7 +159,7 @@ class FoundServers:
 
     async def _current(self) -> Placement:
         if self._is_doubtful:
-            await self._search(SEARCH_INTERVAL)
+            await self._search(_SEARCH_INTERVAL)
         if self._placement is None:
             raise StoreError(f"The store failed: {self._search_failure}")
         return self._placement
@@ -258,7 +206,22 @@ class FoundServers:
                 await node.close()
 
 
-async def search_cluster(node: Node) -> Placement:
+def _describe(url: StoreUrl) -> tuple[str, Search, bool]:
+    """What an operator calls the store, how its primaries are found, and whether its nodes redirect."""
+    names = ", ".join(map(str, url.addresses))
+    if url.kind is StoreKind.CLUSTER:
+        return f"Valkey cluster {names}", _search_cluster, True
+    if url.kind is StoreKind.SENTINEL:
+        return f"Valkey primary {url.service!r} of {names}", _search_sentinel(url.service), True
+    return f"Valkey server {names}", _search_nothing, False
+
+
+async def _search_nothing(node: Node) -> Placement:
+    """The one server that has every key. It is not queried for that."""
+    return Placement(((0, _LAST_SLOT, node.address),))
+
+
+async def _search_cluster(node: Node) -> Placement:
     """The primaries of the cluster of a node. https://valkey.io/commands/cluster-slots/"""
     ranges = await node.call(command("CLUSTER", "SLOTS"), repeat=True)
     if not ranges:
@@ -269,7 +232,7 @@ async def search_cluster(node: Node) -> Placement:
     )
 
 
-def search_sentinel(service: str) -> Search:
+def _search_sentinel(service: str) -> Search:
     """The search for the primary with the name `service`, which has all keys. https://valkey.io/topics/sentinel/"""
 
     async def search(node: Node) -> Placement:
@@ -277,7 +240,7 @@ def search_sentinel(service: str) -> Search:
         if primary is None:
             raise StoreError(f"The Sentinel {node.address} does not know a primary {service!r}; correct the store URL.")
         others = await node.call(command("SENTINEL", "SENTINELS", service), repeat=True)
-        return Placement(((0, LAST_SLOT, _read_address(primary, node)),), tuple(map(_read_sentinel, others)))
+        return Placement(((0, _LAST_SLOT, _read_address(primary, node)),), tuple(map(_read_sentinel, others)))
 
     return search
 

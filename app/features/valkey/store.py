@@ -14,10 +14,9 @@ from app.cache.store import StoreStats
 from app.cache.upgrade import Rewrite, Survey
 from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
-from app.features.valkey.announcements import read_changes
-from app.features.valkey.layout import Partition
+from app.features.valkey.announcements import read_announcements
+from app.features.valkey.layout import Partition, find_layout
 from app.features.valkey.node import Script, command, pipeline
-from app.features.valkey.open import open_servers
 from app.features.valkey.scan import scan_entries
 from app.features.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
@@ -41,15 +40,16 @@ class ValkeyStore:
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float], timeout: float, read_only: bool = False) -> None:
-        """`url` has one of opener.SCHEMES. No connection is opened yet.
+        """`url` has one of feature.SCHEMES. No connection is opened yet.
 
         `clock` gives seconds since the epoch, and `timeout` limits a connection attempt and each command, in seconds.
         With `read_only`, a store of an earlier release keeps its format. Raises ValueError or TypeError for an invalid
         URL.
         """
         self._clock = clock
-        servers, self._layout = open_servers(parse_store_url(url), clock=clock, timeout=timeout)
-        self._servers = CheckedServers(servers, self._layout, read_only=read_only)
+        place = parse_store_url(url)
+        self._layout = find_layout(place.kind)
+        self._servers = CheckedServers(place, self._layout, clock=clock, timeout=timeout, read_only=read_only)
         self._rewriter = EntryRewriter(self._servers, self._layout, clock)
         #: When the first and the last `take` of a bucket failed, of those since its last token.
         self._failures: dict[str, tuple[float, float]] = {}
@@ -111,7 +111,7 @@ class ValkeyStore:
 
     async def changes(self, cursor: str | None) -> Changes:
         """See Store, and read_changes."""
-        return await read_changes(self._servers, self._layout, cursor)
+        return await read_announcements(self._servers, self._layout, cursor)
 
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""

@@ -20,6 +20,7 @@ from app.features.valkey.node import Node, Result, Script, Words, Work, command
 from app.features.valkey.scan import StoredEntry, scan_entries
 from app.features.valkey.scripts import OPEN, REPLACE
 from app.features.valkey.servers import Servers
+from app.features.valkey.url import StoreUrl
 
 #: The name whose partition has the format of the store.
 _FORMAT: Final = "format"
@@ -29,12 +30,14 @@ _OPEN: Final = Script(OPEN)
 _REPLACE: Final = Script(REPLACE)
 
 
-class CheckedServers:
+class CheckedServers(Servers):
     """The servers of a store, behind a check of its format. Nothing is read or written before it has succeeded."""
 
-    def __init__(self, servers: Servers, layout: Layout, *, read_only: bool) -> None:
+    def __init__(
+        self, url: StoreUrl, layout: Layout, *, clock: Callable[[], float], timeout: float, read_only: bool
+    ) -> None:
         """With `read_only`, a store of an earlier release keeps its format."""
-        self._servers = servers
+        super().__init__(url, clock=clock, timeout=timeout)
         self._partition = layout.find(_FORMAT)
         self._read_only = read_only
         self._is_checked = False
@@ -43,39 +46,26 @@ class CheckedServers:
         """See Servers."""
         if not self._is_checked:
             await self.check_format(repeat=repeat)
-        return await self._servers.call(slot, work, repeat=repeat)
+        return await super().call(slot, work, repeat=repeat)
 
     async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
         """See Servers."""
         if not self._is_checked:
             await self.check_format()
-        return await self._servers.query_each(commands)
+        return await super().query_each(commands)
 
     async def primaries(self) -> tuple[Node, ...]:
         """See Servers."""
         if not self._is_checked:
             await self.check_format()
-        return await self._servers.primaries()
-
-    async def call_node(self, node: Node, work: Work[Result]) -> Result:
-        """See Servers."""
-        return await self._servers.call_node(node, work)
-
-    @property
-    def label(self) -> str:
-        """See Servers."""
-        return self._servers.label
-
-    async def close(self) -> None:
-        """See Servers."""
-        await self._servers.close()
+        return await super().primaries()
 
     async def check_format(self, *, repeat: bool = True) -> int:
         """The format of the store. From now on it is that of this release. Raises StoreError for a newer one."""
         work = _OPEN.work([self._partition.format], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK])
         if self._read_only:
             work = command("GET", self._partition.format)
-        found = _read_number(await self._servers.call(self._partition.slot, work, repeat=repeat))
+        found = _read_number(await super().call(self._partition.slot, work, repeat=repeat))
         refuse_newer(f"on the {self.label}", found)
         self._is_checked = True
         return found

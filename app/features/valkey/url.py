@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from redis.asyncio.connection import parse_url
 
 
-class Kind(Enum):
+class StoreKind(Enum):
     """What a store URL names. The value is the second part of the scheme."""
 
     SERVER = ""
@@ -42,7 +42,7 @@ class StoreUrl:
     Neither contains the address. `service` is the name of the primary at its Sentinels.
     """
 
-    kind: Kind
+    kind: StoreKind
     addresses: tuple[Address, ...]
     options: Mapping[str, Any]
     seed_options: Mapping[str, Any]
@@ -62,7 +62,7 @@ def parse_store_url(url: str) -> StoreUrl:
     """Read a URL whose scheme is an opener's. Raises ValueError, without the password in its message."""
     parts = urlsplit(url)
     first, _, kind = parts.scheme.partition("+")
-    return _READERS[Kind(kind)](_SPELLINGS[first], parts)
+    return _READERS[StoreKind(kind)](_SPELLINGS[first], parts)
 
 
 def _read_socket(_: str, parts: SplitResult) -> StoreUrl:
@@ -70,7 +70,7 @@ def _read_socket(_: str, parts: SplitResult) -> StoreUrl:
     path = options.pop("path", "")
     if parts.netloc.rpartition("@")[2] or not path.startswith("/") or path.endswith("/"):
         raise ValueError("it needs three slashes and the path of a socket, as in valkey+unix:///run/valkey/valkey.sock")
-    return StoreUrl(Kind.SOCKET, (Address(path, 0),), options, options)
+    return StoreUrl(StoreKind.SOCKET, (Address(path, 0),), options, options)
 
 
 def _read_server(scheme: str, parts: SplitResult) -> StoreUrl:
@@ -78,7 +78,7 @@ def _read_server(scheme: str, parts: SplitResult) -> StoreUrl:
         raise ValueError("its path is not a database number")
     address = _read_address(parts.netloc.rpartition("@")[2], _PORT)
     options = _read_options(scheme, parts, parts.path)
-    return StoreUrl(Kind.SERVER, (address,), options, options)
+    return StoreUrl(StoreKind.SERVER, (address,), options, options)
 
 
 def _read_cluster(scheme: str, parts: SplitResult) -> StoreUrl:
@@ -87,7 +87,7 @@ def _read_cluster(scheme: str, parts: SplitResult) -> StoreUrl:
     options = _read_options(scheme, parts, "")
     if options.pop("db", 0):
         raise ValueError("a cluster has the database 0 alone")
-    return StoreUrl(Kind.CLUSTER, _read_addresses(parts, _PORT), options, options)
+    return StoreUrl(StoreKind.CLUSTER, _read_addresses(parts, _PORT), options, options)
 
 
 def _read_sentinel(scheme: str, parts: SplitResult) -> StoreUrl:
@@ -100,7 +100,7 @@ def _read_sentinel(scheme: str, parts: SplitResult) -> StoreUrl:
         if f"sentinel_{name}" in options:
             seed_options[name] = seed_options.pop(f"sentinel_{name}")
             del options[f"sentinel_{name}"]
-    return StoreUrl(Kind.SENTINEL, _read_addresses(parts, _SENTINEL_PORT), options, seed_options, unquote(service))
+    return StoreUrl(StoreKind.SENTINEL, _read_addresses(parts, _SENTINEL_PORT), options, seed_options, unquote(service))
 
 
 def _read_addresses(parts: SplitResult, default_port: int) -> tuple[Address, ...]:
@@ -122,8 +122,8 @@ def _read_options(scheme: str, parts: SplitResult, path: str) -> dict[str, Any]:
 
 
 _READERS: Final = {
-    Kind.SERVER: _read_server,
-    Kind.SOCKET: _read_socket,
-    Kind.CLUSTER: _read_cluster,
-    Kind.SENTINEL: _read_sentinel,
+    StoreKind.SERVER: _read_server,
+    StoreKind.SOCKET: _read_socket,
+    StoreKind.CLUSTER: _read_cluster,
+    StoreKind.SENTINEL: _read_sentinel,
 }

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from app.features.valkey.opener import SCHEMES
-from app.features.valkey.url import Address, Kind, parse_store_url
+from app.features.valkey.feature import SCHEMES
+from app.features.valkey.url import Address, StoreKind, parse_store_url
 from tests.table import table
 
 
 @pytest.mark.parametrize(
     ("url", "kind", "addresses"),
     [
-        ("valkey://h", Kind.SERVER, ["h:6379"]),
-        ("rediss://u:p@[::1]:7/3", Kind.SERVER, ["[::1]:7"]),
-        ("valkey+unix:///run/valkey.sock", Kind.SOCKET, ["/run/valkey.sock"]),
-        ("valkey+cluster://h1:1,h2,[::1]:3", Kind.CLUSTER, ["h1:1", "h2:6379", "[::1]:3"]),
-        ("rediss+cluster://u:p@h1:1,h2:2/0", Kind.CLUSTER, ["h1:1", "h2:2"]),
-        ("redis+sentinel://h1:1,h2/name", Kind.SENTINEL, ["h1:1", "h2:26379"]),
-        ("redis+unix://u:p@/run/a%20b?db=2", Kind.SOCKET, ["/run/a b"]),
+        ("valkey://h", StoreKind.SERVER, ["h:6379"]),
+        ("rediss://u:p@[::1]:7/3", StoreKind.SERVER, ["[::1]:7"]),
+        ("valkey+unix:///run/valkey.sock", StoreKind.SOCKET, ["/run/valkey.sock"]),
+        ("valkey+cluster://h1:1,h2,[::1]:3", StoreKind.CLUSTER, ["h1:1", "h2:6379", "[::1]:3"]),
+        ("rediss+cluster://u:p@h1:1,h2:2/0", StoreKind.CLUSTER, ["h1:1", "h2:2"]),
+        ("redis+sentinel://h1:1,h2/name", StoreKind.SENTINEL, ["h1:1", "h2:26379"]),
+        ("redis+unix://u:p@/run/a%20b?db=2", StoreKind.SOCKET, ["/run/a b"]),
     ],
 )
-def test_a_url_names_its_servers(url: str, kind: Kind, addresses: list[str]) -> None:
+def test_a_url_names_its_servers(url: str, kind: StoreKind, addresses: list[str]) -> None:
     parsed = parse_store_url(url)
     assert parsed.kind is kind
     assert [str(address) for address in parsed.addresses] == addresses
