@@ -28,6 +28,8 @@ from app.assembly.lifecycle import Lifecycle
 from app.assembly.lifespan import run_lifespan
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings, load
+from app.errors import ConfigurationError
+from app.features.check import Inspection
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
 from app.web.application import Application, Operations, Site
@@ -102,8 +104,9 @@ def check(settings: Settings) -> None:
         read_allowed(settings.record_headers)
         build_pages(settings)
         for feature in switched_on(settings):
-            if feature.check is not None:
-                feature.check(settings)
+            for finding in () if feature.check is None else feature.check(Inspection(settings)):
+                if finding.severity == "error":
+                    raise ConfigurationError(str(finding))
         core = open_core(settings)
         await core.upstream.source.aclose()
         await core.cache.close()

@@ -39,8 +39,6 @@ CORE: Final = (
 ABOVE: Final = ("cli", "main", "assembly", "features")
 #: Imports that the line on `web` forbids, though a lower floor holds them.
 FORBIDDEN: Final = {"web": frozenset({"cache", "upstream"})}
-#: Imports that break the rule until the seam for them stands: "module imported-module" on each line.
-STANDING: Final = Path(__file__).with_name("standing_imports.txt")
 
 #: The parts a library may be imported in.
 LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
@@ -226,22 +224,13 @@ def may_import(of: str, target: str) -> bool:
     return floor(target) > floor(of)
 
 
-@cache
-def standing() -> frozenset[tuple[str, str]]:
-    """The imports that still break the rule."""
-    lines = STANDING.read_text(encoding="utf-8").splitlines() if STANDING.exists() else []
-    return frozenset((of, target) for of, target in map(str.split, lines))
-
-
 def breaks_import_rule(of: Module) -> Iterator[str]:
     """Imports that point the wrong way."""
     for one in imports(of.tree):
         if one.target == ".":
             yield f"{of.name}:{one.line} imports relatively"
         elif one.target.partition(".")[0] == "app" and not may_import(of.part, part_of(one.target)):
-            module = one.target.rpartition(".")[0]
-            if (of.name, module) not in standing():
-                yield f"{of.name}:{one.line} ({of.part}) imports {one.target}"
+            yield f"{of.name}:{one.line} ({of.part}) imports {one.target}"
 
 
 def breaks_library_homes(of: Module) -> Iterator[str]:
@@ -346,11 +335,6 @@ def test_every_module_keeps_the_rule(rule: str) -> None:
 def test_every_module_that_must_be_pure_exists() -> None:
     names = {one.name for one in modules()}
     assert [name for name in PURE if name not in names] == []
-
-
-def test_every_import_that_still_breaks_the_rule_exists() -> None:
-    found = {(one.name, entry.target.rpartition(".")[0]) for one in modules() for entry in imports(one.tree)}
-    assert standing() - found == frozenset()
 
 
 def test_every_part_of_the_house_has_a_floor() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
 from app.features import NAMES
-from app.features.feature import Context, Feature, Observers, Opened, require_libraries
+from app.features.feature import Context, Feature, Observers, Opened, UpstreamKind, require_libraries
 from app.features.options import Settings
 
 
@@ -29,6 +29,12 @@ def installed() -> tuple[Feature, ...]:
     for name in found:
         add(name)
     return tuple(ordered.values())
+
+
+@cache
+def upstream_kinds() -> Mapping[str, UpstreamKind]:
+    """The upstreams that features open, by the scheme of their URLs."""
+    return {scheme: kind for feature in installed() for scheme, kind in feature.upstreams.items()}
 
 
 def load(name: str) -> Feature:

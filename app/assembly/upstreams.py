@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
+from app.assembly.features import upstream_kinds
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import StorePause
 from app.cache.tiered import TieredStore
@@ -29,9 +29,8 @@ from app.upstream.source import AgencySource, Priority, Source
 from app.upstream.upstream import Upstream
 from app.upstream.upstream_log import UpstreamLog
 
-#: The module of a feature that opens the upstreams of a URL scheme: by `open_source(settings, url, SourceContext)`.
-#: The core opens http and https.
-OPENERS: Final = {"hdl": "app.features.native.opening"}
+#: The schemes of the HTTP API. Features open the others.
+_HTTP: Final = frozenset({"http", "https"})
 #: The schemes of upstreams whose answers can be signed.
 _SIGNED: Final = frozenset({"hdl"})
 #: Upstreams of one process, those of earlier local records included.
@@ -129,15 +128,14 @@ def is_signed(url: str) -> bool:
 
 def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamApi:
     scheme = urlsplit(url).scheme
-    if scheme in OPENERS:
-        try:
-            opener = import_module(OPENERS[scheme])
-        except ModuleNotFoundError as error:
+    if scheme not in _HTTP:
+        kind = upstream_kinds().get(scheme)
+        if kind is None:
             raise ConfigurationError(
-                f"upstream_url: {scheme}: needs {error.name}, which is not part of this installation; install "
-                "doi-proxy again, or name an https: URL"
-            ) from error
-        api: UpstreamApi = opener.open_source(settings, url, context)
+                f"upstream_url: {scheme}: needs a feature that is not part of this installation; install doi-proxy "
+                "again, or name an https: URL"
+            )
+        api: UpstreamApi = kind.open(settings, url, context)
         return api
     if settings.upstream_verify == "always":
         # Settings refuse it too. This one is a route of the local records.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from app.assembly.command_stores import CommandStores
     from app.assembly.settings import Settings
     from app.assembly.settings.sources import SourcedValue
+    from app.features.check import Check, Finding
     from app.server.connections import Connections
 
 
@@ -48,6 +50,18 @@ class ParsedContext:
         from app.assembly.settings import load
 
         return load(self._flags(), config=self._namespace.config)
+
+    def inspect(self, checks: Iterable[Check], *, offline: bool) -> list[Finding]:
+        """See CommandContext."""
+        from app.assembly.checks import inspect
+
+        return inspect(self.values, checks, offline=offline)
+
+    def examine_upstreams(self) -> list[Finding]:
+        """See CommandContext."""
+        from app.assembly.checks import examine_upstreams
+
+        return examine_upstreams(self.settings)
 
     def begin_logging(self) -> None:
         """See CommandContext."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -13,6 +13,7 @@ from app.errors import ConfigurationError, InvalidName
 
 if TYPE_CHECKING:
     from app.cache.tiered import TieredStore
+    from app.features.check import Check, Finding
     from app.features.feature import Core, Observers
     from app.features.options import Settings
     from app.server.connections import Connections
@@ -59,6 +60,12 @@ class CommandContext(Protocol):
     @property
     def stores(self) -> Stores:
         """The store of the settings in force. Raises ConfigurationError."""
+
+    def inspect(self, checks: Iterable[Check], *, offline: bool) -> list[Finding]:
+        """What these checks, those of the core and those of the features find. Raises ConfigurationError."""
+
+    def examine_upstreams(self) -> list[Finding]:
+        """A note for each upstream and each transport, and an error for an upstream that does not answer."""
 
     def begin_logging(self) -> None:
         """Log to standard error, as a running proxy does."""

@@ -6,7 +6,7 @@ those that need it, leaves a program that works without it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,11 +17,13 @@ from fastapi import FastAPI
 from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
+from app.features.check import Check, Finding
 from app.features.options import Settings
 from app.resolver.destination import Destinations
 from app.resolver.observer import ResolutionObserver
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
+from app.resolver.source import SourceContext
 from app.upstream.guard import UpstreamObserver
 from app.upstream.upstream import Upstream
 from app.web.application import Face, Gate
@@ -241,6 +243,16 @@ class Extra:
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamKind:
+    """The upstreams of one URL scheme."""
+
+    #: Opens the one at a URL. Raises ConfigurationError.
+    open: Callable[[Settings, str, SourceContext], Any]
+    #: What `doi-proxy doctor --upstream` says about it.
+    examine: Callable[[Settings, str], Coroutine[Any, Any, list[Finding]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Feature:
     """A feature. `needs` names the features that it imports."""
 
@@ -258,12 +270,14 @@ class Feature:
     add_sources: Callable[[Context], None] | None = None
     #: Opens the rest of the feature, for a service.
     open: Callable[[Context], Opened] | None = None
-    #: Finds out before a start whether its settings can be used. Raises ConfigurationError.
-    check: Callable[[Settings], None] | None = None
+    #: Finds what is wrong with its settings before a start, whether they switch it on or not.
+    check: Check | None = None
     #: Opens a store, by the scheme of its URL.
     stores: Mapping[str, Any] = field(default_factory=dict)
     #: Its tables in a SQLite store.
     tables: Callable[[], Sequence[Any]] | None = None
+    #: Upstreams, by the scheme of their URLs. The core opens http and https.
+    upstreams: Mapping[str, UpstreamKind] = field(default_factory=dict)
 
 
 def require_libraries(feature: Feature) -> None:

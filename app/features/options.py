@@ -51,6 +51,9 @@ class Settings(SettingsGroup):
         trusted_proxies: str
         mode: Literal["online", "sealed"]
         public_url: str | None
+        express_lane: bool
+        express_memory_bytes: int
+        client_idle_timeout: float
         resolve: Literal["doi", "any"]
         store_url: str
         store_timeout: float

@@ -77,6 +77,11 @@ def test_handle_servers_need_the_extra_native(arguments: tuple[str, ...], tmp_pa
     assert "Traceback" not in done.stderr
 
 
+def test_a_missing_library_is_reported_once(tmp_path: Path) -> None:
+    done = run(tmp_path, "check", "--upstream-url", "hdl://127.0.0.1:9", "--store-url", "memory:")
+    assert (done.returncode, done.stdout.count(NATIVE)) == (2, 1), done.stderr
+
+
 def test_a_sealed_resolver_needs_no_handle_servers(tmp_path: Path) -> None:
     done = run(
         tmp_path,

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from redis.asyncio import Redis
 
+from app.assembly.checks import CoreInspection, find_upgrade
 from app.assembly.settings import Settings
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry
@@ -25,8 +26,6 @@ from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
 from app.features.follow.primaries import PrimaryState, read_primaries
 from app.features.registry.sqlite_table import RegistryTable
-from app.features.setup.configuration import Configuration
-from app.features.setup.network_checks import find_upgrade
 from app.features.valkey.store import ValkeyStore
 from tests.cache.conftest import valkey_url
 from tests.clock import Clock
@@ -244,7 +243,7 @@ async def test_a_server_still_knows_the_primaries_that_it_follows(valkey_url: st
 
 def check_upgrade(url: str) -> list[str]:
     settings = Settings(store_url=url)
-    return [found.problem.partition("entries examined ")[2] for found in find_upgrade(Configuration(settings, {}))]
+    return [found.problem.partition("entries examined ")[2] for found in find_upgrade(CoreInspection(settings))]
 
 
 @pytest.mark.parametrize(("release", "kept", "old"), [("0.1.0", 9, 9), ("0.2.0", 9, 0), ("0.1.0-0.2.0", 10, 9)])

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
 from app.features.bundles.seed import Seed
 from app.features.bundles.settings import BundleSettings
+from app.features.check import Finding, Inspection
 from app.features.feature import NOTHING, Context, Feature, Opened
-from app.features.options import Settings
 
 
 def open_seed(context: Context) -> Opened:
     """The service that loads the seed, if there is one."""
-    check(context.settings)
     path = context.settings.group(BundleSettings).seed
     if path is None:
         return NOTHING
+    _require_file(path)
     return Opened(services=(Seed(path, context.core.cache, context.clock, context.facts.grace),))
 
 
-def check(settings: Settings) -> None:
-    """Raise ConfigurationError if the seed does not exist."""
-    path = settings.group(BundleSettings).seed
-    if path is not None and not path.is_file():
-        raise ConfigurationError(f"--seed {path}: there is no such file")
+def check(inspection: Inspection) -> Iterator[Finding]:
+    """A seed that does not exist."""
+    path = inspection.settings.group(BundleSettings).seed
+    if path is not None:
+        yield from inspection.find_refusal("seed", partial(_require_file, path))
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise ConfigurationError(f"--seed {path}: there is no such file; name a bundle, or remove the setting")
 
 
 FEATURE: Final = Feature(

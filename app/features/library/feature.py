@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.features.feature import Context, Feature, Opened
+from app.features.library.check import find_rule_problems
 from app.features.library.file import LibraryFile
 from app.features.library.library import Library
 from app.features.library.metrics import COPIES
@@ -29,15 +30,10 @@ def open_library(context: Context) -> Opened:
     return Opened(stages=(library,), services=(file,), routes=(preferences.add_to,))
 
 
-def check_rules(settings: Settings) -> None:
-    """Read the file of rules. Raises ConfigurationError."""
-    LibraryFile(lambda _: None).load(settings.group(LibrarySettings).library_rules)
-
-
 FEATURE: Final = Feature(
     "library",
     "library copy: redirects through a service of the institution",
     needs=("toml_files",),
     open=open_library,
-    check=check_rules,
+    check=find_rule_problems,
 )

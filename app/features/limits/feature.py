@@ -6,6 +6,7 @@ from typing import Final
 
 from app.features.feature import Context, Feature, Opened, Service
 from app.features.limits.buckets import Rate
+from app.features.limits.check import find_list_problems
 from app.features.limits.counts import ClientCounts
 from app.features.limits.denials import Denials
 from app.features.limits.limits import ClientLimits
@@ -49,5 +50,8 @@ def open_limits(context: Context) -> Opened:
 
 
 FEATURE: Final = Feature(
-    "limits", "what one client may do: requests, bypasses of the cache, denied networks", open=open_limits
+    "limits",
+    "what one client may do: requests, bypasses of the cache, denied networks",
+    open=open_limits,
+    check=find_list_problems,
 )

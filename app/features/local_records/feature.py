@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.features.feature import NOTHING, Context, Feature, Opened
+from app.features.local_records.check import find_record_problems
 from app.features.local_records.files import FileBounds, LocalFiles
 from app.features.local_records.metrics import PROBLEMS, RECORDS
 from app.features.local_records.records import LocalRecords
@@ -44,4 +45,5 @@ FEATURE: Final = Feature(
     needs=("toml_files",),
     add_sources=add_local_records,
     open=open_local_records,
+    check=find_record_problems,
 )

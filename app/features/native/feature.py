@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
-from app.features.feature import Extra, Feature
+from app.features.check import Finding, Inspection
+from app.features.feature import Extra, Feature, UpstreamKind
 from app.features.options import Settings
+from app.resolver.source import SourceContext
 
 #: The setting that means: every handle server, from the root. URLs of one handle server begin with it.
 FROM_ROOT: Final = "hdl:"
@@ -22,9 +25,32 @@ def is_on(settings: Settings) -> bool:
     return settings.mode != "sealed" and any(map(is_native, urls))
 
 
+def open_upstream(settings: Settings, url: str, context: SourceContext) -> Any:
+    """The upstream that a URL names. Raises ConfigurationError."""
+    from app.features.native.opening import open_source  # noqa: PLC0415 - only an upstream of this kind needs it
+
+    return open_source(settings, url, context)
+
+
+async def examine(settings: Settings, url: str) -> list[Finding]:
+    """Which transports work."""
+    from app.features.native.check import examine_transports  # noqa: PLC0415 - see open_upstream
+
+    return await examine_transports(settings, url)
+
+
+def check(inspection: Inspection) -> Iterator[Finding]:
+    """A bootstrap file that cannot be used, and handle servers that do not answer."""
+    from app.features.native.check import find_native_problems  # noqa: PLC0415 - see open_upstream
+
+    return find_native_problems(inspection)
+
+
 FEATURE: Final = Feature(
     "native",
     "handle servers themselves, by the native Handle protocol",
     extra=Extra("native", ("cryptography",)),
     is_on=is_on,
+    check=check,
+    upstreams={"hdl": UpstreamKind(open_upstream, examine)},
 )

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
-from app.assembly.settings.sources import SourcedValue
-from app.features.setup.checks import check_values
-from app.features.setup.finding import Finding, exit_status
+from app.features.check import Check, Finding, exit_status
+from app.features.command import CommandContext
+from app.features.setup.file_checks import (
+    find_certificate_problems,
+    find_store_folder_problems,
+    find_unreadable_files,
+)
+from app.features.setup.machine_checks import find_admin_listener_problems, find_machine_limits, find_port_in_use
+from app.features.setup.value_checks import find_contradictions, find_ineffective, find_risks
 
 _SUMMARIES: Final = ("No errors and no warnings.", "There are warnings.", "There are errors.")
+#: What is checked besides the parts of the core and the features. A new check is one more line here.
+CHECKS: Final[tuple[Check, ...]] = (
+    find_ineffective,
+    find_contradictions,
+    find_risks,
+    find_machine_limits,
+    find_unreadable_files,
+    find_certificate_problems,
+    find_store_folder_problems,
+    find_port_in_use,
+    find_admin_listener_problems,
+)
 
 
-def check(values: Mapping[str, SourcedValue], *, offline: bool, as_json: bool) -> int:
+def check_settings(context: CommandContext, *, offline: bool, as_json: bool) -> int:
     """Print every finding. Exit status 2 with an error, 1 with a warning, else 0."""
-    findings = check_values(values, offline=offline)
-    show_findings(findings, as_json=as_json)
-    return exit_status(findings)
+    return show_findings(context.inspect(CHECKS, offline=offline), as_json=as_json)
 
 
-def show_findings(findings: Sequence[Finding], *, as_json: bool) -> None:
-    """Print findings as lines, or as one JSON object."""
+def show_findings(findings: Sequence[Finding], *, as_json: bool) -> int:
+    """Print findings as lines, or as one JSON object. Returns the exit status."""
     status = exit_status(findings)
     if as_json:
         print(json.dumps({"status": status, "findings": [asdict(one) for one in findings]}, ensure_ascii=False))
-        return
+        return status
     for one in sorted(findings, key=lambda one: ("error", "warning", "note").index(one.severity)):
-        remedy = f"; {one.remedy}" if one.remedy else ""
-        print(
-            f"{one.severity}: {one.source}: {one.problem}{remedy}" if one.source else f"{one.severity}: {one.problem}"
-        )
+        print(f"{one.severity}: {one}")
     print(_SUMMARIES[status])
+    return status

@@ -16,9 +16,9 @@ def _add_check(command: argparse.ArgumentParser) -> None:
 
 
 def _check(context: CommandContext, namespace: argparse.Namespace) -> int:
-    from app.features.setup.check_command import check
+    from app.features.setup.check_command import check_settings
 
-    return check(context.values, offline=namespace.offline, as_json=namespace.as_json)
+    return check_settings(context, offline=namespace.offline, as_json=namespace.as_json)
 
 
 def _healthcheck(context: CommandContext, _: argparse.Namespace) -> int:
@@ -30,6 +30,6 @@ def _healthcheck(context: CommandContext, _: argparse.Namespace) -> int:
 COMMANDS: Final = (
     Command("check", _add_check, _check),
     Command("gen-config", add_gen_config_arguments, lambda context, namespace: gen_config(namespace, context.settings)),
-    Command("doctor", add_doctor_arguments, lambda context, namespace: doctor(namespace, context.settings)),
+    Command("doctor", add_doctor_arguments, doctor),
     Command("healthcheck", add_nothing, _healthcheck),
 )

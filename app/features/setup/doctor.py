@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from app.features.check import Finding
 from app.features.setup.exposure import find_exposure, judge_health
-from app.features.setup.finding import Finding
 from app.features.setup.probe import FILL_BYTES, FILL_HEADER
 from app.features.setup.probes import Answer, Prober
 from app.features.setup.remedies import Fault, front_kind, remedy_for

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from app.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from app.features.options import Settings
+from app.features.command import CommandContext
 
 #: The front proxies for which app.features.setup.remedies has remedies.
 EXAMINED_KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
@@ -26,20 +24,21 @@ def add_doctor_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object")
 
 
-def doctor(namespace: argparse.Namespace, settings: Settings) -> int:
+def doctor(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Print what is wrong with the front proxy, or with the upstreams.
 
     Exit status 2 with an error, else 0. Raises ProxyFailure if the front proxy does not answer.
     """
-    if namespace.upstream:
-        return _examine_upstreams(settings, as_json=namespace.as_json)
-    from app.features.proxy_client.server import parse_server
     from app.features.setup.check_command import show_findings
+
+    if namespace.upstream:
+        return show_findings(context.examine_upstreams(), as_json=namespace.as_json)
+    from app.features.proxy_client.server import parse_server
     from app.features.setup.doctor import examine, examine_without_key
-    from app.features.setup.finding import exit_status
     from app.features.setup.probe import TOKEN_SECONDS, sign_token
     from app.features.setup.probes import Prober
 
+    settings = context.settings
     url = namespace.url or settings.public_url
     if not url:
         raise ConfigurationError("--url: there is no address to probe; give the address of the front proxy")
@@ -54,15 +53,4 @@ def doctor(namespace: argparse.Namespace, settings: Settings) -> int:
     examination = run(Prober(server, token), namespace.front)
     if not namespace.as_json:
         print(f"{url}: {examination.front or 'front proxy of an unknown kind'}")
-    show_findings(examination.findings, as_json=namespace.as_json)
-    return exit_status(examination.findings)
-
-
-def _examine_upstreams(settings: Any, *, as_json: bool) -> int:
-    from app.features.setup.check_command import show_findings
-    from app.features.setup.finding import exit_status
-    from app.features.setup.upstream_checks import examine_upstreams
-
-    findings = examine_upstreams(settings)
-    show_findings(findings, as_json=as_json)
-    return exit_status(findings)
+    return show_findings(examination.findings, as_json=namespace.as_json)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Final
 
-from app.features.setup.finding import Finding
+from app.features.check import Finding
 from app.features.setup.probes import Answer, Prober
 from app.features.setup.remedies import remedy_for
 

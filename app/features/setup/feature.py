@@ -28,6 +28,6 @@ def open_probe(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "setup",
     "check, doctor, and the files of an installation",
-    needs=("library", "limits", "local_records", "native", "proxy_client"),
+    needs=("proxy_client",),
     open=open_probe,
 )

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
-from app.features.setup.configuration import Configuration
-from app.features.setup.finding import Finding
+from app.features.check import Finding, Inspection
 from app.server.listening import listen, listen_at
 
 #: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
@@ -21,9 +20,9 @@ _PROCESS_BYTES: Final = 80 * _MIB
 _TIMEOUT: Final = 3.0
 
 
-def find_machine_limits(configuration: Configuration) -> Iterator[Finding]:
+def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
     """More workers than processors, or more memory for caches than there is."""
-    settings, source = configuration.settings, configuration.source
+    settings, source = inspection.settings, inspection.source
     cores = len(os.sched_getaffinity(0))
     if settings.workers > cores:
         yield Finding(
@@ -59,37 +58,36 @@ def memory_limit() -> int | None:
     return min(limits, default=None)
 
 
-def find_port_in_use(configuration: Configuration) -> Iterator[Finding]:
+def find_port_in_use(inspection: Inspection) -> Iterator[Finding]:
     """A port that cannot be opened. A doi-proxy that already answers there is only a note."""
-    settings = configuration.settings
+    settings = inspection.settings
     try:
         listen(settings.host, settings.port).close()
     except ConfigurationError as error:
         if _is_doi_proxy(settings.host, settings.port):
-            yield Finding("note", configuration.source("port"), f"a doi-proxy already answers on port {settings.port}")
+            yield Finding("note", inspection.source("port"), f"a doi-proxy already answers on port {settings.port}")
         else:
             problem, _, remedy = error.message.partition("; ")
-            yield Finding("error", configuration.source("port"), problem, remedy)
+            yield Finding("error", inspection.source("port"), problem, remedy)
 
 
-def find_admin_listener_problems(configuration: Configuration) -> Iterator[Finding]:
+def find_admin_listener_problems(inspection: Inspection) -> Iterator[Finding]:
     """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
-    settings = configuration.settings
+    settings = inspection.settings
     if (
         settings.value("admin_listen") is None
         or not settings.value("has_admin_api")
         or _is_doi_proxy(settings.host, settings.port)
     ):
         return
-    try:
-        listening = listen_at(settings.value("admin_listen"))
-    except ConfigurationError as error:
-        problem, _, remedy = error.message.partition("; ")
-        yield Finding("error", configuration.source("admin_listen"), problem, remedy)
-        return
-    listening.close()
-    if settings.value("admin_listen").startswith("unix:"):
-        Path(settings.value("admin_listen").removeprefix("unix:")).unlink(missing_ok=True)
+    address: str = settings.value("admin_listen")
+
+    def try_address() -> None:
+        listen_at(address).close()
+        if address.startswith("unix:"):
+            Path(address.removeprefix("unix:")).unlink(missing_ok=True)
+
+    yield from inspection.find_refusal("admin_listen", try_address)
 
 
 def _is_doi_proxy(host: str, port: int) -> bool:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from app.assembly.settings import Settings, find_outdated
-from app.features.setup.configuration import Configuration
-from app.features.setup.finding import Finding
+from app.features.check import Finding, Inspection
+from app.features.options import Settings
 
 #: What the scheme of a server's URL begins with.
 _STORE_SERVERS: Final = ("redis", "valkey")
@@ -46,31 +45,21 @@ _DEPENDENCIES: Final = (
         "store_url names a Valkey or Redis server",
     ),
     _Dependency("cache_negative_ttl", lambda one: one.mode == "online" or bool(one.value("seed")), "mode is online"),
-    *(
-        _Dependency(name, lambda one: one.mode == "online", "mode is online")
-        for name in Settings.model_fields
-        if name.startswith("upstream_")
-    ),
 )
 
 
-def find_ineffective(configuration: Configuration) -> Iterator[Finding]:
+def find_ineffective(inspection: Inspection) -> Iterator[Finding]:
     """Settings that are set and have no effect."""
-    for one in _DEPENDENCIES:
-        if configuration.is_set(one.name) and not one.holds(configuration.settings):
+    upstream = (name for name in type(inspection.settings).model_fields if name.startswith("upstream_"))
+    online = (_Dependency(name, lambda one: one.mode == "online", "mode is online") for name in upstream)
+    for one in (*_DEPENDENCIES, *online):
+        if inspection.is_set(one.name) and not one.holds(inspection.settings):
             yield Finding(
                 "warning",
-                configuration.source(one.name),
+                inspection.source(one.name),
                 f"{one.name} has an effect only if {one.condition}",
                 "change the other setting, or remove this one",
             )
-
-
-def find_old_settings(configuration: Configuration) -> Iterator[Finding]:
-    """Settings that the next release refuses."""
-    for one in find_outdated(configuration.values):
-        problem, _, remedy = one.message.rpartition("; ")
-        yield Finding("warning", one.source, problem, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +78,25 @@ _ORDERS: Final = (
 )
 
 
-def find_contradictions(configuration: Configuration) -> Iterator[Finding]:
+def find_contradictions(inspection: Inspection) -> Iterator[Finding]:
     """Pairs of settings of which the larger one ends the smaller one."""
-    settings = configuration.settings
+    settings = inspection.settings
     for pair in _ORDERS:
         smaller, larger = getattr(settings, pair.smaller), getattr(settings, pair.larger)
         if smaller > larger:
             # The pair's explicit value is the one to change. Usually only one of the two is set.
-            name = pair.smaller if configuration.is_set(pair.smaller) else pair.larger
+            name = pair.smaller if inspection.is_set(pair.smaller) else pair.larger
             yield Finding(
                 "warning",
-                configuration.source(name),
+                inspection.source(name),
                 f"{pair.smaller} is {smaller:g}, and {pair.larger} is only {larger:g}",
                 f"set {pair.smaller} to at most {pair.larger}",
             )
 
 
-def find_risks(configuration: Configuration) -> Iterator[Finding]:
+def find_risks(inspection: Inspection) -> Iterator[Finding]:
     """Values that work and expose the proxy or surprise its users."""
-    settings, source = configuration.settings, configuration.source
+    settings, source = inspection.settings, inspection.source
     if "*" in settings.trusted_proxies.replace(",", " ").split():
         yield Finding(
             "warning",

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
+from app.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
 from app.assembly.settings import Settings
 from app.assembly.settings.sources import read_values
+from app.features.check import Finding, exit_status
 from app.features.options import variable
-from app.features.setup.checks import check_values
-from app.features.setup.configuration import Configuration
+from app.features.setup.check_command import CHECKS
 from app.features.setup.file_checks import find_certificate_problems
-from app.features.setup.finding import Finding, exit_status
 from app.features.setup.machine_checks import find_machine_limits
-from app.features.setup.network_checks import find_store_failure, find_upstream_failure
 from app.features.setup.value_checks import find_contradictions, find_ineffective, find_risks
 
 #: Without any finding.
@@ -32,13 +31,13 @@ QUIET = {
 
 def findings_of(**settings: str) -> list[Finding]:
     environment = {variable(name): value for name, value in {**QUIET, **settings}.items()}
-    return check_values(read_values({}, environment, None, Settings.model_fields), offline=True)
+    return inspect(read_values({}, environment, None, Settings.model_fields), CHECKS, offline=True)
 
 
-def configured(**settings: Any) -> Configuration:
+def configured(**settings: Any) -> CoreInspection:
     given = {**QUIET, **settings}
     values = read_values({}, {variable(name): str(value) for name, value in given.items()}, None, Settings.model_fields)
-    return Configuration(Settings(**given), values)
+    return CoreInspection(Settings(**given), {name: one.source for name, one in values.items()})
 
 
 def test_good_settings_have_no_findings() -> None:

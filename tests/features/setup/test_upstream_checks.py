@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.assembly.checks import examine_upstreams
 from app.assembly.settings import Settings
-from app.features.setup.finding import Finding, exit_status
-from app.features.setup.upstream_checks import examine_upstreams
+from app.features.check import Finding, exit_status
 from tests.features.native.server import TRANSPORTS, HandleServer, write_bootstrap
 
 pytestmark = pytest.mark.anyio

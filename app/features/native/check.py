@@ -1,24 +1,25 @@
-"""Which upstreams answer, and of handle servers, by which transports."""
+"""Checks of handle servers: whether one answers, and by which transports."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import Final
 
-from app.assembly.settings import Settings
 from app.errors import ConfigurationError, CouldNotVerify, ServiceNotFound
+from app.features.check import Finding, Inspection
 from app.features.native.exchange import TransportProtocol
 from app.features.native.feature import FROM_ROOT, is_native
-from app.features.native.opening import QueryTokens, list_root_interfaces, open_native, probe_interface
+from app.features.native.opening import QueryTokens, list_root_interfaces, open_native, probe_interface, read_root
 from app.features.native.wire.site_value import ServiceSite
+from app.features.options import Settings
 from app.features.redaction import redact
-from app.features.setup.finding import Finding
-from app.features.setup.network_checks import try_upstream
 
 #: Longest time for one upstream or transport, in seconds.
 _DEADLINE: Final = 10.0
+#: The same for a probe of all transports, one after the other.
+_PROBE_DEADLINE: Final = 15.0
 #: Interfaces of the root that are queried. A root in use has about 20.
 _MAX_INTERFACES: Final = 100
 _OPEN_PORTS: Final = "open UDP and TCP 2641, or TCP 8000, in the firewall; docs/native.md has more"
@@ -28,24 +29,31 @@ _NOT_QUERIED: Final = (
 _CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
 
 
-def examine_upstreams(settings: Settings) -> list[Finding]:
-    """A note for each upstream and each transport, and an error for an upstream that does not answer."""
-    return asyncio.run(_examine(settings))
-
-
-async def _examine(settings: Settings) -> list[Finding]:
-    findings: list[Finding] = []
+def find_native_problems(inspection: Inspection) -> Iterator[Finding]:
+    """A bootstrap file that cannot be used, and handle servers that do not answer."""
+    settings = inspection.settings
+    yield from inspection.find_refusal("upstream_bootstrap", lambda: read_root(settings))
+    if inspection.offline or settings.mode == "sealed":
+        return
     for url in dict.fromkeys((*settings.upstream_urls, *settings.upstream_route_urls.values())):
         if is_native(url):
-            examine = _examine_root if url == FROM_ROOT else _examine_transports
-            findings += await examine(settings, url)
-            continue
-        failure, text = await _time(try_upstream(settings, url))
-        findings.append(
-            Finding("note", redact(url), f"answers, {text}")
-            if failure is None
-            else Finding("error", redact(url), text, _CORRECT)
-        )
+            failure, text = asyncio.run(_time(_probe(settings, url), _PROBE_DEADLINE))
+            if failure is not None:
+                name = "upstream_url" if url in settings.upstream_urls else "upstream_routes"
+                yield Finding("error", inspection.source(name), f"{redact(url)}: {text}", _CORRECT)
+
+
+async def examine_transports(settings: Settings, url: str) -> list[Finding]:
+    """A note for each transport, and an error if none works."""
+    if url == FROM_ROOT:
+        return await _examine_root(settings, url)
+    findings, works = [], False
+    for protocol in TransportProtocol:
+        failure, text = await _time(_probe(settings, url, protocol))
+        works = works or failure is None
+        findings.append(Finding("note", f"{url} by {protocol.name}", _describe(failure, text, "no server offers it")))
+    if not works:
+        findings.append(Finding("error", url, "no transport works", _OPEN_PORTS))
     return findings
 
 
@@ -76,18 +84,8 @@ def _describe(failure: Exception | None, text: str, not_queried: str) -> str:
     return f"works, {text}" if failure is None else text
 
 
-async def _examine_transports(settings: Settings, url: str) -> list[Finding]:
-    findings, works = [], False
-    for protocol in TransportProtocol:
-        failure, text = await _time(_probe(settings, url, protocol))
-        works = works or failure is None
-        findings.append(Finding("note", f"{url} by {protocol.name}", _describe(failure, text, "no server offers it")))
-    if not works:
-        findings.append(Finding("error", url, "no transport works", _OPEN_PORTS))
-    return findings
-
-
-async def _probe(settings: Settings, url: str, protocol: TransportProtocol) -> None:
+async def _probe(settings: Settings, url: str, protocol: TransportProtocol | None = None) -> None:
+    """Query the control name. A server that is not responsible for it works too."""
     source = open_native(settings, url, QueryTokens(_allow, _admit), only=protocol)
     try:
         await source.probe()

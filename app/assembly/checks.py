@@ -1,0 +1,210 @@
+"""Checks before a start: of the parts that the settings describe, and those of the features."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from app.assembly.core import build_pages
+from app.assembly.features import installed, upstream_kinds
+from app.assembly.resolving import assemble, open_cache
+from app.assembly.settings import Settings, find_outdated, validate
+from app.assembly.settings.sources import SourcedValue
+from app.cache.upgrade import STORE_FORMAT, Survey, Surveyable
+from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
+from app.features.check import Check, Finding, Inspection
+from app.features.feature import require_libraries
+from app.features.redaction import redact
+from app.upstream.source import CONTROL_NAME, UpstreamQuery
+from app.web.country import open_countries
+from app.web.record_headers import read_allowed
+
+_SQLITE: Final = "sqlite:///"
+#: Longest time for the check of the store, and of one upstream, in seconds.
+_DEADLINE: Final = 15.0
+#: Entries that the check of an upgrade examines. 200,000 take about 5 s.
+_MAX_SURVEY: Final = 200_000
+#: Memory tier of a check, in bytes.
+_MEMORY_BYTES: Final = 1024 * 1024
+_CORRECT: Final = "correct the address, or allow this machine to reach it; HTTPS_PROXY names an egress proxy"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreInspection(Inspection):
+    """An inspection that can open the parts of the core."""
+
+    settings: Settings
+
+
+def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offline: bool) -> list[Finding]:
+    """Every finding about these settings, by `checks`, those of the core and those of the features.
+
+    A value that cannot be used is an error. The checks then see its default. A check does not repeat the source of an
+    error that an earlier one has found: a file that is missing has no content either.
+    """
+    settings, problems = validate(values)
+    findings = [Finding("error", one.source, one.message) for one in problems]
+    if settings is None:
+        wrong = {one.name for one in problems}
+        values = {name: one for name, one in values.items() if name not in wrong}
+        settings, more = validate(values)
+        findings += [Finding("error", one.source, one.message) for one in more if one not in problems]
+    if settings is None:
+        return findings
+    for one in find_outdated(values):
+        problem, _, remedy = one.message.rpartition("; ")
+        findings.append(Finding("warning", one.source, problem, remedy))
+    inspection = CoreInspection(settings, {name: one.source for name, one in values.items()}, offline)
+    for check in (*checks, find_feature_problems, find_unusable_content, *(() if offline else _NETWORK_CHECKS)):
+        known = {one.source for one in findings if one.severity == "error"}
+        findings += [one for one in check(inspection) if one.severity != "error" or one.source not in known]
+    return findings
+
+
+def find_feature_problems(inspection: Inspection) -> Iterator[Finding]:
+    """What the features find. One that is switched on without its library is only reported as such."""
+    for feature in installed():
+        try:
+            if feature.is_on(inspection.settings):
+                require_libraries(feature)
+        except ConfigurationError as error:
+            yield Finding("error", "", error.message)
+            continue
+        if feature.check is not None:
+            yield from feature.check(inspection)
+
+
+def find_unusable_content(inspection: CoreInspection) -> Iterator[Finding]:
+    """Files and lists of the core that can be read and have content that the proxy refuses."""
+    settings = inspection.settings
+    yield from inspection.find_refusal("country_database", lambda: open_countries(settings.country_database))
+    yield from inspection.find_refusal("record_headers", lambda: read_allowed(settings.record_headers))
+    yield from inspection.find_refusal("branding", lambda: build_pages(settings))
+
+
+def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:
+    """A store that cannot be opened, or does not answer. A SQLite file that does not exist yet is not created."""
+    url = inspection.settings.store_url
+    if _is_missing(url):
+        return
+    failure = _find_failure(_try_store(inspection.settings))
+    if failure:
+        source = inspection.source("store_url")
+        yield Finding("error", source, f"{redact(url)}: {failure}", "start the store, or correct store_url")
+
+
+def _is_missing(store_url: str) -> bool:
+    """Whether a store is a file that does not exist, or is out of reach, as the check of its folder reports."""
+    try:
+        return store_url.startswith(_SQLITE) and not Path(store_url.removeprefix(_SQLITE)).exists()
+    except OSError:
+        return True
+
+
+async def _try_store(settings: Settings) -> None:
+    cache = open_cache(settings.model_copy(update={"cache_memory_bytes": _MEMORY_BYTES}), read_only=True)
+    try:
+        stats = (await cache.stats()).store
+        if stats is not None and not stats.healthy:
+            raise StoreError(f"The store does not work: {stats.detail}")
+    finally:
+        await cache.close()
+
+
+def find_upgrade(inspection: CoreInspection) -> Iterator[Finding]:
+    """What the next start keeps of a store of an earlier release. The store is not changed."""
+    settings = inspection.settings
+    if _is_missing(settings.store_url):
+        return
+    try:
+        survey = asyncio.run(asyncio.wait_for(_survey(settings), _DEADLINE))
+    except (OSError, StoreError, ConfigurationError, TimeoutError):
+        # The check of the store has reported it.
+        return
+    if survey is not None and survey.format < STORE_FORMAT and survey.total:
+        yield _describe(inspection.source("store_url"), redact(settings.store_url), survey)
+
+
+async def _survey(settings: Settings) -> Survey | None:
+    cache = open_cache(settings.model_copy(update={"cache_memory_bytes": _MEMORY_BYTES}), read_only=True)
+    try:
+        store: object = cache.store
+        return await store.survey(_MAX_SURVEY) if isinstance(store, Surveyable) else None
+    finally:
+        await cache.close()
+
+
+def _describe(source: str, url: str, survey: Survey) -> Finding:
+    found = f"format {survey.format}" if survey.format else "the format of release 0.1.0 or 0.2.0"
+    readable = survey.current + survey.old
+    problem = (
+        f"{url} has {found}, and this release writes format {STORE_FORMAT}. Of {survey.visited} entries examined"
+        f" (the store has {survey.total}), {readable} are kept, {survey.old} of them are rewritten after the start, and"
+        f" {survey.unreadable} are not readable"
+    )
+    remedy = "after the start, an earlier release refuses the store; to be able to go back, copy or export it first"
+    return Finding("warning" if survey.unreadable else "note", source, problem, remedy)
+
+
+def find_upstream_failure(inspection: CoreInspection) -> Iterator[Finding]:
+    """HTTP upstreams that cannot be reached, or do not answer as a handle API. Features check the others."""
+    settings = inspection.settings
+    if settings.mode == "sealed":
+        return
+    for url in _urls(settings):
+        if urlsplit(url).scheme not in upstream_kinds() and (failure := _find_failure(_try_upstream(settings, url))):
+            name = "upstream_url" if url in settings.upstream_urls else "upstream_routes"
+            yield Finding("error", inspection.source(name), f"{redact(url)}: {failure}", _CORRECT)
+
+
+#: Checks that connect to the store and to the upstreams.
+_NETWORK_CHECKS: Final = (find_store_failure, find_upgrade, find_upstream_failure)
+
+
+def examine_upstreams(settings: Settings) -> list[Finding]:
+    """A note for each upstream and each transport, and an error for an upstream that does not answer."""
+    findings: list[Finding] = []
+    for url in _urls(settings):
+        kind = upstream_kinds().get(urlsplit(url).scheme)
+        if kind is not None:
+            findings += asyncio.run(kind.examine(settings, url))
+            continue
+        began = time.monotonic()
+        if failure := _find_failure(_try_upstream(settings, url)):
+            findings.append(Finding("error", redact(url), failure, _CORRECT))
+        else:
+            findings.append(Finding("note", redact(url), f"answers, {(time.monotonic() - began) * 1000:.0f} ms"))
+    return findings
+
+
+def _urls(settings: Settings) -> Iterable[str]:
+    return dict.fromkeys((*settings.upstream_urls, *settings.upstream_route_urls.values()))
+
+
+async def _try_upstream(settings: Settings, url: str) -> None:
+    """Query one upstream about the control name. Raises CouldNotVerify and ConfigurationError."""
+    alone = {"upstream_url": url, "upstream_routes": "", "store_url": "memory:", "workers": 1, "seed": None}
+    parts = assemble(settings.model_copy(update=alone | {"cache_memory_bytes": _MEMORY_BYTES}))
+    try:
+        await parts.upstream.source.fetch(UpstreamQuery(CONTROL_NAME))
+    finally:
+        await parts.upstream.source.aclose()
+        await parts.cache.close()
+
+
+def _find_failure(work: Coroutine[Any, Any, None]) -> str | None:
+    """The reason of a failure, None without one."""
+    try:
+        asyncio.run(asyncio.wait_for(work, _DEADLINE))
+    except CouldNotVerify as error:
+        return f"{error.message} {redact(error.detail)}".strip()
+    except (StoreError, ConfigurationError, DoiProxyError) as error:
+        return error.message
+    except TimeoutError:
+        return f"no answer within {_DEADLINE:g} s"
+    return None

@@ -1,0 +1,64 @@
+"""What a check finds before a start: how bad it is, where, what is wrong, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from app.errors import ConfigurationError
+from app.features.options import Settings
+
+#: An error keeps the proxy from working. A warning is a risk. A note needs no action.
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result that an operator should read."""
+
+    severity: Severity
+    #: The setting as it was set, a file, or the probe.
+    source: str
+    problem: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.problem}; {self.remedy}" if self.remedy else self.problem
+        return f"{self.source}: {text}" if self.source else text
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Valid settings to examine. An `offline` check connects to nothing."""
+
+    settings: Settings
+    #: Where each setting was set, such as `DOI_PROXY_PORT` or `--port`.
+    sources: Mapping[str, str] = field(default_factory=dict)
+    offline: bool = True
+
+    def is_set(self, name: str) -> bool:
+        """Whether a setting has a value that differs from its default. No if its feature is not installed."""
+        known = type(self.settings).model_fields.get(name)
+        return known is not None and bool(self.settings.value(name) != known.default)
+
+    def source(self, name: str) -> str:
+        """Where a setting was set; its name if it has its default."""
+        return self.sources.get(name, name)
+
+    def find_refusal(self, name: str, read: Callable[[], object], remedy: str = "") -> Iterator[Finding]:
+        """The error of what a setting names, if reading it raises ConfigurationError."""
+        try:
+            read()
+        except ConfigurationError as error:
+            problem, _, advice = error.message.partition("; ")
+            yield Finding("error", self.source(name), problem, advice or remedy)
+
+
+Check = Callable[[Inspection], Iterable[Finding]]
+
+
+def exit_status(findings: Iterable[Finding]) -> int:
+    """2 if there is an error, 1 if there is a warning, else 0."""
+    severities = {finding.severity for finding in findings}
+    return 2 if "error" in severities else 1 if "warning" in severities else 0

@@ -1,0 +1,22 @@
+"""Checks of the files of local records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from app.features.check import Finding, Inspection
+from app.features.local_records.files import FileBounds, read_files
+from app.features.local_records.settings import LocalRecordSettings
+
+
+def find_record_problems(inspection: Inspection) -> Iterator[Finding]:
+    """Every problem in the files, with its line and column."""
+    settings = inspection.settings.group(LocalRecordSettings)
+    if settings.local_records is None:
+        return
+    source = inspection.source("local_records")
+    bounds = FileBounds.of_records(settings.local_records_max)
+    for problem in read_files(settings.local_records, bounds, time.time()).problems:
+        remedy = "correct the file; until then the last good records stay in force, and a start fails"
+        yield Finding(problem.severity, source, str(problem), remedy if problem.severity == "error" else "")
