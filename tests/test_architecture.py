@@ -81,7 +81,7 @@ PURE: Final = tuple(
         )),
         # Everything of it but the transports and what awaits them.
         *(f"features.native.{name}" for name in (
-            "directory_limits", "health", "json_sites", "json_values", "referral", "root_chain",
+            "health", "json_sites", "json_values", "referral", "root_chain",
             "service_cache", "site", "verify", "wire",
         )),
     )

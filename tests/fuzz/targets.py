@@ -24,7 +24,7 @@ from app.features.lists.lines import Item, LinesReader, ListReader
 from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.envelope import ENVELOPE_BYTES
+from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.public_key import decode_public_key, encode_public_key
 from app.features.native.wire.query import encode_filters
 from app.features.native.wire.response import Values, decode_response

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.errors import CouldNotVerify, UpstreamUnreachable
-from app.features.native.directory_limits import LONGEST_LIFETIME, SHORTEST_LIFETIME
+from app.features.native.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import Address
 from app.features.native.wire.message import UNKNOWN_SERIAL

@@ -19,9 +19,9 @@ from app.errors import (
     HandleServerUnreachable,
     ServiceNotFound,
     SignatureInvalid,
-    UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.features.native.lookups import Lookups, within
 from app.features.native.referral import (
     HandleService,
     Lead,
@@ -30,13 +30,14 @@ from app.features.native.referral import (
     read_lead,
     read_referral,
 )
-from app.features.native.root import Lookups, Root
+from app.features.native.root import Root
 from app.features.native.root_file import RootFile
 from app.features.native.service_cache import ServiceCache, ServiceEntry
 from app.features.native.service_records import ServiceRecords
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
 
+_LATE: Final = "The service of a prefix could not be looked up in time."
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
 
 
@@ -197,11 +198,7 @@ class Directory:
         return await asyncio.shield(task)
 
     async def _find_in_time(self, record: bytes, certified: bool) -> HandleService | None:
-        try:
-            async with asyncio.timeout(self._limits.timeout):
-                return await self._find(record, certified, self._new_trail().enter(record))
-        except TimeoutError as error:
-            raise UpstreamTimeout("The service of a prefix could not be looked up in time.") from error
+        return await within(self._limits.timeout, self._find(record, certified, self._new_trail().enter(record)), _LATE)
 
     def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[HandleService | None]) -> None:
         self._lookups.pop(key, None)
@@ -245,11 +242,7 @@ class Directory:
         return replace(known, due_at=now + self._limits.shortest_lifetime)
 
     async def _look_up_again(self, record: bytes, certified: bool, trail: Trail) -> ServiceEntry:
-        try:
-            async with asyncio.timeout(self._limits.patience):
-                entry = await self._look_up(record, certified, trail)
-        except TimeoutError as error:
-            raise UpstreamTimeout("The service of a prefix could not be looked up in time.") from error
+        entry = await within(self._limits.patience, self._look_up(record, certified, trail), _LATE)
         if entry.lead is None and not entry.is_verified:
             # The servers of the service say which of its names exist. An unsigned answer does not end all of them.
             raise ServiceNotFound(detail=f"{record[:100]!r} does not exist any more, says an answer without signature")

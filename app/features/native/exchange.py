@@ -16,8 +16,7 @@ from app.features.native.site import Candidate, Endpoint, rank_candidates
 from app.features.native.transport.base import Transport
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
 from app.features.native.wire import site_value
-from app.features.native.wire.envelope import NO_REQUEST_ID
-from app.features.native.wire.message import OpCode, OpFlag, ResponseStatus
+from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, decode_response
 from app.features.native.wire.site_value import ServiceSite

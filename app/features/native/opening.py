@@ -16,14 +16,12 @@ from app.errors import ConfigurationError
 from app.features.feature import require_libraries
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.directory import Directory
-from app.features.native.directory_limits import LOOKUP_TIMEOUT, DirectoryLimits
-from app.features.native.directory_log import DirectoryLog
 from app.features.native.exchange import Clocks, ExchangeObserver, QueryLimits, ServiceClient, TransportProtocol
 from app.features.native.feature import FEATURE, FROM_ROOT
 from app.features.native.health import ServerHealth
 from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap
+from app.features.native.lookups import LOOKUP_TIMEOUT, DirectoryLimits, DirectoryLog, Lookups
 from app.features.native.referral import HandleService, Question
-from app.features.native.root import Lookups
 from app.features.native.root_file import RootFile, root_file_path
 from app.features.native.service_records import ServiceRecords
 from app.features.native.source import NativeSource
@@ -34,7 +32,7 @@ from app.features.native.transport.stream import ConnectionPool
 from app.features.native.transport.tcp import TcpTransport
 from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
-from app.features.native.wire.envelope import ENVELOPE_BYTES
+from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite
 from app.features.options import Settings
 from app.resolver.source import SourceContext

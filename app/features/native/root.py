@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import Final
 
 from app.errors import (
     BreakerOpen,
@@ -15,26 +14,13 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.features.native.directory_limits import DirectoryLimits
-from app.features.native.directory_log import DirectoryLog
+from app.features.native.lookups import Lookups, within
 from app.features.native.referral import ROOT_HANDLE, SERVICE_TYPES, HandleService, Question, read_lead
 from app.features.native.root_file import RootFile
 from app.features.native.wire.response import Response, Values
 from app.upstream.breaker import Breaker
 
-
-@dataclass(frozen=True, slots=True)
-class Lookups:
-    """How services are looked up: by which client, at whose cost, and within which bounds."""
-
-    #: An answer that belongs to the question, and is signed if the question says so. Raises CouldNotVerify.
-    ask: Callable[[HandleService, Question], Awaitable[Response]]
-    #: Spends a token of the budget on each query but the first of a question. Raises BudgetSpent.
-    admit_query: Callable[[], Awaitable[None]]
-    limits: DirectoryLimits
-    #: Seconds since the epoch.
-    clock: Callable[[], float]
-    log: DirectoryLog
+_LATE: Final = "The root of the handle system did not answer in time."
 
 
 class Root:
@@ -77,11 +63,10 @@ class Root:
             self._due_at = now + self._limits.shortest_lifetime
             self._refresh = asyncio.create_task(self._refresh_service())
         try:
-            async with asyncio.timeout(None if is_needed else self._limits.patience):
-                return await self._query(question)
-        except (TimeoutError, UpstreamTimeout) as error:
+            return await within(None if is_needed else self._limits.patience, self._query(question), _LATE)
+        except UpstreamTimeout as error:
             self._record_failure(question)
-            raise UpstreamTimeout("The root of the handle system did not answer in time.") from error
+            raise UpstreamTimeout(_LATE) from error
         except UpstreamUnreachable as error:
             self._record_failure(question)
             raise error if is_needed else HandleServerUnreachable(detail=error.detail) from error
@@ -94,13 +79,6 @@ class Root:
         self._failed_at = None
         return response
 
-    async def _read_record(self) -> Response:
-        try:
-            async with asyncio.timeout(self._limits.timeout):
-                return await self._query(Question(ROOT_HANDLE, SERVICE_TYPES, certified=True, is_lookup=True))
-        except TimeoutError as error:
-            raise UpstreamTimeout("The root of the handle system did not answer in time.") from error
-
     def _record_failure(self, question: Question) -> None:
         self._failed_at = self._clock()
         self._breaker.record_failure(question.handle.decode("latin-1"), self._failed_at)
@@ -109,7 +87,8 @@ class Root:
         """Read the root's sites at the root. Only an answer that a key of the known root signed replaces them."""
         try:
             await self._admit_query()
-            response = await self._read_record()
+            question = Question(ROOT_HANDLE, SERVICE_TYPES, certified=True, is_lookup=True)
+            response = await within(self._limits.timeout, self._query(question), _LATE)
             now = self._clock()
             lead = read_lead(response.body.values, now) if isinstance(response.body, Values) else None
             if lead is None or not lead.sites:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
 from cryptography.x509 import load_der_x509_certificate
 
 from app.errors import MalformedMessage, SignatureInvalid, UpstreamUnreachable
-from app.features.native.wire.credential import Signature
+from app.features.native.wire.message import Signature
 from app.features.native.wire.public_key import RSA, KeyNumbers, decode_public_key
 
 # Verification takes time that grows with the cube of the size. Keys in use have 1,024 to 4,096 bits.

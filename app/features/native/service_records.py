@@ -14,8 +14,8 @@ from app.cache.entry import RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidAnswer, InvalidName
-from app.features.native.directory_limits import DirectoryLimits
 from app.features.native.json_sites import read_service_values
+from app.features.native.lookups import DirectoryLimits
 from app.features.native.referral import read_lead
 from app.features.native.service_cache import ServiceEntry
 from app.features.native.source import read_response

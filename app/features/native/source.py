@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
-from typing import Protocol
+from typing import Final, Protocol
 
-from app.errors import InvalidAnswer, UpstreamRefused, UpstreamTimeout
+from app.errors import InvalidAnswer, UpstreamRefused
 from app.features.native.exchange import ServiceClient
 from app.features.native.json_values import write_json_values
+from app.features.native.lookups import within
 from app.features.native.referral import Question
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
 from app.handle.answer import Answer, ResponseCode
 from app.handle.record import parse_record
 from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
+
+_LATE: Final = "The handle servers did not answer in time."
+_CONTROL: Final = Question(CONTROL_NAME.text.encode())
 
 
 class Finder(Protocol):
@@ -57,12 +59,12 @@ class NativeSource:
             query.leaves()
         certified = self._verification == "always" or (query.certified and self._verification == "when-asked")
         question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
-        response = await self._in_time(self._finder.resolve(question))
+        response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
         return read_response(response, self._max_answer_bytes, is_verified=certified)
 
     async def probe(self) -> Answer:
         """Any answer shows that the server works, also one that it is not responsible. Raises CouldNotVerify."""
-        response = await self._in_time(self._finder.probe(Question(CONTROL_NAME.text.encode())))
+        response = await within(self._total_timeout, self._finder.probe(_CONTROL), _LATE)
         if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
             return Answer(ResponseCode.HANDLE_NOT_FOUND)
         return read_response(response, self._max_answer_bytes, is_verified=False)
@@ -71,13 +73,6 @@ class NativeSource:
         """Close the connections."""
         await self._finder.aclose()
         await self._exchange.aclose()
-
-    async def _in_time(self, answer: Awaitable[Response | None]) -> Response | None:
-        try:
-            async with asyncio.timeout(self._total_timeout):
-                return await answer
-        except TimeoutError as error:
-            raise UpstreamTimeout("The handle servers did not answer in time.") from error
 
 
 def read_response(response: Response | None, max_bytes: int, *, is_verified: bool) -> Answer:

@@ -7,8 +7,7 @@ from struct import Struct
 from typing import Final
 
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from app.features.native.wire.credential import SIGNED, Credential, decode_signature
-from app.features.native.wire.message import OpFlag, ResponseStatus, signed_part
+from app.features.native.wire.message import SIGNED, Credential, OpFlag, ResponseStatus, decode_signature, signed_part
 from app.features.native.wire.query import Query, encode_digested
 from app.features.native.wire.response import DIGEST_NAMES, Response, Values
 

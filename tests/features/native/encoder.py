@@ -9,10 +9,17 @@ from dataclasses import replace
 from struct import Struct
 from typing import Final
 
-from app.features.native.wire.credential import NO_CREDENTIAL, Credential, Signature
-from app.features.native.wire.envelope import encode_envelope
 from app.features.native.wire.fields import COUNT_BYTES, I32, U8, U32, FieldReader, encode_count, encode_string
-from app.features.native.wire.message import Message, OpCode, decode_message, encode_header
+from app.features.native.wire.message import (
+    NO_CREDENTIAL,
+    Credential,
+    Message,
+    OpCode,
+    Signature,
+    decode_message,
+    encode_envelope,
+    encode_header,
+)
 from app.features.native.wire.query import Filters, Query
 from app.features.native.wire.response import Explanation, Response, Values
 from app.features.native.wire.site_value import ServiceSite, encode_site

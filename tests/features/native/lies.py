@@ -6,8 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope, encode_envelope
-from app.features.native.wire.message import Header, OpFlag, ResponseStatus
+from app.features.native.wire.message import (
+    ENVELOPE_BYTES,
+    Envelope,
+    Header,
+    OpFlag,
+    ResponseStatus,
+    decode_envelope,
+    encode_envelope,
+)
 from app.features.native.wire.packets import MAX_PACKET_BYTES
 from app.features.native.wire.response import Digest, Explanation, Response, Values
 from app.features.native.wire.value import Value

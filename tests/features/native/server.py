@@ -35,8 +35,17 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from app.features.native.json_values import write_json_values
 from app.features.native.transport.tunnel import MESSAGE
-from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope
-from app.features.native.wire.message import Header, OpCode, OpFlag, ResponseStatus, decode_message, encode_header
+from app.features.native.wire.message import (
+    ENVELOPE_BYTES,
+    Envelope,
+    Header,
+    OpCode,
+    OpFlag,
+    ResponseStatus,
+    decode_envelope,
+    decode_message,
+    encode_header,
+)
 from app.features.native.wire.packets import PacketBuffer
 from app.features.native.wire.query import Query
 from app.features.native.wire.response import Digest, Explanation, Response, Values

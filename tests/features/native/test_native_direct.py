@@ -20,8 +20,7 @@ from app.features.native.health import ServerHealth
 from app.features.native.opening import QueryTokens, open_native
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import rank_candidates
-from app.features.native.wire.envelope import Envelope
-from app.features.native.wire.message import Header, OpCode
+from app.features.native.wire.message import Envelope, Header, OpCode
 from app.features.native.wire.response import Explanation, Response
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite
 from app.handle.answer import ResponseCode

@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import MalformedMessage, UpstreamTimeout
 from app.features.native.transport.udp import _MAX_STRANGERS, _Packets
-from app.features.native.wire.envelope import NO_REQUEST_ID
+from app.features.native.wire.message import NO_REQUEST_ID
 from app.features.native.wire.query import Filters, Query, encode_query
 from tests.features.native.clients import HTTP, MAX_BYTES, TCP, UDP, candidate, client_of, open_transports, query
 from tests.features.native.server import HandleServer

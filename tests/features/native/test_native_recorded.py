@@ -11,10 +11,17 @@ import pytest
 
 from app.errors import MalformedMessage
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.credential import decode_signature
-from app.features.native.wire.envelope import Envelope, decode_envelope, encode_envelope
 from app.features.native.wire.fields import U32
-from app.features.native.wire.message import Message, OpFlag, ResponseStatus, decode_message
+from app.features.native.wire.message import (
+    Envelope,
+    Message,
+    OpFlag,
+    ResponseStatus,
+    decode_envelope,
+    decode_message,
+    decode_signature,
+    encode_envelope,
+)
 from app.features.native.wire.packets import PacketBuffer, split_message
 from app.features.native.wire.public_key import KeyNumbers, decode_public_key, encode_public_key
 from app.features.native.wire.query import encode_filters

@@ -21,8 +21,7 @@ from app.errors import InvalidAnswer, SignatureInvalid
 from app.features.native.referral import ROOT_HANDLE, HandleService
 from app.features.native.root_chain import MAX_ANSWERS, extend_chain, follow_chain
 from app.features.native.root_file import RootFile, root_file_path
-from app.features.native.wire.envelope import Envelope
-from app.features.native.wire.message import Header, OpCode
+from app.features.native.wire.message import Envelope, Header, OpCode
 from app.features.native.wire.response import Response, Values
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Value

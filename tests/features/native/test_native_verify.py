@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 from app.features.native.server_keys import verify_bytes
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
-from app.features.native.wire.credential import Credential, Signature
-from app.features.native.wire.envelope import Envelope
-from app.features.native.wire.message import Header, OpFlag, decode_message
+from app.features.native.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
 from app.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Digest, Explanation, Response, Values, decode_response

@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 
 from app.errors import InvalidAnswer, MalformedMessage
 from app.features.native.json_values import write_json_values
-from app.features.native.wire.credential import Credential, Signature, decode_credential, decode_signature
-from app.features.native.wire.envelope import Envelope, decode_envelope
-from app.features.native.wire.message import Header, OpCode, OpFlag, ResponseStatus, decode_message
+from app.features.native.wire.message import (
+    Credential,
+    Envelope,
+    Header,
+    OpCode,
+    OpFlag,
+    ResponseStatus,
+    Signature,
+    decode_credential,
+    decode_envelope,
+    decode_message,
+    decode_signature,
+)
 from app.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
 from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, decode_public_key, encode_public_key
 from app.features.native.wire.query import Filters, Query, encode_query

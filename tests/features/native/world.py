@@ -10,12 +10,11 @@ from typing import Any, Final
 from app.cache.tiered import TieredStore
 from app.errors import CouldNotVerify
 from app.features.native.directory import Directory
+from app.features.native.lookups import Lookups
 from app.features.native.referral import HandleService, Question
-from app.features.native.root import Lookups
 from app.features.native.root_file import RootFile
 from app.features.native.service_records import ServiceRecords
-from app.features.native.wire.envelope import Envelope
-from app.features.native.wire.message import Header, OpCode, ResponseStatus
+from app.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
 from app.features.native.wire.response import Explanation, Response, Values
 from app.features.native.wire.site_value import Interface, Server, ServiceSite, encode_site
 from app.features.native.wire.value import Value

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from app.errors import CouldNotVerify, MalformedMessage, UpstreamTimeout, UpstreamUnreachable
 from app.features.native.site import Candidate
-from app.features.native.wire.envelope import ENVELOPE_BYTES, decode_envelope
+from app.features.native.wire.message import ENVELOPE_BYTES, decode_envelope
 
 _MAX_DETAIL: Final = 200
 #: Where the request id is in an envelope.

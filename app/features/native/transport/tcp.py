@@ -8,7 +8,7 @@ from app.errors import CouldNotVerify
 from app.features.native.site import Candidate, Endpoint
 from app.features.native.transport.base import has_id_of, measure_message, translate_socket_error
 from app.features.native.transport.stream import ConnectionPool, StreamConnection
-from app.features.native.wire.envelope import ENVELOPE_BYTES
+from app.features.native.wire.message import ENVELOPE_BYTES
 
 
 class TcpTransport:

@@ -14,8 +14,8 @@ from typing import Final
 from app.errors import CouldNotVerify, MalformedMessage, UpstreamTimeout
 from app.features.native.site import Candidate
 from app.features.native.transport.base import REQUEST_ID, translate_socket_error
-from app.features.native.wire.envelope import ENVELOPE_BYTES, NO_REQUEST_ID, decode_envelope
 from app.features.native.wire.fields import U32
+from app.features.native.wire.message import ENVELOPE_BYTES, NO_REQUEST_ID, decode_envelope
 from app.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
 
 #: A server sends all packets of an answer in one burst: 613 for 300 kB. The system's own limit is lower or higher, so

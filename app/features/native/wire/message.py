@@ -1,4 +1,4 @@
-"""A message: envelope, header, body and credential (RFC 3652)."""
+"""A message: envelope, header, body and credential (RFC 3652). A UDP packet begins with the envelope too."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from struct import Struct
 from typing import Final
 
 from app.errors import MalformedMessage
-from app.features.native.wire.envelope import ENVELOPE_BYTES, Envelope, decode_envelope
 from app.features.native.wire.fields import U32, FieldReader
 
+#: The version that this program speaks. The server answers in the version that the request suggests.
+VERSION: Final = (2, 11)
+#: The server sends this id in errors about requests that it could not read.
+NO_REQUEST_ID: Final = 0xFFFF_FFFF
+
+_ENVELOPE: Final = Struct(">BBBBIIII")
+ENVELOPE_BYTES: Final = _ENVELOPE.size
+# RFC 3652 has two bytes of flags. Servers use one, with the suggested major version in its low bits.
+_TRUNCATED: Final = 0x20
+_SUGGESTED_MAJOR: Final = 0x03
 #: A site serial number that the client does not know.
 UNKNOWN_SERIAL: Final = 0xFFFF
 _HEADER: Final = Struct(">IIIHBBII")
+SIGNED: Final = b"HS_SIGNED"
+_CREDENTIAL: Final = Struct(">BBH")
+NO_CREDENTIAL: Final = U32.pack(0)
 
 
 class OpCode(IntEnum):
@@ -53,6 +65,37 @@ class OpFlag(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
+class Envelope:
+    """The envelope of a message. `message_length` counts all bytes after the envelope, in all packets."""
+
+    request_id: int
+    message_length: int = 0
+    major: int = VERSION[0]
+    minor: int = VERSION[1]
+    #: 0x80 compressed, 0x40 encrypted, 0x20 part of several packets, 0x03 the suggested major version.
+    flags: int = VERSION[0]
+    suggested_minor: int = VERSION[1]
+    session_id: int = 0
+    #: The number of the packet, from 0.
+    message_id: int = 0
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The version of the message."""
+        return self.major, self.minor
+
+    @property
+    def suggested_major(self) -> int:
+        """The major version that the sender suggests for the answer."""
+        return self.flags & _SUGGESTED_MAJOR
+
+    @property
+    def packet_flags(self) -> int:
+        """The flags of an envelope whose message is split into packets."""
+        return self.flags | _TRUNCATED
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
     """The header of a message. The length of the body is not in it: the body has it."""
 
@@ -74,6 +117,49 @@ class Message:
     header: Header
     body: bytes
     tail: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A credential. The section of the type HS_SIGNED is a `Signature`."""
+
+    section: bytes
+    type: bytes = SIGNED
+    signer: bytes = b""
+    #: The message's number in a session; 0 without a session.
+    counter: int = 0
+    version: int = 0
+    reserved: int = 0
+    flags: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature, and the name of the digest that was signed."""
+
+    digest_name: bytes
+    signature: bytes
+
+
+def decode_envelope(data: bytes) -> Envelope:
+    """The envelope at the start of a message or packet. Raises MalformedMessage."""
+    layout = FieldReader(data[:ENVELOPE_BYTES], "envelope").numbers(_ENVELOPE)
+    major, minor, flags, suggested_minor, session_id, request_id, message_id, message_length = layout
+    return Envelope(request_id, message_length, major, minor, flags, suggested_minor, session_id, message_id)
+
+
+def encode_envelope(envelope: Envelope, message_length: int | None = None) -> bytes:
+    """The bytes of an envelope, with another message length if one is passed."""
+    return _ENVELOPE.pack(
+        envelope.major,
+        envelope.minor,
+        envelope.flags,
+        envelope.suggested_minor,
+        envelope.session_id,
+        envelope.request_id,
+        envelope.message_id,
+        envelope.message_length if message_length is None else message_length,
+    )
 
 
 def decode_message(data: bytes) -> Message:
@@ -108,3 +194,25 @@ def encode_header(header: Header, body: bytes) -> bytes:
         header.expiration,
         len(body),
     )
+
+
+def decode_credential(tail: bytes) -> Credential | None:
+    """The credential that follows a body; None if its length is 0. Raises MalformedMessage."""
+    reader = FieldReader(tail, "credential")
+    length = reader.number(U32)
+    if length != reader.remaining:
+        raise reader.malformed(f"the length is {length}, and {reader.remaining} bytes remain")
+    if not length:
+        return None
+    version, reserved, flags = reader.numbers(_CREDENTIAL)
+    signer, counter, kind, section = reader.string(), reader.number(U32), reader.string(), reader.string()
+    reader.finish()
+    return Credential(section, kind, signer, counter, version, reserved, flags)
+
+
+def decode_signature(section: bytes) -> Signature:
+    """The section of a credential of the type HS_SIGNED. Raises MalformedMessage."""
+    reader = FieldReader(section, "signature")
+    signature = Signature(reader.string(), reader.string())
+    reader.finish()
+    return signature

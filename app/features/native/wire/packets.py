@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from app.errors import MalformedMessage
-from app.features.native.wire.envelope import ENVELOPE_BYTES, decode_envelope, encode_envelope
+from app.features.native.wire.message import ENVELOPE_BYTES, decode_envelope, encode_envelope
 
 MAX_PACKET_BYTES: Final = 512
 _PAYLOAD_BYTES: Final = MAX_PACKET_BYTES - ENVELOPE_BYTES

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from app.features.native.wire.credential import NO_CREDENTIAL
-from app.features.native.wire.envelope import Envelope, encode_envelope
 from app.features.native.wire.fields import I32, encode_count, encode_string
 from app.features.native.wire.message import (
+    NO_CREDENTIAL,
     UNKNOWN_SERIAL,
+    Envelope,
     Header,
     OpCode,
     OpFlag,
+    encode_envelope,
     encode_header,
 )
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.features.native.wire.credential import Credential, decode_credential
-from app.features.native.wire.envelope import Envelope
 from app.features.native.wire.fields import U8, FieldReader
 from app.features.native.wire.message import (
+    Credential,
+    Envelope,
     Header,
     OpCode,
     OpFlag,
     ResponseStatus,
+    decode_credential,
     decode_message,
 )
 from app.features.native.wire.site_value import ServiceSite, decode_site
