@@ -28,7 +28,7 @@ from app.doi.uri import url_path
 from app.handle.answer import read_answer
 from app.handle.location import read_locations
 from app.handle.record import read_values
-from app.resolver.location_choice import choose
+from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
 from app.server.protocol import ExpressProtocol
 from bench.constant import bare
@@ -136,7 +136,7 @@ async def _fill(store: SqliteStore) -> None:
 def _choose() -> Operation:
     locations = read_locations(_LOCATIONS).items
     client = Client(country="us", chance=0.5)
-    return _repeat(lambda: choose(locations, "country,weighted", client, ()))
+    return _repeat(lambda: choose_location(locations, "country,weighted", client, ()))
 
 
 def _read_locations() -> Operation:

@@ -8,20 +8,23 @@ from collections.abc import AsyncIterator, Callable
 from operator import attrgetter
 from typing import Final
 
-from cachetools import Cache, LRUCache
+from cachetools import Cache, FIFOCache, LRUCache
 
-from app.cache.buckets import Buckets
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.entry import Entry, bound_times
-from app.cache.lease import Leases
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
+from app.token_bucket import Bucket, back_off, take_token
 
 #: Negative entries whose expiry is tracked. Beyond that, the oldest ones stay until they are evicted.
 _MAX_EXPIRING: Final = 100_000
 #: Negative entries that are dropped in one step, which takes about 10 ms.
 _MAX_EXPIRED: Final = 10_000
+#: Leases of one process. The oldest lease is dropped first.
+_MAX_LEASES: Final = 10_000
+#: Buckets of one process. The least recently used is dropped first. A dropped bucket starts full again.
+_MAX_BUCKETS: Final = 10_000
 
 
 class _Lru(LRUCache[str, Entry]):
@@ -47,8 +50,9 @@ class MemoryStore:
         """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch."""
         self._entries = _Lru(max_bytes)
         self._clock = clock
-        self._leases = Leases()
-        self._buckets = Buckets()
+        #: The owner and the end of each lease.
+        self._leases: FIFOCache[str, tuple[str, float]] = FIFOCache(_MAX_LEASES)
+        self._buckets: LRUCache[str, Bucket] = LRUCache(_MAX_BUCKETS)
         self._expiring: deque[tuple[float, str]] = deque(maxlen=_MAX_EXPIRING)
         self._announced: deque[str] = deque(maxlen=MAX_ANNOUNCEMENTS)
         self._announcements = 0
@@ -189,23 +193,32 @@ class MemoryStore:
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store."""
-        return self._leases.take(key, owner, self._clock(), seconds)
+        now, lease = self._clock(), self._leases.get(key)
+        # A lease that ends later than a new one would was taken before the clock was set back. It is ignored.
+        if lease is not None and now < lease[1] <= now + seconds:
+            return False
+        self._leases[key] = (owner, now + seconds)
+        return True
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """See Store."""
-        self._leases.renew(key, owner, self._clock(), seconds)
+        if self._leases.get(key, (None, 0.0))[0] == owner:
+            self._leases[key] = (owner, self._clock() + seconds)
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
-        self._leases.release(key, owner)
+        if self._leases.get(key, (None, 0.0))[0] == owner:
+            del self._leases[key]
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store."""
-        return self._buckets.take(bucket, self._clock(), rate, burst, leaving, count)
+        known = self._buckets.get(bucket)
+        self._buckets[bucket], wait = take_token(known, self._clock(), rate, burst, leaving, count)
+        return wait
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store."""
-        self._buckets.back_off(bucket, self._clock(), seconds)
+        self._buckets[bucket] = back_off(self._buckets.get(bucket), self._clock(), seconds)
 
     async def stats(self) -> StoreStats:
         """See Store."""

@@ -35,6 +35,6 @@ def create_beside(path: Path) -> None:
     os.close(open_beside(path))
 
 
-def create(path: Path) -> None:
+def create_file(path: Path) -> None:
     """Create a file that an operator has configured, with mode 0600. A symbolic link is followed. Raises OSError."""
     os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _FILE))

@@ -19,29 +19,24 @@ def scopes_of(key: str) -> tuple[str, str, str]:
     return key, key.partition("/")[0] + "/", EVERYTHING
 
 
-class Purges:
-    """The time of the last purge of each scope, in seconds since the epoch."""
-
-    def __init__(self) -> None:
-        self._times: dict[str, float] = {}
+class Purges(dict[str, float]):
+    """The time of the last purge of each scope, in seconds since the epoch. Empty is the usual case."""
 
     def record(self, scope: str, at: float) -> None:
         """Record a purge."""
-        if len(self._times) >= MAX_PURGES and scope not in self._times:
-            self._times.clear()
+        if len(self) >= MAX_PURGES and scope not in self:
+            self.clear()
             scope = EVERYTHING
-        self._times[scope] = at
+        self[scope] = at
 
     def refuses(self, key: str, sent_at: float, now: float) -> bool:
         """Whether a query about `key` that was sent at `sent_at` is older than a purge.
 
         A purge in the future was recorded before the clock was set back. It does not count.
         """
-        if not self._times:
-            return False
-        return any(sent_at < self._times.get(scope, -inf) <= now for scope in scopes_of(key))
+        return any(sent_at < self.get(scope, -inf) <= now for scope in scopes_of(key))
 
     def refuses_by_scope(self, key: str, sent_at: float, now: float) -> bool:
         """The same for the purges of a prefix and of everything alone."""
         _, *scopes = scopes_of(key)
-        return key not in scopes and any(sent_at < self._times.get(scope, -inf) <= now for scope in scopes)
+        return key not in scopes and any(sent_at < self.get(scope, -inf) <= now for scope in scopes)

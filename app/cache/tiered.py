@@ -97,7 +97,7 @@ class TieredStore(FallbackStore):
 
         It is not put if its key was purged after its query was sent at `sent_at`. For `unless_newer`, see Store.
         """
-        if sent_at is not None and self._purges.refuses(entry.key, sent_at, self._clock()):
+        if sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock()):
             return
         self._keep(entry)
         if self._store is not None:

@@ -107,7 +107,7 @@ class Locations:
 
     def is_set(self, name: str) -> bool:
         """Whether a setting is true."""
-        return is_true(self.setting(name))
+        return is_true_setting(self.setting(name))
 
     def __add__(self, other: Locations) -> Locations:
         """Both, in this order, within the limits above."""
@@ -154,7 +154,7 @@ def parse_number(text: str | None, default: float) -> float:
     return value if value == value and abs(value) != float("inf") else default
 
 
-def is_true(text: str | None) -> bool:
+def is_true_setting(text: str | None) -> bool:
     """Whether a setting is true. An absent setting is not."""
     return (text or "").strip().lower() in ("true", "yes", "1")
 

@@ -11,7 +11,7 @@ from app.handle.location import (
     MAX_HANDLES,
     MAX_XML_BYTES,
     MalformedLocations,
-    is_true,
+    is_true_setting,
     local_name,
     parse_xml,
     split_handles,
@@ -72,7 +72,7 @@ def _parse_namespace(xml: str) -> Namespace:
         name, text = local_name(child), "".join(child.itertext()).strip()
         if name == "locs":
             locs += split_handles(text)
-            no_nslocs = no_nslocs or is_true(child.get("no_nslocs"))
+            no_nslocs = no_nslocs or is_true_setting(child.get("no_nslocs"))
         elif name and text:
             texts.setdefault(name, text)
     return Namespace(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
+
+from cachetools import FIFOCache
 
 from app.errors import CouldNotVerify, UpstreamRefused
 
@@ -18,6 +21,8 @@ class _Failure:
     at: float
     until: float
     error: CouldNotVerify
+    #: Bytes of the entry and its key.
+    size: int
 
 
 class FailureMemory:
@@ -30,33 +35,26 @@ class FailureMemory:
     def __init__(self, *, ttl: float, most: float, max_bytes: int) -> None:
         self._ttl = ttl
         self._most = most
-        self._max_bytes = max_bytes
-        self._failures: OrderedDict[str, _Failure] = OrderedDict()
-        self._bytes = 0
+        self._failures: FIFOCache[str, _Failure] = FIFOCache(max_bytes, getsizeof=attrgetter("size"))
 
     @property
     def bytes(self) -> int:
         """The approximate size of the failures."""
-        return self._bytes
+        return int(self._failures.currsize)
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def remember(self, key: str, error: CouldNotVerify, now: float) -> None:
         """Store the last failure of a name."""
-        self.forget(key)
         seconds = max(self._ttl if error.concerns_name else 0.0, min(_requested_pause(error), self._most))
         # Keep a copy without its traceback: the frames hold the previous failure, which holds the one before it.
-        self._failures[key] = _Failure(now, now + seconds, copy(error))
-        self._bytes += _size(key)
-        while self._bytes > self._max_bytes:
-            oldest, _ = self._failures.popitem(last=False)
-            self._bytes -= _size(oldest)
+        with suppress(ValueError):  # it would need more than all of the memory
+            self._failures[key] = _Failure(now, now + seconds, copy(error), _size(key))
 
     def forget(self, key: str) -> None:
         """Drop the failure of a name that the upstream has answered."""
-        if self._failures.pop(key, None) is not None:
-            self._bytes -= _size(key)
+        self._failures.pop(key, None)
 
     def find_recent(self, key: str, now: float, seconds: float) -> CouldNotVerify | None:
         """The failure of a name, if it happened within the last `seconds`."""

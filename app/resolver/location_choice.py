@@ -30,7 +30,9 @@ class LocationChoice:
     facts: ClientFact
 
 
-def choose(candidates: Candidates, methods: str | None, client: Client, locatts: Sequence[Locatt]) -> LocationChoice:
+def choose_location(
+    candidates: Candidates, methods: str | None, client: Client, locatts: Sequence[Locatt]
+) -> LocationChoice:
     """Choose a location by `methods`, a comma-separated list. The `locatts` of the query count before the client's.
 
     A single remaining candidate is chosen whatever its weight. Several remaining candidates are chosen by weight. A

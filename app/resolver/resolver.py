@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final, Protocol
+
+from cachetools import LRUCache
 
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
@@ -71,7 +72,7 @@ class Resolver:
         self._flights: SingleFlight[Entry] = SingleFlight()
         self._failures = failures
         self._fetcher = Fetcher(cache, source, clock, options=options, failures=failures, observer=self._observer)
-        self._hits: OrderedDict[str, int] = OrderedDict()
+        self._hits: LRUCache[str, int] = LRUCache(_MAX_REMEMBERED)
         #: The operator's records, which win over the cache and the upstream. None if there are none.
         self.local_records: LocalAnswers | None = None
 
@@ -239,8 +240,6 @@ class Resolver:
         if not in_refresh_window(entry, now):
             return False
         hits = self._hits[entry.key] = self._hits.get(entry.key, 0) + 1
-        while len(self._hits) > _MAX_REMEMBERED:
-            self._hits.popitem(last=False)
         return hits >= _POPULAR_HITS
 
 

@@ -18,14 +18,14 @@ from app.handle.location import (
     Location,
     Locations,
     MalformedLocations,
-    is_true,
+    is_true_setting,
     merge_locations,
     parse_number,
     read_locations,
 )
 from app.handle.record import Record
 from app.handle.value import HandleValue
-from app.resolver.location_choice import choose, matches
+from app.resolver.location_choice import choose_location, matches
 from app.resolver.metadata_format import name_media_type
 from app.resolver.options import DEFAULT_OPTIONS, NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
 from app.resolver.target_url import takes_appendix, web_target
@@ -88,7 +88,7 @@ class NameLocations:
 
     def is_set(self, name: str) -> bool:
         """Whether a setting is true."""
-        return is_true(self.setting(name))
+        return is_true_setting(self.setting(name))
 
     @property
     def any(self) -> bool:
@@ -213,7 +213,7 @@ def choose_target(
     """
     if not locations.any:
         return TargetChoice(_url_target(record, options))
-    choice = choose(list_candidates(record, locations), locations.setting("chooseby"), client, options.locatts)
+    choice = choose_location(list_candidates(record, locations), locations.setting("chooseby"), client, options.locatts)
     # A country in the query is part of the URL. It is not a fact about the client.
     facts = choice.facts & ~ClientFact.COUNTRY if options.country else choice.facts
     chosen = choice.location

@@ -43,7 +43,7 @@ from app.handle.answer import read_answer
 from app.handle.location import MalformedLocations, read_locations
 from app.handle.namespace import read_namespace
 from app.handle.record import read_values, write_values
-from app.resolver.location_choice import choose
+from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
 from app.upstream.retry_after import read_retry_after
 from app.web.languages import choose as choose_language
@@ -127,7 +127,7 @@ def locations(data: bytes) -> None:
     except MalformedLocations:
         return
     client = Client(address=ip_address("192.0.2.7"), country="de")
-    chosen = choose(found.items, found.setting("chooseby"), client, (("country", "uk"),))
+    chosen = choose_location(found.items, found.setting("chooseby"), client, (("country", "uk"),))
     assert (chosen.location is not None) == bool(found.items)
     for one in found.items:
         one.href("10.1000/182", "10.1000/182")

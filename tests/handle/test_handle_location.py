@@ -14,7 +14,7 @@ from app.handle.location import (
     Location,
     Locations,
     MalformedLocations,
-    is_true,
+    is_true_setting,
     merge_locations,
     parse_number,
     read_locations,
@@ -171,7 +171,7 @@ class TestAttributes:
         + [(text, False) for text in ("false", "no", "0", "truely", "2")],
     )
     def test_a_setting_is_true_by_its_word(self, text: str | None, expected: bool) -> None:
-        assert is_true(text) is expected
+        assert is_true_setting(text) is expected
 
     @pytest.mark.parametrize(
         ("location", "expected"),

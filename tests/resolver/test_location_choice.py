@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.handle.location import Location
-from app.resolver.location_choice import LocationChoice, choose, matches
+from app.resolver.location_choice import LocationChoice, choose_location, matches
 from app.resolver.options import NO_FACTS, Client, ClientFact, Locatt, Negotiation
 from tests.table import table
 
@@ -29,7 +29,7 @@ def one(name: str, **attributes: str) -> Location:
 def chosen(
     candidates: Sequence[Location], methods: str | None = None, client: Client | None = None, *locatts: Locatt
 ) -> str | None:
-    location = choose(candidates, methods, client or Client(), locatts).location
+    location = choose_location(candidates, methods, client or Client(), locatts).location
     return None if location is None else location.get("id")
 
 
@@ -71,7 +71,7 @@ def test_the_handbook_s_example(client: Client, locatts: list[Locatt], expected:
 
 class TestMethods:
     def test_without_candidates_there_is_none(self) -> None:
-        assert choose([], None, Client(), []).location is None
+        assert choose_location([], None, Client(), []).location is None
 
     @pytest.mark.parametrize("methods", [None, "weighted", "locatt", "country", ""])
     def test_a_single_candidate_is_taken_whatever_it_says(self, methods: str | None) -> None:
@@ -294,7 +294,7 @@ def test_one_of_the_candidates_is_always_chosen(
     locatts: list[Locatt],
 ) -> None:
     client = Client(address, country, chance)  # type: ignore[arg-type]
-    assert choose(candidates, methods, client, locatts).location in candidates
+    assert choose_location(candidates, methods, client, locatts).location in candidates
 
 
 class TestFacts:
@@ -341,7 +341,7 @@ class TestFacts:
         locatts: list[Locatt],
         expected: ClientFact,
     ) -> None:
-        assert choose(candidates, methods, client, locatts).facts == expected
+        assert choose_location(candidates, methods, client, locatts).facts == expected
 
 
 #: Country, address and chance of a client.
@@ -369,7 +369,7 @@ def test_a_choice_without_facts_is_the_same_for_every_client(
     def choose_for(known: tuple[str | None, str | None, float], negotiation: Negotiation) -> LocationChoice:
         country, address, chance = known
         client = Client(None if address is None else ip_address(address), country, chance, negotiation)
-        return choose(candidates, methods, client, ())
+        return choose_location(candidates, methods, client, ())
 
     choice = choose_for(first, negotiation)
     if choice.facts == NO_FACTS:

@@ -14,7 +14,7 @@ from app.handle.record import Record, read_values
 from app.resolver.demand import ORDINARY
 from app.resolver.destination import DestinationQuery, Destinations
 from app.resolver.failure_memory import FailureMemory
-from app.resolver.location_choice import choose
+from app.resolver.location_choice import choose_location
 from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Client, ClientFact, ResolveOptions
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolver import Resolver
@@ -108,7 +108,7 @@ def test_xml_of_one_name_is_counted_up_to_262144_characters() -> None:
 def test_the_first_20_methods_count() -> None:
     found = [location(id="low", score="1"), location(id="high", score="2")]
     for other, chosen in ((19, "high"), (20, "low")):
-        choice = choose(found, "x," * other + "score", Client(chance=0.0), ())
+        choice = choose_location(found, "x," * other + "score", Client(chance=0.0), ())
         assert choice.location is not None and choice.location.get("id") == chosen
 
 

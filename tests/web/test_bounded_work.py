@@ -14,7 +14,7 @@ import pytest
 from app.doi.name import HandleName
 from app.handle.location import MAX_NETWORKS, Location, Locations
 from app.handle.record import MAX_CACHED_BYTES, MAX_CACHED_RECORDS, MAX_VALUES, RecordCache, parse_record, read_values
-from app.resolver.location_choice import choose
+from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
 from app.resolver.target import MAX_NAME_XML_BYTES, MAX_XML_VALUES, list_candidates, read_own_locations
 from app.web.api import MAX_PRETTY_BYTES, MAX_PRETTY_DEPTH
@@ -108,8 +108,8 @@ def test_networks_of_one_name_are_bounded_and_parsed_once() -> None:
     many = [Location((("addresses", networks), ("href", str(number)))) for number in range(50)]
     own = Location((("addresses", "203.0.113.0/24"), ("href", "own")))
     client = Client(address=ip_address("203.0.113.7"))
-    assert choose([*many[:2], own], "address", client, ()).location is own
-    assert choose([*many[: MAX_NETWORKS // 300 + 1], own], "address", client, ()).location is not own
+    assert choose_location([*many[:2], own], "address", client, ()).location is own
+    assert choose_location([*many[: MAX_NETWORKS // 300 + 1], own], "address", client, ()).location is not own
     assert many[0].networks is many[0].networks
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from app.cache.buckets import MAX_IDLE
+from app.cache.coordination import MAX_IDLE
 from app.cache.private_file import create_beside
 from app.cache.sqlite.file import is_damage
 from app.token_bucket import Bucket, back_off, take_token

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from app.cache.private_file import create, create_beside, make_folders, open_beside
+from app.cache.private_file import create_beside, create_file, make_folders, open_beside
 from app.cache.sqlite.tables import Table
 from app.cache.upgrade import OLD_ENTRIES_UP_TO, STORE_FORMAT, refuse_newer
 from app.errors import StoreError
@@ -138,7 +138,7 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
                     aside.name,
                 )
             # SQLite creates its log and its index with the permissions of the file.
-            create(path)
+            create_file(path)
             with closing(connect(path, timeout=WRITE_TIMEOUT)) as connection:
                 found = read_format(connection)
                 if found == 0:

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from app.cache.buckets import MAX_IDLE
-from app.cache.coordination import MAX_ANNOUNCEMENTS
+from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
 from app.token_bucket import MAX_BACK_OFF, ROUNDING
 

@@ -1,12 +1,47 @@
-"""The leases of one process: one owner at a time, an end, and a bound."""
+"""The leases and token buckets of one process, in its memory: one owner at a time, an end, and a bound."""
 
 from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cache.lease import Leases
+from app.cache.memory import MemoryStore
 from tests.cache.entries import NOW
+from tests.clock import Clock
+
+Result = TypeVar("Result")
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a method that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    raise AssertionError("it waits")
+
+
+class Leases:
+    """The leases of a memory store, at the time of each call."""
+
+    def __init__(self) -> None:
+        self._clock = Clock(NOW)
+        self._store = MemoryStore(1_000, clock=self._clock)
+
+    def take(self, key: str, owner: str, now: float, seconds: float) -> bool:
+        self._clock.now = now
+        return run(self._store.lease(key, owner, seconds))
+
+    def renew(self, key: str, owner: str, now: float, seconds: float) -> None:
+        self._clock.now = now
+        run(self._store.renew(key, owner, seconds))
+
+    def release(self, key: str, owner: str) -> None:
+        run(self._store.release(key, owner))
 
 
 def test_a_lease_ends_by_itself() -> None:
@@ -81,3 +116,17 @@ def test_a_lease_from_before_the_clock_was_set_back_is_free() -> None:
     assert leases.take("10.1/A", "a", NOW, 20)
     assert not leases.take("10.1/A", "b", NOW, 20)
     assert leases.take("10.1/A", "b", NOW - 1, 20)
+
+
+def test_buckets_do_not_share_tokens() -> None:
+    store = MemoryStore(1_000, clock=Clock(NOW))
+    assert [run(store.take("a", 1, 1)) for _ in range(2)] == [0.0, 1.0]
+    assert run(store.take("b", 1, 1)) == 0.0
+
+
+def test_a_bucket_that_was_pushed_out_is_full_again() -> None:
+    store = MemoryStore(1_000, clock=Clock(NOW))
+    for name in ("a", *map(str, range(10_000))):
+        run(store.take(name, 1, 1))
+    assert run(store.take("9999", 1, 1)) == 1.0
+    assert run(store.take("a", 1, 1)) == 0.0
