@@ -13,11 +13,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import pytest
 
-Test = TypeVar("Test", bound=Callable[..., Any])
 #: How much of a value names its row.
 _SHOWN: Final = 120
 
@@ -26,19 +25,20 @@ def table(
     names: str | Sequence[str],
     rows: Iterable[Any],
     *,
-    ids: Callable[[Any], object] | Iterable[str] | None = None,
-) -> Callable[[Test], Test]:
+    ids: Callable[[Any], object] | Iterable[object] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run the test with each of the rows, the values of the arguments `names`; all rows run, whichever fail."""
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     cases = _label(arguments, rows, ids)
 
-    def decorate(test: Test) -> Test:
-        run = _run_async(test, cases) if inspect.iscoroutinefunction(test) else _run(test, cases)
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        run: Any = _run_async(test, cases) if inspect.iscoroutinefunction(test) else _run(test, cases)
         signature = inspect.signature(test)
         rest = [value for name, value in signature.parameters.items() if name not in arguments]
         # pytest reads from the signature which fixtures a test needs.
-        run.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
-        return run  # type: ignore[return-value]
+        run.__signature__ = signature.replace(parameters=rest)
+        decorated: Callable[..., Any] = run
+        return decorated
 
     return decorate
 
@@ -47,7 +47,7 @@ Case = tuple[str, dict[str, Any]]
 
 
 def _label(
-    names: list[str], rows: Iterable[Any], ids: Callable[[Any], object] | Iterable[str] | None
+    names: list[str], rows: Iterable[Any], ids: Callable[[Any], object] | Iterable[object] | None
 ) -> tuple[Case, ...]:
     given = None if ids is None or callable(ids) else list(ids)
     cases: list[Case] = []
