@@ -174,7 +174,7 @@ def _open_names(context: CommandContext, server: ProxyServer | None) -> Abstract
 async def _open_own_names(context: CommandContext) -> AsyncIterator[Names]:
     """Open the resolver with the store and the budget that a running proxy has. Raises ConfigurationError."""
     from app.features.assistants.names import OwnNames
-    from app.features.lists.opening import build_batches
+    from app.features.lists.batch import build_batches
 
     async with context.stores.open_as_service() as core:
         yield OwnNames(build_batches(context.settings, core))

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.server_client import fetch_rows
-from app.features.lists.verdict import Row
+from app.features.lists.verdict import ListRow
 from app.features.proxy_client.server import ProxyServer
 from app.upstream.source import Priority
 
@@ -18,7 +18,7 @@ _QUERY: Final = "?encoding=literal&suggest=true"
 #: With these members the agency is looked up too.
 _ALL_MEMBERS: Final = "&fields=input,doi,verdict,url,ra,age,stale,message,suggestions"
 #: The rows of names. The work stops at the end of the `async with`.
-Rows = AbstractAsyncContextManager[AsyncIterator[Row]]
+Rows = AbstractAsyncContextManager[AsyncIterator[ListRow]]
 
 
 class Names(Protocol):
@@ -67,13 +67,13 @@ class ServerNames:
         """See Names."""
         return aclosing(self._rows(names, _QUERY))
 
-    async def _rows(self, names: Sequence[BatchInput], query: str) -> AsyncGenerator[Row]:
+    async def _rows(self, names: Sequence[BatchInput], query: str) -> AsyncGenerator[ListRow]:
         async with aclosing(self._fetch([name for name in names if isinstance(name, str)], query)) as answers:
             for name in names:
                 # Without a name to look up, no request is sent.
-                yield name if isinstance(name, Row) else await anext(answers)
+                yield name if isinstance(name, ListRow) else await anext(answers)
 
-    async def _fetch(self, names: Sequence[str], query: str) -> AsyncGenerator[Row]:
+    async def _fetch(self, names: Sequence[str], query: str) -> AsyncGenerator[ListRow]:
         async with aclosing(fetch_rows(self._server, query, names, self._timeout)) as groups:
             async for rows in groups:
                 for row in rows:

@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
-from app.features.lists.verdict import Row, Verdict
+from app.features.lists.verdict import ListRow, Verdict
 from app.features.parse.models import ParsedTextModel, WarningModel
 from app.features.parse.parsing import ParsedText, to_object
 from app.features.suggestions.suggestion import Suggestion
@@ -78,7 +78,7 @@ def write_parsed_text(parsed: ParsedText, base_url: str | None) -> ParsedTextMod
     return ParsedTextModel(**members)
 
 
-def write_name(text: str, row: Row) -> CheckedName:
+def write_name(text: str, row: ListRow) -> CheckedName:
     """The result about one name. `text` is what the caller sent."""
     return CheckedName(
         input=_cut(text),
@@ -93,7 +93,7 @@ def write_name(text: str, row: Row) -> CheckedName:
     )
 
 
-def write_checked_line(number: int, text: str, row: Row) -> CheckedLine:
+def write_checked_line(number: int, text: str, row: ListRow) -> CheckedLine:
     """The result about a line, numbered from 1."""
     return CheckedLine(line=number, **write_name(text, row).model_dump())
 

@@ -23,7 +23,7 @@ from app.features.assistants.results import (
     write_parsed_text,
 )
 from app.features.lists.batch import BatchInput
-from app.features.lists.verdict import Row, Verdict, not_a_doi
+from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse
 
@@ -160,9 +160,9 @@ class Tools:
         note = f"The line has further names, which were not checked: {others}." if others else None
         return _Line(text, reference.name.text, note)
 
-    async def _collect(self, rows: AsyncIterator[Row], lines: Sequence[_Line], report: Report) -> list[Row]:
+    async def _collect(self, rows: AsyncIterator[ListRow], lines: Sequence[_Line], report: Report) -> list[ListRow]:
         """The rows of the lines. At the end of the patience, the lines without a row are unverified."""
-        found: list[Row] = []
+        found: list[ListRow] = []
         try:
             async with asyncio.timeout(self.bounds.patience):
                 async for row in rows:
@@ -213,13 +213,13 @@ def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
     return fitting
 
 
-def _without_answer(line: _Line, message: str) -> Row:
-    if isinstance(line.input, Row):
+def _without_answer(line: _Line, message: str) -> ListRow:
+    if isinstance(line.input, ListRow):
         return line.input
-    return Row(line.text, line.input, Verdict.UNVERIFIED, message=message)
+    return ListRow(line.text, line.input, Verdict.UNVERIFIED, message=message)
 
 
-def _add_note(row: Row, note: str | None) -> Row:
+def _add_note(row: ListRow, note: str | None) -> ListRow:
     if note is None:
         return row
     return replace(row, message=note if row.message is None else f"{row.message} {note}")

@@ -17,9 +17,9 @@ from starlette.responses import Response
 
 from app.errors import DoiProxyError, Quota, RequestTooLarge, TooManyBatches
 from app.features.lists.batch import Batches, read_input
-from app.features.lists.body import BodyBuffer, BodyFormat, ListLimits, read_body
+from app.features.lists.body import BodyBuffer, BodyFormat, ListLimits, read_list_body
 from app.features.lists.name_lookup import BatchOptions
-from app.features.lists.verdict import Row
+from app.features.lists.verdict import ListRow
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
 from app.web.freshness import NO_STORE
 from app.web.media_types import CSV, JSON
@@ -121,7 +121,7 @@ class RowsAnswer(Response):
     async def _answer(self, body: BodyBuffer, send: Send, is_gone: Callable[[], bool]) -> None:
         try:
             with self._service.open.enter(self._request.client):
-                items = read_body(body.pieces(), self._request.form, self._service.limits)
+                items = read_list_body(body.pieces(), self._request.form, self._service.limits)
                 inputs = (read_input(item) async for item in items)
                 groups = self._service.batches.groups(inputs, self._request.options)
                 async with aclosing(groups):
@@ -131,7 +131,7 @@ class RowsAnswer(Response):
             await _send_reply(error_problem(error), send)
 
     async def _write_stream(
-        self, groups: AsyncGenerator[list[Row], None], send: Send, is_gone: Callable[[], bool]
+        self, groups: AsyncGenerator[list[ListRow]], send: Send, is_gone: Callable[[], bool]
     ) -> None:
         """Send each group of rows. An error before the first row is raised, a later one ends the answer."""
         writer: RowWriter = TableWriter(self._request.fields) if self._request.output == CSV else JsonLinesWriter()
@@ -156,7 +156,7 @@ class RowsAnswer(Response):
             await _send_reply(_whole(writer, []), send)
 
     async def _write_array(
-        self, groups: AsyncGenerator[list[Row], None], send: Send, is_gone: Callable[[], bool]
+        self, groups: AsyncGenerator[list[ListRow]], send: Send, is_gone: Callable[[], bool]
     ) -> None:
         """Send all rows together. Raises RequestTooLarge after too many."""
         rows: list[Members] = []
@@ -170,7 +170,7 @@ class RowsAnswer(Response):
                 return
         await _send_reply(_whole(JsonArrayWriter(), rows), send)
 
-    def _members(self, row: Row) -> Members:
+    def _members(self, row: ListRow) -> Members:
         members = row.members()
         return {name: members[name] for name in self._request.fields}
 

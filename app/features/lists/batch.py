@@ -7,6 +7,7 @@ lookups are under way. One slow name delays the rows after it, and memory does n
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeGuard
@@ -14,13 +15,15 @@ from typing import Final, TypeGuard
 from app.doi.name import HandleName
 from app.doi.presentation import read
 from app.errors import CouldNotVerify, DoiProxyError, InvalidName
+from app.features.feature import Core
 from app.features.lists.lines import Item, ListItem
 from app.features.lists.name_lookup import AgencyLookup, BatchBounds, BatchOptions, UpstreamWait
+from app.features.lists.settings import BatchSettings
 from app.features.lists.typed_name import read_typed_name
 from app.features.lists.verdict import (
     Judgement,
     JudgementMemory,
-    Row,
+    ListRow,
     Verdict,
     explain_other_name,
     is_worth_waiting,
@@ -29,6 +32,8 @@ from app.features.lists.verdict import (
     judge_target,
     not_a_doi,
 )
+from app.features.options import Settings
+from app.features.suggestions.opening import build_suggested_names
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.features.suggestions.suggestion import Suggestion
 from app.resolver.demand import Demand
@@ -43,7 +48,7 @@ _USUAL_PAUSE: Final = 1.0
 _TURN_LENGTH: Final = 0.000_5
 
 #: An input as it was sent; or its row, if it is known already.
-BatchInput = str | Row
+BatchInput = str | ListRow
 
 
 def read_input(item: Item) -> BatchInput:
@@ -64,13 +69,13 @@ class Batches:
     count: Callable[[str], None] = lambda verdict: None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def rows(self, inputs: AsyncIterator[BatchInput], options: BatchOptions) -> AsyncGenerator[Row, None]:
+    async def rows(self, inputs: AsyncIterator[BatchInput], options: BatchOptions) -> AsyncGenerator[ListRow]:
         """The row of each input, in their order. See `groups`."""
         async for group in self.groups(inputs, options):
             for row in group:
                 yield row
 
-    async def groups(self, inputs: AsyncIterator[BatchInput], options: BatchOptions) -> AsyncGenerator[list[Row], None]:
+    async def groups(self, inputs: AsyncIterator[BatchInput], options: BatchOptions) -> AsyncGenerator[list[ListRow]]:
         """The same rows, in groups of those that are ready at the same time.
 
         An error of `inputs` is raised after the rows of the inputs before it. Close the generator to stop the work:
@@ -85,6 +90,20 @@ class Batches:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
             await batch.stop()
+
+
+def build_batches(
+    settings: Settings,
+    core: Core,
+    names: SuggestedNames | None = None,
+    clock: Callable[[], float] = time.time,
+    count: Callable[[str], None] = lambda verdict: None,
+) -> Batches:
+    """The engine. `count` is called with the verdict of each row."""
+    group = settings.group(BatchSettings)
+    bounds = BatchBounds(concurrency=group.batch_concurrency, patience=group.batch_wait_timeout)
+    names = names or build_suggested_names(settings, core.resolver, settings.public_url)
+    return Batches(core.destinations, bounds, clock, time.monotonic, names, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +153,7 @@ class _Batch:
         self._parts = parts
         self._options = options
         self._demand = Demand(priority=options.priority, client=options.client, only_cached=options.only_cached)
-        self._queue: asyncio.Queue[Row | _Pending | _End] = asyncio.Queue(parts.bounds.window)
+        self._queue: asyncio.Queue[ListRow | _Pending | _End] = asyncio.Queue(parts.bounds.window)
         self._slots = asyncio.Semaphore(parts.bounds.concurrency)
         self._lookups: dict[str, asyncio.Task[_Answer]] = {}
         self._judgements = JudgementMemory(parts.bounds.memory_bytes)
@@ -149,13 +168,13 @@ class _Batch:
         end = _End()
         try:
             async for text in inputs:
-                await self._queue.put(self._admit(text) if isinstance(text, Row) else await self._start(text))
+                await self._queue.put(self._admit(text) if isinstance(text, ListRow) else await self._start(text))
                 await self._turn.yield_if_over()
         except Exception as error:  # raised to the caller after the rows before it
             end = _End(error)
         await self._queue.put(end)
 
-    async def _start(self, text: str) -> Row | _Pending:
+    async def _start(self, text: str) -> ListRow | _Pending:
         """The row of an input if it is known now. Otherwise its lookup, which this starts if there is none."""
         try:
             name = read(text) if self._options.literal else read_typed_name(text)
@@ -224,7 +243,7 @@ class _Batch:
 
     # --- The rows ---------------------------------------------------------------------------------------------------
 
-    async def collect(self) -> AsyncGenerator[list[Row], None]:
+    async def collect(self) -> AsyncGenerator[list[ListRow]]:
         """The rows in the order of the inputs. Raises the error that ended the inputs."""
         item = await self._queue.get()
         while not isinstance(item, _End):
@@ -239,41 +258,41 @@ class _Batch:
         if item.error is not None:
             raise item.error
 
-    def _has_room(self, group: list[Row]) -> bool:
+    def _has_room(self, group: list[ListRow]) -> bool:
         return len(group) < MAX_GROUP and not self._turn.is_over()
 
-    def _take_next(self) -> Row | _Pending | _End | None:
+    def _take_next(self) -> ListRow | _Pending | _End | None:
         """The next item of the queue, None if it is empty."""
         return None if self._queue.empty() else self._queue.get_nowait()
 
-    async def _complete(self, item: Row | _Pending) -> Row:
-        row = item if isinstance(item, Row) else self._row(item.text, item.name, await item.lookup)
+    async def _complete(self, item: ListRow | _Pending) -> ListRow:
+        row = item if isinstance(item, ListRow) else self._row(item.text, item.name, await item.lookup)
         self._parts.count(row.verdict.value)
         return row
 
-    def _row(self, text: str, name: HandleName, answer: _Answer) -> Row:
+    def _row(self, text: str, name: HandleName, answer: _Answer) -> ListRow:
         judgement = answer.judgement
         age = judgement.age(self._parts.clock())
-        row = Row(
+        row = ListRow(
             text, name.text, judgement.verdict, judgement.url, answer.agency, age, judgement.is_stale, judgement.message
         )
         is_missing = self._options.suggests and judgement.verdict is Verdict.NOT_FOUND
         return self._add_suggestions(row, self._parts.suggested_names.for_name(name) if is_missing else ())
 
-    def _reject(self, text: str, message: str) -> Row:
+    def _reject(self, text: str, message: str) -> ListRow:
         """The row of an input that is not looked up."""
         found = self._parts.suggested_names.for_text(text) if self._options.suggests else ()
         return self._add_suggestions(not_a_doi(text, message), found)
 
-    def _admit(self, row: Row) -> Row:
+    def _admit(self, row: ListRow) -> ListRow:
         """A row that the caller knows, which may have suggestions already."""
         return row if row.suggestions is not None else self._add_suggestions(row, ())
 
-    def _add_suggestions(self, row: Row, suggestions: Iterable[Suggestion]) -> Row:
+    def _add_suggestions(self, row: ListRow, suggestions: Iterable[Suggestion]) -> ListRow:
         """Every row of a batch passes here or has suggestions: either all rows have them, or none has."""
         return replace(row, suggestions=tuple(suggestions)) if self._options.suggests else row
 
 
-def _is_known(item: Row | _Pending | _End) -> TypeGuard[Row | _Pending]:
+def _is_known(item: ListRow | _Pending | _End) -> TypeGuard[ListRow | _Pending]:
     """Whether an item is a row, or will be one without waiting."""
-    return isinstance(item, Row) or (isinstance(item, _Pending) and item.lookup.done())
+    return isinstance(item, ListRow) or (isinstance(item, _Pending) and item.lookup.done())

@@ -10,9 +10,8 @@ from math import inf
 from typing import Any, Final
 
 from app.errors import RequestTooLarge, UnsupportedBody
-from app.features.lists.file_format import open_gunzip
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
-from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader
+from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.table import ColumnReader
 from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT, read_content_type
 from app.web.responses import Receive
@@ -125,7 +124,7 @@ class BodyBuffer:
             yield piece
 
 
-async def read_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
+async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
     """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
     reader = _READERS[form.media_type](limits.line_bytes, form.column)
     gunzip = open_gunzip(limits.ratio) if form.is_gzip else None

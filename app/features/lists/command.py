@@ -70,6 +70,21 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--resume", type=Path, metavar="STATE", help="save the position in STATE, and continue from there if it exists"
     )
+    _add_server_arguments(command)
+    command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
+    command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
+    command.add_argument(
+        "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
+    )
+    command.add_argument(
+        "--format", dest="form", choices=INPUT_FORMATS, help="format of the lists (default: as the file name says)"
+    )
+    command.add_argument(
+        "--column", metavar="NAME", help="column of a CSV list, or member of JSON objects (default: doi)"
+    )
+
+
+def _add_server_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--server", metavar="URL", help="send the names to the proxy at this URL")
     command.add_argument(
         "--server-names", type=_positive, default=1_000, metavar="N", help="names in one request (default: %(default)s)"
@@ -87,17 +102,6 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
         default=900,
         metavar="SECONDS",
         help="longest wait for the next row, which takes long if the upstream requested a pause (default: %(default)s)",
-    )
-    command.add_argument("--only-cached", action="store_true", help="do not query the upstream")
-    command.add_argument("--suggest", action="store_true", help="add names that the author of an input may have meant")
-    command.add_argument(
-        "--encoding", choices=("escaped", "literal"), default="escaped", help="literal: %% does not begin an escape"
-    )
-    command.add_argument(
-        "--format", dest="form", choices=INPUT_FORMATS, help="format of the lists (default: as the file name says)"
-    )
-    command.add_argument(
-        "--column", metavar="NAME", help="column of a CSV list, or member of JSON objects (default: doi)"
     )
 
 

@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from app.features.feature import Context, Feature, Opened, required
 from app.features.limits.metrics import REFUSED
 from app.features.lists.answer import BatchService, OpenBatches
+from app.features.lists.batch import build_batches
 from app.features.lists.body import ListLimits
 from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
-from app.features.lists.opening import build_batches
 from app.features.lists.settings import BatchSettings
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.web.application import Face

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from app.errors import UnreadableList
+from app.features.gunzip import Gunzip, GzipLimits
 
 #: Characters of an unreadable item in its row.
 MAX_EXCERPT: Final = 200
@@ -171,3 +172,8 @@ class LinesReader(LineReader):
     def _read_line(self, line: Line, text: str) -> Item | None:
         """The item of a line that is not empty. None for a comment."""
         return None if text.lstrip().startswith(_COMMENT) else ListItem(text, line.number)
+
+
+def open_gunzip(max_ratio: float) -> Gunzip:
+    """The decompressor of a list. It raises UnreadableList."""
+    return Gunzip(GzipLimits(ratio=max_ratio), lambda reason: UnreadableList(f"The {reason}."))

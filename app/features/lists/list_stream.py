@@ -15,13 +15,29 @@ from typing import Final
 
 from app.errors import ConfigurationError, UnreadableList
 from app.features.command import STANDARD_INPUT
-from app.features.lists.file_format import READERS, format_of, has_gzip_name, open_gunzip
-from app.features.lists.lines import MAX_LINE_BYTES, Item
+from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
+from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
+from app.features.lists.references import BibtexReader, RisReader
+from app.features.lists.table import ColumnReader
 
 #: Bytes that are read at a time.
 _PIECE_BYTES: Final = 65_536
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
+#: The end of the name of a compressed file.
+_GZIP_SUFFIX: Final = ".gz"
+#: Makes the reader of each format, given the limit of a line and the column. `--format` has these names too.
+READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
+    "text": LinesReader,
+    "csv": ColumnReader,
+    "bibtex": BibtexReader,
+    "ris": RisReader,
+    "jsonl": JsonLinesReader,
+    "json": JsonArrayReader,
+}
+_SUFFIXES: Final = {"tsv": "csv", "bib": "bibtex", "ndjson": "jsonl"} | {
+    name: name for name in ("csv", "ris", "jsonl", "json")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +51,17 @@ class ListSource:
     column: str | None = None
     #: Limit of a line, in bytes. A longer line is unreadable.
     max_line_bytes: int = MAX_LINE_BYTES
+
+
+def has_gzip_name(path: str) -> bool:
+    """Whether the name is that of a gzip file."""
+    return path.lower().endswith(_GZIP_SUFFIX)
+
+
+def format_of(path: str, column: str | None = None) -> str:
+    """The format by the end of a file name. Any other name is text, or CSV if a column is named."""
+    _, dot, suffix = path.lower().removesuffix(_GZIP_SUFFIX).rpartition(".")
+    return _SUFFIXES.get(suffix if dot else "", "text" if column is None else "csv")
 
 
 def require_files(paths: Sequence[str]) -> None:
@@ -85,7 +112,7 @@ def read_list(source: ListSource) -> Iterator[Item]:
     yield from parser.end()
 
 
-async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[Item], None]:
+async def stream_items(source: ListSource, stop: asyncio.Event) -> AsyncGenerator[list[Item]]:
     """The items of a list in groups, as they arrive, until its end or `stop`. Raises ConfigurationError."""
     parser = ListParser(source)
     with _open(source.path) as fd:

@@ -20,7 +20,7 @@ from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.progress import Progress, count_lists, show_verdicts
 from app.features.lists.row_output import RowOutput, RowRecorder
 from app.features.lists.server_client import BatchClient
-from app.features.lists.verdict import SUGGESTIONS, Row, Verdict, read_fields
+from app.features.lists.verdict import SUGGESTIONS, ListRow, Verdict, read_fields
 from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter
 from app.features.options import Settings
 
@@ -93,7 +93,7 @@ def _sources(choice: ResolveChoice) -> list[ListSource]:
 
 async def _read_inputs(
     sources: list[ListSource], rows_before: int, stop: asyncio.Event
-) -> AsyncGenerator[list[BatchInput], None]:
+) -> AsyncGenerator[list[BatchInput]]:
     """The inputs in groups, without those that have rows already."""
     skip = rows_before
     for source in sources:
@@ -105,7 +105,7 @@ async def _read_inputs(
                     yield [read_input(item) for item in fresh]
 
 
-async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput, None]:
+async def _flatten(groups: AsyncIterator[list[BatchInput]], stop: asyncio.Event) -> AsyncGenerator[BatchInput]:
     async for group in groups:
         for one in group:
             if stop.is_set():
@@ -124,7 +124,7 @@ async def _open_rows(
     stop: asyncio.Event,
     progress: Progress | None,
     fields: Sequence[str],
-) -> AsyncIterator[AsyncIterator[list[Row]]]:
+) -> AsyncIterator[AsyncIterator[list[ListRow]]]:
     """The rows of the inputs in groups, of a server or of this process."""
     if choice.server is not None:
         limits = choice.server_limits
@@ -139,7 +139,7 @@ async def _open_rows(
         )
     # A server needs none of the parts that these import.
     from app.features.feature import Observers
-    from app.features.lists.opening import build_batches
+    from app.features.lists.batch import build_batches
 
     options = BatchOptions(
         only_cached=choice.only_cached,

@@ -15,7 +15,7 @@ from typing import Self
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.lists.checkpoint import Checkpoint, CheckpointFile, ListJob
 from app.features.lists.list_stream import write_all
-from app.features.lists.verdict import Row, Verdict
+from app.features.lists.verdict import ListRow, Verdict
 from app.features.lists.writing import RowWriter
 
 
@@ -128,7 +128,7 @@ class RowRecorder:
         self.earlier_rows = found.rows
         self.is_complete = found.is_complete
 
-    async def write(self, rows: Sequence[Row]) -> None:
+    async def write(self, rows: Sequence[ListRow]) -> None:
         """Write rows. Raises DoiProxyError, and BrokenPipeError if the reader of a pipe has left."""
         members = [row.members() for row in rows]
         data = self._writer.write([{name: one.get(name) for name in self._fields} for one in members])

@@ -12,7 +12,7 @@ from typing import Final
 from app.errors import DoiProxyError
 from app.features.lists.batch import BatchInput
 from app.features.lists.command import ServerLimits
-from app.features.lists.verdict import Row, read_row
+from app.features.lists.verdict import ListRow, read_row
 from app.features.proxy_client.exchange import TRANSIENT, Exchange, ProxyFailure
 from app.features.proxy_client.server import ProxyServer
 
@@ -49,16 +49,16 @@ class BatchClient:
         self._report = report
         self._failures = 0
 
-    async def groups(self, inputs: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[list[Row], None]:
+    async def groups(self, inputs: AsyncIterator[list[BatchInput]]) -> AsyncGenerator[list[ListRow]]:
         """The row of each input, in their order, as they arrive. Raises DoiProxyError if the server does not answer."""
         async for group in inputs:
             for part in _cut(group, self._limits.names):
                 async for rows in self._resolve(part):
                     yield rows
 
-    async def _resolve(self, inputs: Sequence[BatchInput]) -> AsyncGenerator[list[Row], None]:
+    async def _resolve(self, inputs: Sequence[BatchInput]) -> AsyncGenerator[list[ListRow]]:
         waiting = iter(inputs)
-        texts = [one for one in inputs if not isinstance(one, Row)]
+        texts = [one for one in inputs if not isinstance(one, ListRow)]
         while texts and not self._stop.is_set():
             rows_of_texts = fetch_rows(self._server, self._query, list(texts), self._limits.timeout, self._stop)
             try:
@@ -93,7 +93,7 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
     parts: list[list[BatchInput]] = []
     room = 0
     for one in inputs:
-        size = 0 if isinstance(one, Row) else len(json.dumps(one)) + 1
+        size = 0 if isinstance(one, ListRow) else len(json.dumps(one)) + 1
         if not parts or len(parts[-1]) >= most or size > room:
             parts.append([])
             room = MAX_BYTES
@@ -102,14 +102,14 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
     return parts
 
 
-def _merge(waiting: Iterator[BatchInput], rows: Sequence[Row]) -> list[Row]:
+def _merge(waiting: Iterator[BatchInput], rows: Sequence[ListRow]) -> list[ListRow]:
     """The rows, and before each those of inputs that needed no request. Without rows, those at the end."""
     if not rows:
-        return [one for one in waiting if isinstance(one, Row)]
-    merged: list[Row] = []
+        return [one for one in waiting if isinstance(one, ListRow)]
+    merged: list[ListRow] = []
     for row in rows:
         for one in waiting:
-            if not isinstance(one, Row):
+            if not isinstance(one, ListRow):
                 break
             merged.append(one)
         merged.append(row)
@@ -118,7 +118,7 @@ def _merge(waiting: Iterator[BatchInput], rows: Sequence[Row]) -> list[Row]:
 
 async def fetch_rows(
     server: ProxyServer, query: str, names: Sequence[str], timeout: float, stop: asyncio.Event | None = None
-) -> AsyncGenerator[list[Row]]:
+) -> AsyncGenerator[list[ListRow]]:
     """The row of each name, in their order, in groups as they arrive.
 
     `query` has the parameters of the request. `timeout` limits the seconds between two rows. Raises ProxyFailure, also
@@ -156,7 +156,7 @@ async def _interrupt_at(stop: asyncio.Event, exchange: Exchange) -> None:
     exchange.interrupt()
 
 
-def _read_row(server: ProxyServer, line: bytes) -> Row:
+def _read_row(server: ProxyServer, line: bytes) -> ListRow:
     try:
         members = json.loads(line)
         if "error" not in members:

@@ -112,7 +112,7 @@ def _size(key: str, judgement: Judgement) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ListRow:
     """The result for one input. The members have the names and the order of the public interface."""
 
     #: The input as it was sent.
@@ -150,14 +150,14 @@ class Row:
         return found
 
 
-def read_row(members: Mapping[str, Any]) -> Row:
-    """The row with these members, which are those of Row.members. Raises ValueError for any others."""
+def read_row(members: Mapping[str, Any]) -> ListRow:
+    """The row with these members, which are those of ListRow.members. Raises ValueError for any others."""
     try:
         suggestions = members.get("suggestions")
         if suggestions is not None:
             suggestions = tuple(Suggestion(HandleName(one["doi"]), one["rule"]) for one in suggestions)
         known = {name: members[name] for name in FIELDS} | {"verdict": Verdict(members["verdict"])}
-        return Row(**known, suggestions=suggestions)
+        return ListRow(**known, suggestions=suggestions)
     except (AttributeError, KeyError, TypeError, InvalidName) as error:
         raise ValueError(f"this is not the row of a name: {error!r}") from error
 
@@ -217,9 +217,9 @@ def is_worth_waiting(error: CouldNotVerify) -> bool:
     return is_rate_limit(error) or isinstance(error, BreakerOpen)
 
 
-def not_a_doi(text: str, message: str) -> Row:
+def not_a_doi(text: str, message: str) -> ListRow:
     """The row of an input that is not looked up."""
-    return Row(text, None, Verdict.NOT_A_DOI, message=message)
+    return ListRow(text, None, Verdict.NOT_A_DOI, message=message)
 
 
 def explain_other_name(name: HandleName) -> str:

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from app.doi.percent import decode
-from app.features.lists.body import LIST_BODY, ListLimits, problem_responses, read_body, read_body_format
+from app.features.lists.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
 from app.features.lists.lines import Item, ListItem
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, unreadable, write_line
@@ -59,7 +59,7 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), column)
         try:
-            items = [item async for item in read_body(request.stream(), form, limits)]
+            items = [item async for item in read_list_body(request.stream(), form, limits)]
         except ClientDisconnect:
             return Response(status_code=400)
         rows = _write_rows(items, _base_url(request, public_url), turn)

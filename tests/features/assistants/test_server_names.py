@@ -15,7 +15,7 @@ import uvicorn
 from app.errors import DoiProxyError
 from app.features.assistants.names import ServerNames
 from app.features.assistants.tools import ToolBounds, Tools
-from app.features.lists.verdict import Row, Verdict, not_a_doi
+from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.proxy_client.server import parse_server
 from tests.fake_upstream import EVERY_NAME
 from tests.table import table
@@ -91,7 +91,7 @@ async def test_the_refusal_of_the_proxy_is_passed_on() -> None:
             await rows_of(names, "10.1000/1", "10.1000/2")
 
 
-async def rows_of(names: ServerNames, *inputs: str) -> list[Row]:
+async def rows_of(names: ServerNames, *inputs: str) -> list[ListRow]:
     async with names.look_up_list(inputs) as rows:
         return [row async for row in rows]
 

@@ -15,7 +15,7 @@ from app.assembly.settings import Settings
 from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.names import OwnNames
 from app.features.assistants.tools import ToolBounds, ToolName, Tools
-from app.features.lists.opening import build_batches
+from app.features.lists.batch import build_batches
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, to_object
 from tests.fake_upstream import EVERY_NAME, FakeUpstream

@@ -16,7 +16,7 @@ from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.name_lookup import BatchBounds, BatchOptions
-from app.features.lists.verdict import Row, Verdict, not_a_doi
+from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.local_records.records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
 from app.features.suggestions.existence import Existence
 from app.features.suggestions.suggested_names import SuggestedNames
@@ -57,7 +57,7 @@ class Bench:
         self.clock.advance(seconds)
         await asyncio.sleep(0)
 
-    async def run(self, *inputs: BatchInput, **options: Any) -> list[Row]:
+    async def run(self, *inputs: BatchInput, **options: Any) -> list[ListRow]:
         return [row async for row in self.batches.rows(stream(inputs), replace(PLAIN, **options))]
 
 

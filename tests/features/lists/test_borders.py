@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.features.lists.file_format import READERS, format_of, has_gzip_name
 from app.features.lists.lines import Item
+from app.features.lists.list_stream import READERS, format_of, has_gzip_name
 from tests.table import table
 
 LIMIT = 60

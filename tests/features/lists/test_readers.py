@@ -13,9 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.errors import UnreadableList
-from app.features.lists.file_format import open_gunzip
 from app.features.lists.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
-from app.features.lists.lines import Item, LineCutter, LinesReader, ListItem, ListReader, UnreadableItem
+from app.features.lists.lines import Item, LineCutter, LinesReader, ListItem, ListReader, UnreadableItem, open_gunzip
 from app.features.lists.table import ColumnReader
 
 LIMIT: Final = 100

@@ -30,7 +30,7 @@ from app.errors import (
 from app.features.lists.verdict import (
     FIELDS,
     Judgement,
-    Row,
+    ListRow,
     Verdict,
     explain_other_name,
     is_worth_waiting,
@@ -59,7 +59,7 @@ def resolution(name: HandleName = NAME, origin: Origin = Origin.HIT, **more: Any
 
 
 def test_the_members_of_a_row_have_their_public_names_and_order() -> None:
-    row = Row(
+    row = ListRow(
         "doi:10.5555/name.",
         "10.5555/name.",
         Verdict.RESOLVED,
