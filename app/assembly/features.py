@@ -88,6 +88,7 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
             opened[feature.name] = feature.open(context)
             context.services += opened[feature.name].services
     parts = [opened[name] for name in NAMES if name in opened]
+    context.own_routes = tuple(route for part in parts for route in part.own_api.values())
     return Opened(
         stages=[stage for part in parts for stage in part.stages],
         sections=[section for part in parts for section in part.sections],

@@ -26,8 +26,8 @@ from app.resolver.resolver import Resolver
 from app.resolver.source import SourceContext
 from app.upstream.guard import UpstreamObserver
 from app.upstream.upstream import Upstream
-from app.web.application import Face, Gate
 from app.web.client_network import ClientNetworks
+from app.web.operations import Face, Gate
 from app.web.pages import Link
 from app.web.section import Section
 from app.web.stage import Stage, Stages
@@ -181,6 +181,8 @@ class Context:
         self.meter = Meter()
         #: The services of the features that have been opened.
         self.services: list[Service] = []
+        #: The routes of the JSON endpoints of features. They are there when routes are added.
+        self.own_routes: tuple[str, ...] = ()
         self._provided: dict[type, object] = {}
         self._core: list[Core] = []
 

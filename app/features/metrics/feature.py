@@ -20,16 +20,14 @@ from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
 from app.server.connections import Connections, Reason
 from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
-from app.web.application import Face
+from app.web.operations import Face
 from app.web.route import ROUTES
 
 #: Seconds between two updates of the metrics that other workers read.
 PUBLISH_INTERVAL: Final = 1.0
-#: The routes of features.
-_FEATURE_ROUTES: Final = ("parse", "batch")
 
 
-def observe(context: Context) -> Observers:
+def open_counters(context: Context) -> Observers:
     """Open the counters of answers, queries and failures of the store, and those of the features."""
     exposition = Exposition(context.shared_folder)
     features = FeatureMetrics(exposition.registry)
@@ -74,7 +72,7 @@ def open_metrics(context: Context) -> Opened:
     """The stage that counts answers, and the route."""
     exposition, features = required(context.find(Exposition)), required(context.find(FeatureMetrics))
     registry, core = exposition.registry, context.core
-    requests, state = HttpMetrics(registry, (*ROUTES, *_FEATURE_ROUTES)), StateMetrics(registry, context.facts.version)
+    requests, state = HttpMetrics(registry, ROUTES), StateMetrics(registry, context.facts.version)
     exposition.flushers.append(requests.flush)
     context.provide(state)
     connections = context.find(Connections)
@@ -82,6 +80,7 @@ def open_metrics(context: Context) -> Opened:
         _count_connections(exposition, connections)
 
     def add(app: FastAPI, face: Face) -> None:
+        requests.add_routes(context.own_routes)
         add_metrics(app, lambda accept: expose(core, state, features, exposition, accept))
 
     return Opened(stages=(requests,), services=(Publishing(context, exposition, features, state),), routes=(add,))
@@ -97,5 +96,9 @@ def _count_connections(exposition: Exposition, connections: Connections) -> None
 
 
 FEATURE: Final = Feature(
-    "metrics", "/metrics for Prometheus, summed over the workers", needs=("limits",), observe=observe, open=open_metrics
+    "metrics",
+    "/metrics for Prometheus, summed over the workers",
+    needs=("limits",),
+    observe=open_counters,
+    open=open_metrics,
 )

@@ -41,7 +41,12 @@ class HttpMetrics(Stage):
             REQUEST_SECONDS,
         )
         self._answers: dict[tuple[str, str, int], int] = {}
-        self._durations = {route: _Durations() for route in routes}
+        self._durations: dict[str, _Durations] = {}
+        self.add_routes(routes)
+
+    def add_routes(self, routes: Iterable[str]) -> None:
+        """Measure the answers of further routes."""
+        self._durations |= {route: _Durations() for route in routes}
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answer and its duration."""
