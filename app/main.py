@@ -32,10 +32,10 @@ from app.errors import ConfigurationError
 from app.features.check import Inspection
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
-from app.web.application import Application, Operations, Site
+from app.web.application import Application, OwnSite
 from app.web.country import open_countries
 from app.web.fastapi_errors import allowed_methods
-from app.web.operations import create_operations, find_paths
+from app.web.operations import Operations, create_operations, find_paths
 from app.web.record_headers import read_allowed
 from app.web.stage import fold_stages
 
@@ -80,7 +80,7 @@ def create(
     )
     paths = find_paths(fastapi, opened.own_api, opened.private, opened.gates)
     operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), opened.gates)
-    site = Site(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
+    site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
     application = Application(face, operations, site, stages, prepared, connections)
     application.second = next((listen(stages, connections) for listen in opened.listeners), None)
     return application

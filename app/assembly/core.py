@@ -28,13 +28,13 @@ from app.server.proxies import trusted_addresses
 from app.server.shared_folder import FOLDER_VARIABLE
 from app.upstream.source import Source
 from app.web.api import RestApi
-from app.web.application import Face
 from app.web.branding import Branding
 from app.web.client_network import ClientNetworks
 from app.web.conditions import Conditions
 from app.web.country import open_countries
 from app.web.error_handlers import ErrorPages
 from app.web.name_pages import NamePages
+from app.web.operations import Face
 from app.web.pages import Link, Pages
 from app.web.privacy import PrivacyFacts
 from app.web.record_headers import read_allowed

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from app.server.connections import Connections
+from app.web.application import Lane
 
 #: Middlewares that a server puts around an application.
 _MAX_WRAPPERS: Final = 5
 
 
-class Lane(Protocol):
-    """Answers requests from their bytes."""
-
-    def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
-        """The whole answer to one whole request without a body; None if the application has to answer.
-
-        `default_headers` are the lines that the server puts first. `client_of` returns the address of the client, given
-        the value of X-Forwarded-For.
-        """
-
-
-class Application(Protocol):
+class ServedApplication(Protocol):
     """An ASGI application with two shortcuts."""
 
     @property
@@ -37,10 +26,10 @@ class Application(Protocol):
         """The whole answer to a request, if it needs no I/O; otherwise None."""
 
 
-def application_of(app: Any) -> Application | None:
+def application_of(app: Any) -> ServedApplication | None:
     """The application, which the server may have wrapped in middleware; None if there is none with Connections."""
     for _ in range(_MAX_WRAPPERS):
         if isinstance(getattr(app, "connections", None), Connections):
-            return cast(Application, app)
+            return cast(ServedApplication, app)
         app = getattr(app, "app", None)
     return None

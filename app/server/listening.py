@@ -75,7 +75,7 @@ def _remove_abandoned(path: Path) -> None:
                 path.unlink()
 
 
-def check_certificate(certificate: Path | None, key: Path | None) -> None:
+def check_own_certificate(certificate: Path | None, key: Path | None) -> None:
     """Check that the files can serve HTTPS, if they are set. Raises ConfigurationError."""
     if (certificate is None) != (key is None):
         raise ConfigurationError("--tls-cert and --tls-key: only one of them is set; set both to serve HTTPS")
@@ -104,7 +104,7 @@ class CertificateReload:
 
     def load(self, certificate: Path | None, key: Path | None) -> None:
         """Use this certificate from now on. Raises ConfigurationError and keeps the previous certificate."""
-        check_certificate(certificate, key)
+        check_own_certificate(certificate, key)
         if (self._newest is None) != (certificate is None):
             raise ConfigurationError("--tls-cert: a reload cannot switch HTTPS on or off; restart the service")
         if certificate is not None and key is not None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.server.application import Application, application_of
+from app.server.application import ServedApplication, application_of
 from app.server.connections import Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import END, body_length, host_fault
@@ -43,7 +43,7 @@ class ExpressProtocol(HttpToolsProtocol):
         application = application_of(self.app)
         if application is None:
             raise TypeError("the application has no attribute `connections` with the server's Connections")
-        self._application: Application | None = application
+        self._application: ServedApplication | None = application
         self._lane = application.express
         self._connections = application.connections
         #: See app.server.connections.Connection.

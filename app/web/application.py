@@ -6,35 +6,24 @@ The order is the same for every request: admit, the prepared answer, an answer f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
-
-from msgspec import structs
-from starlette.types import ASGIApp
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, TooManyRequests
-from app.resolver.which_ra import WhichRa
 from app.web import which_ra
-from app.web.api import PROTOCOL_ERROR, RestApi
-from app.web.conditions import Conditions
-from app.web.error_handlers import ErrorPages
+from app.web.api import PROTOCOL_ERROR
 from app.web.freshness import CACHE_CONTROL, OWN_PAGE
 from app.web.header import header_lines
-from app.web.negotiation import wants_page
-from app.web.openurl import read_openurl
-from app.web.pages import Link, Pages
-from app.web.preflight import ALLOW, answer_options
+from app.web.operations import Face, Operations
+from app.web.other_methods import answer_other_method
 from app.web.problem import error_problem
-from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.request_id import REQUEST_ID, echo_identifier, id_headers, sent_identifier
-from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_query
+from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
 from app.web.responses import (
-    COMMON_HEADERS,
-    NO_CORS_HEADERS,
     Hit,
     Message,
     Receive,
@@ -62,49 +51,8 @@ class Lane(Protocol):
         """The whole answer to one whole request, None if there is none."""
 
 
-class Gate(Protocol):
-    """Answers some paths of operation behind a check of its own: whole paths, and those with certain beginnings."""
-
-    @property
-    def paths(self) -> frozenset[bytes]:
-        """The whole paths."""
-
-    @property
-    def below(self) -> tuple[bytes, ...]:
-        """The beginnings."""
-
-    def answers(self, path: bytes) -> bool:
-        """Whether a path is behind this gate."""
-
-    async def answer(self, request: Request, scope: Scope, send: Send) -> int:
-        """Answer a request. Returns the status."""
-
-
 @dataclass(frozen=True, slots=True)
-class Face:
-    """The parts that answer names, and the pages."""
-
-    redirects: Redirects
-    which_ra: WhichRa
-    api: RestApi
-    errors: ErrorPages
-    pages: Pages
-    link: Link
-    conditions: Conditions
-
-
-@dataclass(frozen=True, slots=True)
-class Operations:
-    """What answers the paths that are not names: FastAPI, and gates. `allow_of` returns the methods of such a path."""
-
-    app: ASGIApp
-    paths: Paths
-    allow_of: Callable[[bytes], str | None]
-    gates: Sequence[Gate] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
+class OwnSite:
     """This service as clients and upstreams see it. `loop_id` is in the queries that it sends. `timer` is monotonic."""
 
     public_url: str | None
@@ -117,7 +65,13 @@ class Application:
     """Answers names itself. FastAPI answers the other paths: documentation, health, static files."""
 
     def __init__(
-        self, face: Face, operations: Operations, site: Site, stages: Stages, prepared: Lane | None, connections: object
+        self,
+        face: Face,
+        operations: Operations,
+        site: OwnSite,
+        stages: Stages,
+        prepared: Lane | None,
+        connections: object,
     ) -> None:
         self._face = face
         self._operations = operations
@@ -237,7 +191,7 @@ class Application:
     async def _respond(self, request: Request, route: str, receive: Receive, send: Send) -> None:
         began, concerns = self._timer(), self._stages.concerns
         if route == "operation":
-            status = await self._operate(request, receive, send)
+            status = await self._operations.answer(request, receive, send, self._stages.wrap_send)
         elif route in self._own_routes and request.method != "OPTIONS":
             status = await self._answer_own_api(request, route, receive, send)
         else:
@@ -265,30 +219,6 @@ class Application:
         if self.express is not None and reply.hit is not None and request.is_plain:
             self.express.offer(request.scope["raw_path"], reply, reply.hit)
 
-    async def _operate(self, request: Request, receive: Receive, send: Send) -> int:
-        """Let a gate or FastAPI answer, with the headers of every answer added. Returns the status."""
-        scope = {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
-        for gate in self._operations.gates:
-            if gate.answers(request.path):
-                return await gate.answer(request, scope, send)
-        status = 500
-
-        async def send_complete(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                common = NO_CORS_HEADERS if request.path in self._paths.private else COMMON_HEADERS
-                message["headers"] = [*message.get("headers", ()), *common]
-            elif request.head_only:
-                message["body"] = b""
-            await send(message)
-
-        wrapped: Send = send_complete
-        for wrap_send in self._stages.wrap_send:
-            wrapped = wrap_send(request, wrapped)
-        await self._operations.app(scope, receive, wrapped)
-        return status
-
     async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""
         refusal = self._refuse(request, route)
@@ -296,7 +226,7 @@ class Application:
             message = f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes; send the texts by POST."
             refusal = refusal or error_problem(NameTooLong(message), base=self._face.link.base)
         if refusal is None:
-            return await self._operate(request, receive, send)
+            return await self._operations.answer(request, receive, send, self._stages.wrap_send)
         await send_reply(refusal, send, head_only=request.head_only)
         return refusal.status
 
@@ -306,7 +236,7 @@ class Application:
             if refusal is not None:
                 return refusal
             if request.method not in ("GET", "HEAD", "POST"):
-                return self._other_method(request, route)
+                return answer_other_method(request, route, self._operations.allow_of(request.path), self._face)
             if len(request.path) + len(request.query) > MAX_REQUEST_TARGET_BYTES:
                 raise NameTooLong(f"The address is longer than {MAX_REQUEST_TARGET_BYTES} bytes.")
             return self._try_now(request, route, can_wait=True) or await self._await_answer(request, route)
@@ -336,7 +266,8 @@ class Application:
         if route == "api":
             return await self._face.api.answer(request, api_part(path), parameters)
         if route == "which_ra":
-            return await self._answer_which_ra(request, names_part(path))
+            client = self._face.conditions.client_of(request)
+            return await which_ra.answer(request, names_part(path), client, self._face)
         if route == "home":
             return self._home(request)
         name: HandleName | None = None
@@ -351,25 +282,9 @@ class Application:
         except DoiProxyError as error:
             return self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
 
-    async def _answer_which_ra(self, request: Request, names: bytes) -> Reply:
-        face, client = self._face, self._face.conditions.client_of(request)
-        if wants_page(request.header(b"accept")):
-            return await which_ra.answer_page(face.which_ra, names, client, request, face.pages, face.link)
-        return await which_ra.answer(face.which_ra, names, client)
-
     def _home(self, request: Request) -> Reply:
         language = request.language(self._face.pages.languages)
         return page(200, self._face.pages.home(self._face.link, language), freshness=(OWN_PAGE,))
-
-    def _other_method(self, request: Request, route: str) -> Reply:
-        if request.method == "OPTIONS":
-            return answer_options(request, self._operations.allow_of(request.path) or ALLOW)
-        allow = ((b"allow", ALLOW.encode()),)
-        message = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
-        if route == "api":
-            failed = self._face.api.answer_error(405, 4, message, Parameters())
-            return structs.replace(failed, headers=(*failed.headers, *allow))
-        return self._face.errors.answer_status(request, 405, message, allow)
 
 
 async def _no_body() -> Message:

@@ -125,8 +125,8 @@ def read_brand(branding: Branding) -> tuple[Brand, dict[str, StaticFile]]:
         stylesheet=f"{_STYLESHEET}?v={_digest(stylesheet)}",
         logo=logo_path,
         home_text=branding.home_text,
-        help_links=read_links("branding_help_links", branding.help_links),
-        search_links=read_links("branding_search_links", branding.search_links),
+        help_links=read_named_links("branding_help_links", branding.help_links),
+        search_links=read_named_links("branding_search_links", branding.search_links),
         imprint=_read_address("branding_imprint", branding.imprint),
         privacy=_read_address("branding_privacy", branding.privacy),
         footer=branding.footer,
@@ -141,7 +141,7 @@ def _brand_favicon(svg: str, branding: Branding) -> bytes:
     return svg.replace(f"<title>{_PRODUCT}</title>", f"<title>{escape(branding.name or _PRODUCT)}</title>").encode()
 
 
-def read_links(setting: str, text: str) -> tuple[NamedLink, ...]:
+def read_named_links(setting: str, text: str) -> tuple[NamedLink, ...]:
     """Parse the links in a text such as `Help = https://… | Ask us = mailto:…`. Raises ConfigurationError."""
     parts = [part.strip() for part in text.split("|") if part.strip()]
     if len(parts) > MAX_LINKS:

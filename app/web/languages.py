@@ -58,7 +58,7 @@ class Catalogue:
         return next((self.api_texts[key] for key in keys if key in self.api_texts), None)
 
 
-def choose(accept_language: str | None, available: Sequence[str]) -> str:
+def choose_language(accept_language: str | None, available: Sequence[str]) -> str:
     """The tag of `available` that an Accept-Language header asks for first; the first tag where it asks for none.
 
     Ranges are tried by weight, then in their order, each shortened from its end until a tag fits (RFC 9110,

@@ -1,22 +1,30 @@
-"""The paths that are not names, which FastAPI answers, and the description of all paths at `/openapi.json`."""
+"""The paths that are not names, which FastAPI and gates answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from fastapi import FastAPI, Request, Response
+import fastapi
+from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
+from starlette.types import ASGIApp
 
-from app.web.application import Face, Gate
+from app.resolver.which_ra import WhichRa
+from app.web.api import RestApi
+from app.web.conditions import Conditions
+from app.web.error_handlers import ErrorPages
 from app.web.fastapi_errors import add_errors
 from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_LANGUAGE
 from app.web.header import Header
-from app.web.languages import choose
-from app.web.pages import Pages
+from app.web.languages import choose_language
+from app.web.pages import Link, Pages
 from app.web.privacy import PrivacyFacts
-from app.web.responses import HTML, PAGE_POLICY
+from app.web.redirect import Redirects
+from app.web.request import Request
+from app.web.responses import COMMON_HEADERS, HTML, NO_CORS_HEADERS, PAGE_POLICY, Message, Receive, Scope, Send
 from app.web.route import STATIC_PATH, Paths
 
 #: Crawlers must not fetch names: each one would be an upstream query.
@@ -26,6 +34,76 @@ ROBOTS: Final = "User-agent: *\nAllow: /$\nDisallow: /\n"
 _FILE_POLICY: Final[Header] = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+class Gate(Protocol):
+    """Answers some paths of operation behind a check of its own: whole paths, and those with certain beginnings."""
+
+    @property
+    def paths(self) -> frozenset[bytes]:
+        """The whole paths."""
+
+    @property
+    def below(self) -> tuple[bytes, ...]:
+        """The beginnings."""
+
+    def answers(self, path: bytes) -> bool:
+        """Whether a path is behind this gate."""
+
+    async def answer(self, request: Request, scope: Scope, send: Send) -> int:
+        """Answer a request. Returns the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """The parts that answer names, and the pages."""
+
+    redirects: Redirects
+    which_ra: WhichRa
+    api: RestApi
+    errors: ErrorPages
+    pages: Pages
+    link: Link
+    conditions: Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """What answers the paths that are not names: FastAPI, and gates. `allow_of` returns the methods of such a path."""
+
+    app: ASGIApp
+    paths: Paths
+    allow_of: Callable[[bytes], str | None]
+    gates: Sequence[Gate] = ()
+
+    async def answer(
+        self, request: Request, receive: Receive, send: Send, wraps: Sequence[Callable[[Request, Send], Send]]
+    ) -> int:
+        """Let a gate or FastAPI answer, with the headers of every answer added. Returns the status.
+
+        `wraps` are the stages that encode the answers of FastAPI.
+        """
+        scope = {**request.scope, "path": request.path.decode("latin-1"), "raw_path": request.path, "root_path": ""}
+        for gate in self.gates:
+            if gate.answers(request.path):
+                return await gate.answer(request, scope, send)
+        status = 500
+
+        async def send_complete(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                common = NO_CORS_HEADERS if request.path in self.paths.private else COMMON_HEADERS
+                message["headers"] = [*message.get("headers", ()), *common]
+            elif request.head_only:
+                message["body"] = b""
+            await send(message)
+
+        wrapped: Send = send_complete
+        for wrap_send in wraps:
+            wrapped = wrap_send(request, wrapped)
+        await self.app(scope, receive, wrapped)
+        return status
 
 
 def create_operations(
@@ -55,9 +133,9 @@ def create_operations(
     return app
 
 
-def language_of(request: Request, pages: Pages) -> str:
+def language_of(request: fastapi.Request, pages: Pages) -> str:
     """The language of a page for a request."""
-    return choose(request.headers.get("accept-language"), pages.languages)
+    return choose_language(request.headers.get("accept-language"), pages.languages)
 
 
 def find_paths(app: FastAPI, own_api: Mapping[bytes, str], private: Collection[bytes], gates: Sequence[Gate]) -> Paths:
@@ -79,7 +157,7 @@ def find_paths(app: FastAPI, own_api: Mapping[bytes, str], private: Collection[b
 
 def _add_pages(app: FastAPI, face: Face, read_privacy: Callable[[], PrivacyFacts]) -> None:
     @app.api_route("/privacy", methods=["GET", "HEAD"], include_in_schema=False)
-    async def privacy(request: Request) -> Response:
+    async def privacy(request: fastapi.Request) -> Response:
         return own_page(face.pages.privacy(face.link, language_of(request, face.pages), read_privacy()), OWN_PAGE)
 
     @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
@@ -98,7 +176,7 @@ def own_page(body: bytes, freshness: Header, status: int = 200) -> Response:
     return Response(body, headers=headers, status_code=status)
 
 
-def no_file(face: Face, request: Request) -> Response:
+def no_file(face: Face, request: fastapi.Request) -> Response:
     """The page of a path at which there is nothing."""
     language = language_of(request, face.pages)
     return own_page(face.pages.error(face.link, language, title_key="error_no_file", reason=""), NO_STORE, 404)
@@ -109,7 +187,7 @@ def _add_files(app: FastAPI, face: Face) -> None:
 
     @app.api_route("/favicon.ico", methods=["GET", "HEAD"], include_in_schema=False)
     @app.api_route(STATIC_PATH.decode() + "{file:path}", methods=["GET", "HEAD"], include_in_schema=False)
-    async def static(request: Request) -> Response:
+    async def static(request: fastapi.Request) -> Response:
         file = face.pages.files.get(request.scope["path"])
         if file is None:
             return no_file(face, request)

@@ -38,7 +38,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ValueRow:
     """A value, and its data that the page shows. Data that is too large is left out; `omitted_bytes` is its size."""
 
     value: HandleValue
@@ -46,9 +46,9 @@ class Row:
     omitted_bytes: int = 0
 
 
-def rows(values: Sequence[HandleValue]) -> list[Row]:
+def rows(values: Sequence[HandleValue]) -> list[ValueRow]:
     """The first values of a record, as many as one page shows."""
-    first_rows: list[Row] = []
+    first_rows: list[ValueRow] = []
     room, containers = MAX_BYTES_SHOWN, MAX_CONTAINERS_SHOWN
     for value in values[:MAX_VALUES_SHOWN]:
         room -= min(len(value.raw), MAX_VALUE_BYTES_SHOWN)
@@ -56,10 +56,10 @@ def rows(values: Sequence[HandleValue]) -> list[Row]:
             break
         nested = 0 if value.text is not None else _count_containers(value.raw)
         if value.text is None and (len(value.raw) > MAX_VALUE_BYTES_SHOWN or nested > containers):
-            first_rows.append(Row(value, Data("unknown", None), len(value.raw)))
+            first_rows.append(ValueRow(value, Data("unknown", None), len(value.raw)))
         else:
             containers -= nested
-            first_rows.append(Row(value, value.data))
+            first_rows.append(ValueRow(value, value.data))
     return first_rows
 
 

@@ -18,7 +18,7 @@ from app.web.branding import Branding, StaticFile
 from app.web.locations_page import show_locations
 from app.web.look import open_look
 from app.web.numbers import write_date
-from app.web.outline import Outline, Row, rows
+from app.web.outline import Outline, ValueRow, rows
 from app.web.privacy import PrivacyFacts
 from app.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, show_names, title_text
 from app.web.shown_values import (
@@ -296,9 +296,9 @@ def redirect_stub(target_for_display: str) -> bytes:
     ).encode("utf-8", "replace")
 
 
-def _split(shown: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:
     """The values for readers and, folded, those for administrators; those alone are not folded."""
-    groups: dict[str, list[Row]] = {"ordinary": [], "administrative": []}
+    groups: dict[str, list[ValueRow]] = {"ordinary": [], "administrative": []}
     for row in shown:
         groups["administrative" if is_administrative(row.value) else "ordinary"].append(row)
     if not groups["ordinary"]:

@@ -11,9 +11,9 @@ import msgspec
 from app.doi.name import HandleName
 from app.doi.uri import url_path
 from app.errors import InvalidParameter, RequestTooLarge
-from app.web.languages import choose
+from app.web.languages import choose_language
 from app.web.media_types import JSON, media_type_of
-from app.web.request_path import NO_PARAMETERS, Parameters, parameter_name, read_form, read_query
+from app.web.request_path import NO_PARAMETERS, Parameters, parameter_name, read_form_body, read_query
 from app.web.responses import Receive, Scope
 
 #: Limit of a form or JSON body, which contains a name and a few parameters.
@@ -64,7 +64,7 @@ class Request:
 
     def language(self, available: Sequence[str]) -> str:
         """The language of a page for this request."""
-        return choose(self.header(b"accept-language"), available)
+        return choose_language(self.header(b"accept-language"), available)
 
     @property
     def base_url(self) -> str:
@@ -96,7 +96,7 @@ class Request:
         if media_type == JSON and body:
             return parameters + _read_json(body)
         if media_type in ("application/x-www-form-urlencoded", "") and body:
-            return parameters + read_form(body)
+            return parameters + read_form_body(body)
         return parameters
 
     async def body(self) -> bytes:

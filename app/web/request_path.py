@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from app.errors import InvalidParameter
+from app.errors import InvalidParameter, NoDOIInOpenURL
 from app.resolver.metadata_format import MEDIA_TYPES
 from app.resolver.options import DEFAULT_OPTIONS, Action, Locatt, ResolveOptions
 
@@ -24,6 +24,9 @@ _REPEATED: Final = {"type[]": "type", "index[]": "index"}
 #: The index of a handle value is an unsigned number of 32 bits (RFC 3651, section 3.1).
 MAX_INDEX: Final = 4_294_967_295
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+#: The beginning of a name in an OpenURL (ANSI/NISO Z39.88-2004), to which library software sends names.
+_OPENURL_DOI: Final = re.compile(r"\s*(doi:|info:doi/|https?:/+(dx\.|www\.)?doi\.org/|10\.)", re.IGNORECASE)
 
 
 class Parameters(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +63,7 @@ def read_query(query: bytes, *, semicolons: bool = True) -> Parameters:
     return Parameters(tuple(_pairs(query.decode("latin-1"), plus_is_space=False, semicolons=semicolons)))
 
 
-def read_form(body: bytes) -> Parameters:
+def read_form_body(body: bytes) -> Parameters:
     """Read a form body of type application/x-www-form-urlencoded (WHATWG URL, section 5.1: "+" is a space)."""
     return Parameters(tuple(_pairs(body.decode("latin-1"), plus_is_space=True, semicolons=False)))
 
@@ -80,6 +83,15 @@ def parameter_name(name: str) -> str:
 
 def _decoded(text: str) -> str:
     return unquote_to_bytes(text.encode("latin-1")).decode("utf-8", "replace")
+
+
+def read_openurl(parameters: Parameters) -> str:
+    """The name in `id=doi:…` or `rft_id=info:doi/…`, each as the sender wrote it. Raises NoDOIInOpenURL without any."""
+    for key in ("id", "rft_id"):
+        for value in parameters.all(key):
+            if _OPENURL_DOI.match(value):
+                return value.replace("%", "%25")
+    raise NoDOIInOpenURL
 
 
 def read_options(parameters: Parameters) -> ResolveOptions:

@@ -19,9 +19,10 @@ from app.resolver.options import NO_FACTS
 from app.resolver.registration_agency import INVALID
 from app.resolver.which_ra import WhichRa
 from app.web.freshness import AGENCIES, NO_STORE, OWN_PAGE, VARY_ACCEPT, vary
-from app.web.pages import Link, Pages
+from app.web.negotiation import wants_page
+from app.web.operations import Face
 from app.web.request import Request
-from app.web.request_path import read_form
+from app.web.request_path import read_form_body
 from app.web.responses import JSON, Reply, page
 
 #: Names in one request.
@@ -31,11 +32,15 @@ FORM_PARAMETER: Final = "names"
 _SEPARATORS: Final = re.compile(r"[\s,]+")
 
 
-async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
-    """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`.
+async def answer(request: Request, raw: bytes, client: str, face: Face) -> Reply:
+    """The answer about the names in `raw`: a page, or JSON. Upstream queries are charged to `client`."""
+    if wants_page(request.header(b"accept")):
+        return await _answer_page(face.which_ra, raw, client, request, face)
+    return await _answer_json(face.which_ra, raw, client)
 
-    Upstream queries are charged to `client`.
-    """
+
+async def _answer_json(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
+    """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`."""
     parts = raw.split(b",")
     if len(parts) > MAX_NAMES:
         message = f"At most {MAX_NAMES} names are answered at once; these are {len(parts)}."
@@ -45,10 +50,11 @@ async def answer(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
     return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
 
 
-async def answer_page(which_ra: WhichRa, raw: bytes, client: str, request: Request, pages: Pages, link: Link) -> Reply:
+async def _answer_page(which_ra: WhichRa, raw: bytes, client: str, request: Request, face: Face) -> Reply:
     """The answer as a page. If the path has no names, they come from the form, where spaces can separate them too."""
+    pages, link = face.pages, face.link
     language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
-    typed = [] if raw else _read_form(request)
+    typed = [] if raw else _read_typed_names(request)
     names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
     if len(names) > MAX_NAMES:
         body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=len(names))
@@ -63,8 +69,8 @@ def _is_verified(rows: Sequence[dict[str, str]]) -> bool:
     return all("RA" in row or row["status"] == INVALID for row in rows)
 
 
-def _read_form(request: Request) -> list[str]:
-    names = read_form(request.query).first(FORM_PARAMETER) or ""
+def _read_typed_names(request: Request) -> list[str]:
+    names = read_form_body(request.query).first(FORM_PARAMETER) or ""
     return [text for text in _SEPARATORS.split(names) if text]
 
 

@@ -46,9 +46,9 @@ from app.handle.record import read_values, write_values
 from app.resolver.location_choice import choose_location
 from app.resolver.options import Client
 from app.upstream.retry_after import read_retry_after
-from app.web.languages import choose as choose_language
+from app.web.languages import choose_language
 from app.web.negotiation import negotiate
-from app.web.request_path import read_api_options, read_form, read_options, read_query
+from app.web.request_path import read_api_options, read_form_body, read_options, read_query
 from tests.features.native.encoder import decode_filters, encode_response
 
 _NOW: Final = 1_700_000_000.0
@@ -135,7 +135,7 @@ def locations(data: bytes) -> None:
 
 def query(data: bytes) -> None:
     """A query or a form is read; what it asks is bounded."""
-    for parameters in (read_query(data), read_query(data, semicolons=False), read_form(data)):
+    for parameters in (read_query(data), read_query(data, semicolons=False), read_form_body(data)):
         read_options(parameters)
         try:
             read_api_options(parameters)

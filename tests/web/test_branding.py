@@ -13,7 +13,7 @@ from app.assembly.settings import Settings, load
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.main import create
-from app.web.branding import MAX_LOGO_BYTES, read_brand, read_links
+from app.web.branding import MAX_LOGO_BYTES, read_brand, read_named_links
 from app.web.look import Look, open_look
 from app.web.pages import Link, Pages
 from tests.web.proxy import running
@@ -87,7 +87,7 @@ def test_the_icon_of_the_site_has_the_colour_and_the_name() -> None:
 
 
 def test_a_search_link_gets_the_name_percent_encoded() -> None:
-    (link,) = read_links("x", "Catalogue = https://example.edu/find?q={doi}&x=1")
+    (link,) = read_named_links("x", "Catalogue = https://example.edu/find?q={doi}&x=1")
     assert link.fill("10.1000/a b&c") == "https://example.edu/find?q=10.1000%2Fa%20b%26c&x=1"
 
 

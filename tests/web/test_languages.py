@@ -17,7 +17,7 @@ from app.web.languages import (
     MAX_HEADER_CHARACTERS,
     REFERENCE_LANGUAGE,
     Catalogue,
-    choose,
+    choose_language,
     load_catalogues,
     placeholders,
     read_tags,
@@ -66,23 +66,23 @@ JOINED = (
 def test_the_language_asked_for_is_chosen(
     header: str | None, available: tuple[str, ...], chosen: str, source: str
 ) -> None:
-    assert choose(header, available) == chosen, source
+    assert choose_language(header, available) == chosen, source
 
 
 def test_what_stands_behind_the_bound_of_the_header_is_not_read() -> None:
     filling = "fr," * (MAX_HEADER_CHARACTERS // 3)
-    assert choose(filling + "de", ("en", "de")) == "en"
+    assert choose_language(filling + "de", ("en", "de")) == "en"
 
 
 def test_an_element_cut_by_the_bound_is_not_read() -> None:
     filling = "x," + "a" * (MAX_HEADER_CHARACTERS - 5) + ","
     assert len(filling) == MAX_HEADER_CHARACTERS - 2
-    assert choose(filling + "desperate", ("en", "de")) == "en"
+    assert choose_language(filling + "desperate", ("en", "de")) == "en"
 
 
 @given(st.text(max_size=2_000))
 def test_any_header_chooses_a_language_there_is(header: str) -> None:
-    assert choose(header, ("en", "de")) in ("en", "de")
+    assert choose_language(header, ("en", "de")) in ("en", "de")
 
 
 def test_the_languages_are_in_the_order_of_the_setting() -> None:

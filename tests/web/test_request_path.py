@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.errors import InvalidParameter
 from app.resolver.options import DEFAULT_OPTIONS, Action
-from app.web.request_path import read_api_options, read_form, read_options, read_query
+from app.web.request_path import read_api_options, read_form_body, read_options, read_query
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_query_is_separated_by_ampersand_and_semicolon_and_decoded_once(query:
 
 
 def test_a_form_is_separated_by_ampersand_and_a_plus_is_a_space() -> None:
-    assert read_form(b"hdl=+doi:10.1000/182+;x&noredirect=").pairs == (
+    assert read_form_body(b"hdl=+doi:10.1000/182+;x&noredirect=").pairs == (
         ("hdl", " doi:10.1000/182 ;x"),
         ("noredirect", ""),
     )
@@ -97,4 +97,4 @@ def test_in_the_api_a_bad_index_is_an_error_that_shows_it() -> None:
 @given(st.binary(max_size=300))
 def test_no_query_raises_anything_on_a_page(query: bytes) -> None:
     read_options(read_query(query))
-    read_options(read_form(query))
+    read_options(read_form_body(query))

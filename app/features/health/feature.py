@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from app.features.feature import Context, Feature, Opened
 from app.features.health.http import add_health
 from app.features.health.readiness import describe_readiness
-from app.web.application import Face
+from app.web.operations import Face
 
 
 def open_health(context: Context) -> Opened:

@@ -12,8 +12,8 @@ from app.errors import CrossSiteForm, DoiProxyError, InvalidParameter
 from app.features.library.copy import NO_SERVICE
 from app.features.library.library import Library, write_cookie
 from app.resolver.options import ClientFact
-from app.web.application import Face
 from app.web.freshness import NO_STORE, vary
+from app.web.operations import Face
 from app.web.pages import Link, Pages
 from app.web.request import Request
 from app.web.responses import Reply, page

@@ -15,7 +15,7 @@ from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
 from app.features.lists.settings import BatchSettings
 from app.features.suggestions.suggested_names import SuggestedNames
-from app.web.application import Face
+from app.web.operations import Face
 
 #: One client can have this part of the lists that are answered at a time.
 _CLIENT_SHARE: Final = 4

@@ -14,7 +14,7 @@ from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.verdict import read_fields
 from app.features.lists.writing import JsonLinesWriter
 from app.web.media_types import CSV, JSON, NDJSON
-from app.web.problem_model import SuggestionModel
+from app.web.problem import SuggestionModel
 
 RESOLVE_PATH: Final = "/api/resolve"
 _OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 
 from app.features.openapi.models import AgencyModel, HandleAnswerModel
 from app.web.media_types import JSON
-from app.web.problem_model import ProblemModel
+from app.web.problem import ProblemModel
 
 #: A part of an OpenAPI document.
 Part = dict[str, Any]

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from app.features.admin.gate import AdminGate
 from app.features.feature import Context, Feature, Opened
 from app.features.openapi.http import add_openapi
-from app.web.application import Face
+from app.web.operations import Face
 
 
 def open_openapi(context: Context) -> Opened:

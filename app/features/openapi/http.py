@@ -11,9 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 from app.features.openapi.document import replace_references, write_document
-from app.web.application import Face
 from app.web.freshness import OWN_PAGE
-from app.web.operations import language_of, own_page
+from app.web.operations import Face, language_of, own_page
 from app.web.problem import TITLES
 
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from app.features.feature import Context, Feature, Opened
 from app.features.parse.http import PARSE_LIMITS, PARSE_PATH, add_parse
-from app.web.application import Face
+from app.web.operations import Face
 
 
 def open_parse(context: Context) -> Opened:

@@ -9,8 +9,7 @@ from fastapi import FastAPI
 from app.features.feature import NOTHING, Context, Feature, Opened
 from app.features.setup.probe import Probe, add_probe
 from app.features.setup.settings import SetupSettings
-from app.web.application import Face
-from app.web.operations import no_file
+from app.web.operations import Face, no_file
 
 
 def open_probe(context: Context) -> Opened:

@@ -16,10 +16,10 @@ from app.features.status.models import STATUS_PATH
 from app.features.status.page import add_status
 from app.features.status.reader import StatusReader
 from app.features.status.settings import StatusSettings
-from app.web.application import Face
+from app.web.operations import Face
 
 
-class History(Service):
+class HistoryService(Service):
     """Records a point of the last 24 hours when one is due."""
 
     def __init__(self, reader: StatusReader) -> None:
@@ -44,7 +44,7 @@ def open_status(context: Context) -> Opened:
         def add_behind_gate(app: FastAPI, face: Face) -> None:
             add_status(admin, reader.read, lambda address: True, face.pages, face.link)
 
-        return Opened(services=(History(reader),), routes=(add_behind_gate,), private=(STATUS_PATH.encode(),))
+        return Opened(services=(HistoryService(reader),), routes=(add_behind_gate,), private=(STATUS_PATH.encode(),))
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
@@ -53,7 +53,7 @@ def open_status(context: Context) -> Opened:
     def add(app: FastAPI, face: Face) -> None:
         add_status(app, reader.read, may_see, face.pages, face.link)
 
-    return Opened(services=(History(reader),), routes=(add,), private=(STATUS_PATH.encode(),))
+    return Opened(services=(HistoryService(reader),), routes=(add,), private=(STATUS_PATH.encode(),))
 
 
 FEATURE: Final = Feature(

@@ -11,7 +11,7 @@ from app.features.status.models import STATUS_PATH, Status, view
 from app.web import media_types
 from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
-from app.web.languages import choose
+from app.web.languages import choose_language
 from app.web.pages import Link, Pages
 from app.web.problem import PROBLEM, problem
 from app.web.responses import HTML, JSON, PAGE_POLICY
@@ -47,7 +47,7 @@ def add_status(
     )
     async def status(request: Request, format: Annotated[Literal["json", "html"] | None, _FORMAT] = None) -> Response:  # noqa: A002
         wants_page = format == "html" or (format is None and media_types.HTML in request.headers.get("accept", ""))
-        language = choose(request.headers.get("accept-language"), pages.languages)
+        language = choose_language(request.headers.get("accept-language"), pages.languages)
         if not may_see(request.client.host if request.client else ""):
             return _refuse(pages, link, language) if wants_page else _problem(link)
         found = await read()

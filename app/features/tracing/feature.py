@@ -24,7 +24,7 @@ class OpenTraces(Service):
         await self.traces.aclose()
 
 
-def observe(context: Context) -> Observers:
+def trace_upstream(context: Context) -> Observers:
     """Open the traces, and record a span for each query to an upstream."""
     settings = context.settings.group(TracingSettings)
     export = Export(required(settings.otel_endpoint), settings.otel_share)
@@ -50,6 +50,6 @@ FEATURE: Final = Feature(
     "spans of requests and queries for OpenTelemetry",
     extra=Extra("otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
     is_on=lambda settings: settings.group(TracingSettings).otel_endpoint is not None,
-    observe=observe,
+    observe=trace_upstream,
     open=open_tracing,
 )

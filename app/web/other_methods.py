@@ -1,12 +1,16 @@
-"""The answer to OPTIONS, and to the preflight of a browser."""
+"""Methods other than GET, HEAD and POST: OPTIONS, the preflight of a browser, and 405 to the rest."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from msgspec import structs
+
 from app.web.freshness import PREFLIGHT, PREFLIGHT_MAX_AGE, VARY_PREFLIGHT
+from app.web.operations import Face
 from app.web.request import Request
+from app.web.request_path import Parameters
 from app.web.responses import Reply
 
 #: The methods of names and records, in the form of `Allow`.
@@ -15,7 +19,19 @@ ALLOW: Final = "GET, HEAD, POST, OPTIONS"
 _TOKENS: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z, \t-]{1,1000}")
 
 
-def answer_options(request: Request, allow: str) -> Reply:
+def answer_other_method(request: Request, route: str, allow: str | None, face: Face) -> Reply:
+    """The answer to OPTIONS, and 405 to any other method. `allow` has the methods of a path of operation."""
+    if request.method == "OPTIONS":
+        return _answer_options(request, allow or ALLOW)
+    headers = ((b"allow", ALLOW.encode()),)
+    message = f"This resolver answers {ALLOW}; it changes no record, so it has no use for {request.method}."
+    if route == "api":
+        failed = face.api.answer_error(405, 4, message, Parameters())
+        return structs.replace(failed, headers=(*failed.headers, *headers))
+    return face.errors.answer_status(request, 405, message, headers)
+
+
+def _answer_options(request: Request, allow: str) -> Reply:
     """OPTIONS, and the preflight of a browser (WHATWG Fetch, section 3.3.5): any site may read, without credentials."""
     headers = [(b"allow", allow.encode())]
     if request.header(b"access-control-request-method") is not None:
