@@ -33,7 +33,7 @@ from app.features.lists.verdict import (
     not_a_doi,
 )
 from app.features.options import Settings
-from app.features.suggestions.opening import build_suggested_names
+from app.features.suggestions.feature import build_suggested_names
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.features.suggestions.suggestion import Suggestion
 from app.resolver.demand import Demand

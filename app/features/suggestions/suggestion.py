@@ -7,6 +7,7 @@ name ranks higher if fewer errors are left in it, and if fewer doubtful repairs 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,7 +82,7 @@ def suggest(text: str, *, own_hosts: frozenset[str] = frozenset()) -> tuple[Sugg
     error, there are none. `own_hosts` are the hosts of this resolver, with their path if they have one:
     doi.example.org, www.example.org/doi.
     """
-    own_name = _read_typed(text) or _read(text)
+    own_name = _read(text, read_typed) or _read(text)
     is_doi = own_name is not None and own_name.is_doi
     outcomes = _explore(_start(own_name.text if own_name is not None and is_doi else text, own_hosts))
     return () if is_doi and not outcomes[0].errors else _rank(outcomes, own_name)
@@ -142,16 +143,9 @@ def _attempt(text: str, rule: str = "", doubts: int = 0) -> _Attempt:
         return _Attempt(text, rule, doubts, name if is_short else None)
 
 
-def _read(text: str) -> HandleName | None:
+def _read(text: str, reader: Callable[[str], HandleName] = read) -> HandleName | None:
     try:
-        return read(text)
-    except InvalidName:
-        return None
-
-
-def _read_typed(text: str) -> HandleName | None:
-    try:
-        return read_typed(text)
+        return reader(text)
     except InvalidName:
         return None
 

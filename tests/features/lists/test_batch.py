@@ -18,8 +18,7 @@ from app.features.lists.batch import Batches, BatchInput
 from app.features.lists.name_lookup import BatchBounds, BatchOptions
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.local_records.records import LocalAnswer, LocalRecord, LocalRecords, answer_of_value
-from app.features.suggestions.existence import Existence
-from app.features.suggestions.suggested_names import SuggestedNames
+from app.features.suggestions.suggested_names import Existence, SuggestedNames
 from app.resolver.destination import Destinations
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
