@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from app.errors import BudgetSpent, Quota, ShareSpent
 from app.token_bucket import Bucket, back_off, count_tokens, take_token
-from app.upstream.fair_lines import FairLines
+from app.upstream.fair_queue import FairQueue
 from app.upstream.source import ClientNetwork, Priority, Refusal, Waiters
 from app.upstream.upstream_log import BudgetLog
 
@@ -88,7 +88,7 @@ class Ticket:
 class Queue:
     """The queries of one class: those that wait, and how many are in flight."""
 
-    lines: FairLines[Ticket]
+    lines: FairQueue[Ticket]
     most_in_flight: int
     #: Tokens that this class leaves in the bucket.
     leaving: float
@@ -136,8 +136,8 @@ class Budget:
         self._rate = limits.rate
         self._most_in_flight = places
         self._most_of_one = places - spare
-        self._people = Queue(FairLines(MAX_WAITING, limits.most_of_client), places, 0.0)
-        self._others = Queue(FairLines(MAX_WAITING, limits.most_of_client), others, reserved * limits.burst)
+        self._people = Queue(FairQueue(MAX_WAITING, limits.most_of_client), places, 0.0)
+        self._others = Queue(FairQueue(MAX_WAITING, limits.most_of_client), others, reserved * limits.burst)
         self._bucket = bucket or LocalBucket(limits.rate, limits.burst, clock)
         self._clock = clock
         self._sleep = sleep

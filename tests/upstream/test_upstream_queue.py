@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.upstream.budget import Queue, count_end, count_start
-from app.upstream.fair_lines import FairLines
+from app.upstream.fair_queue import FairQueue
 
 CLIENTS = ["192.0.2.0/24", "2001:db8::/64", None]
 
 
 def new_queue() -> Queue:
-    return Queue(FairLines(most=10, most_of_client=5), most_in_flight=4, leaving=0.0)
+    return Queue(FairQueue(most=10, most_of_client=5), most_in_flight=4, leaving=0.0)
 
 
 def test_a_query_in_flight_counts_for_its_client_until_it_ends() -> None:

@@ -15,7 +15,7 @@ from app.upstream.source import ClientNetwork
 Ticket = TypeVar("Ticket", bound=Hashable)
 
 
-class FairLines(Generic[Ticket]):
+class FairQueue(Generic[Ticket]):
     """Tickets that wait, in the line of each client that wants the answer. The first turn serves a ticket for all.
 
     `most` bounds the places in all lines together, `most_of_client` those in the line of one client.

@@ -8,23 +8,23 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.upstream.fair_lines import FairLines
+from app.upstream.fair_queue import FairQueue
 from tests.table import table
 
 A, B, C = "192.0.2.0/24", "198.51.100.0/24", "2001:db8::/64"
 
 
-def lines(most: int = 1000, most_of_client: int = 100) -> FairLines[str]:
-    return FairLines(most, most_of_client)
+def lines(most: int = 1000, most_of_client: int = 100) -> FairQueue[str]:
+    return FairQueue(most, most_of_client)
 
 
-def fill(waiting: FairLines[str], *tickets: str) -> None:
+def fill(waiting: FairQueue[str], *tickets: str) -> None:
     """Put tickets such as "a1" into the lines of the clients that they begin with."""
     for ticket in tickets:
         waiting.join({"a": A, "b": B, "c": C}[ticket[0]], ticket)
 
 
-def served(waiting: FairLines[str]) -> list[str]:
+def served(waiting: FairQueue[str]) -> list[str]:
     """The tickets in the order in which they are served."""
     order = []
     while len(waiting.tickets):
@@ -114,7 +114,7 @@ def test_a_ticket_that_loses_one_of_its_lines_waits_on_in_the_other() -> None:
 
 @table("seed", range(20))
 def test_a_flood_of_clients_never_takes_more_than_all_places(seed: int) -> None:
-    dice, waiting = random.Random(seed), FairLines[int](200, 20)
+    dice, waiting = random.Random(seed), FairQueue[int](200, 20)
     stands: set[int] = set()
     for ticket in range(5_000):
         client = f"network {dice.randrange(300)}"
@@ -130,7 +130,7 @@ def test_a_flood_of_clients_never_takes_more_than_all_places(seed: int) -> None:
 
 
 def test_a_flood_of_ten_thousand_networks_is_bounded_and_one_more_client_has_its_turn() -> None:
-    waiting = FairLines[int](1_000, 100)
+    waiting = FairQueue[int](1_000, 100)
     for ticket in range(100):
         waiting.join("first", ticket)
     for ticket in range(100, 10_100):
@@ -144,7 +144,7 @@ def test_a_flood_of_ten_thousand_networks_is_bounded_and_one_more_client_has_its
 
 @given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.booleans()), max_size=200))
 def test_between_two_turns_of_a_client_no_other_client_has_two(steps: list[tuple[str, bool]]) -> None:
-    waiting, ticket, turns = FairLines[int](50, 10), 0, list[str]()
+    waiting, ticket, turns = FairQueue[int](50, 10), 0, list[str]()
     for client, serves in steps:
         if serves and len(waiting.tickets):
             turn = next(waiting.turns())
