@@ -16,7 +16,7 @@ from app.resolver.failure_memory import FailureMemory
 from app.resolver.observer import ResolutionObserver
 from app.resolver.proof import loses_proof, needs_proof, proves
 from app.resolver.resolution import TtlPolicy, must_confirm
-from app.upstream.source import Source, UpstreamQuery, Verification, Waiters
+from app.upstream.source import Source, UpstreamQuery, Verification, WaitingClients
 
 #: Renewals in the time of one lease: two of three may fail.
 _RENEWALS: Final = 3
@@ -76,7 +76,7 @@ class Fetcher:
         self._failures = failures
         self._observer = observer
 
-    async def fetch(self, name: HandleName, demand: Demand, previous: Entry | None, waiters: Waiters) -> Entry:
+    async def fetch(self, name: HandleName, demand: Demand, previous: Entry | None, waiters: WaitingClients) -> Entry:
         """Query the upstream. If another process that shares the store does so already, wait for its answer.
 
         `previous` is the entry that the answer replaces. Raises CouldNotVerify.
@@ -114,7 +114,7 @@ class Fetcher:
             await asyncio.sleep(self._timeouts.lease / _RENEWALS)
             await self._cache.renew(key, owner, self._timeouts.lease)
 
-    async def refetch(self, name: HandleName, demand: Demand, waiters: Waiters) -> Entry:
+    async def refetch(self, name: HandleName, demand: Demand, waiters: WaitingClients) -> Entry:
         """Query the upstream for a demand that bypasses the cache. Raises CouldNotVerify."""
         # Another process may have a verified entry, which the answer must not replace without proof.
         known = await self._cache.reread(name.key)
@@ -122,7 +122,9 @@ class Fetcher:
             return await self._fetch_and_store(name, demand, known, waiters)
         return await self.fetch(name, demand, known, waiters)
 
-    async def _fetch_and_store(self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters) -> Entry:
+    async def _fetch_and_store(
+        self, name: HandleName, demand: Demand, known: Entry | None, waiters: WaitingClients
+    ) -> Entry:
         """Query the upstream and store its answer in place of `known`."""
         try:
             entry, sent_at = await self._fetch_and_confirm(name, demand, known, waiters)
@@ -147,7 +149,7 @@ class Fetcher:
         return entry
 
     async def _fetch_and_confirm(
-        self, name: HandleName, demand: Demand, known: Entry | None, waiters: Waiters
+        self, name: HandleName, demand: Demand, known: Entry | None, waiters: WaitingClients
     ) -> tuple[Entry, float]:
         """Query the upstream, and again if its answer contradicts `known`. For the result see `_query`."""
         is_verifying = self._verification != "never"
@@ -160,7 +162,7 @@ class Fetcher:
             self._observer.record_confirmation(entry.answer.code == 100)
         return entry, sent_at
 
-    async def _query(self, name: HandleName, demand: Demand, waiters: Waiters) -> tuple[Entry, float]:
+    async def _query(self, name: HandleName, demand: Demand, waiters: WaitingClients) -> tuple[Entry, float]:
         """Query the upstream. Returns the entry, and the time at which the query was sent."""
         sent_at = self._clock()
 

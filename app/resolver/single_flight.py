@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from app.upstream.source import ClientNetwork, Waiters
+from app.upstream.source import ClientNetwork, WaitingClients
 
 Result = TypeVar("Result")
 
@@ -20,7 +20,7 @@ class Replaced(Exception):
 class _Flight(Generic[Result]):
     task: asyncio.Task[Result]
     urgent: bool
-    waiters: Waiters
+    waiters: WaitingClients
 
 
 class SingleFlight(Generic[Result]):
@@ -36,15 +36,15 @@ class SingleFlight(Generic[Result]):
     def join(
         self,
         key: str,
-        work: Callable[[Waiters], Coroutine[Any, Any, Result]],
+        work: Callable[[WaitingClients], Coroutine[Any, Any, Result]],
         *,
         urgent: bool = True,
         client: ClientNetwork = None,
     ) -> tuple[asyncio.Task[Result], bool]:
         """Return the task for this key, and whether it is new. Await it with `await_shielded`.
 
-        Urgent work replaces other work that still waits for its turn (see Waiters.is_sent). A `client` that joins
-        waiting work waits in its own line too. Work that was refused to the earlier clients is replaced by new work.
+        Urgent work replaces other work that still waits for its turn (see WaitingClients.is_sent). A `client` that
+        joins waiting work waits in its own line too. Work that was refused to the earlier clients is replaced.
         """
         if self._closed:
             raise asyncio.CancelledError
@@ -56,7 +56,7 @@ class SingleFlight(Generic[Result]):
                 return flight.task, False
         elif flight is not None:
             flight.task.cancel()
-        waiters = Waiters({client: None})
+        waiters = WaitingClients({client: None})
         task = asyncio.create_task(work(waiters))
         self._flights[key] = flight = _Flight(task, urgent, waiters)
         task.add_done_callback(lambda done: self._land(key, flight))

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from app.errors import BudgetSpent, Quota, ShareSpent
 from app.token_bucket import Bucket, back_off, count_tokens, take_token
 from app.upstream.fair_queue import FairQueue
-from app.upstream.source import ClientNetwork, Priority, Refusal, Waiters
+from app.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
 from app.upstream.upstream_log import BudgetLog
 
 #: Queries that wait in one queue, of all clients together.
@@ -70,11 +70,11 @@ class LocalBucket:
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
+class QueuedQuery:
     """A query that waits, or that is in flight."""
 
     #: Seconds that it waits after the last client joined, and the end of this wait on the budget's clock.
-    patience: float
+    seconds: float
     deadline: float
     timeout: asyncio.Timeout
     #: None when the query is admitted, or the reason why it is refused.
@@ -88,7 +88,7 @@ class Ticket:
 class Queue:
     """The queries of one class: those that wait, and how many are in flight."""
 
-    lines: FairQueue[Ticket]
+    lines: FairQueue[QueuedQuery]
     most_in_flight: int
     #: Tokens that this class leaves in the bucket.
     leaving: float
@@ -151,7 +151,7 @@ class Budget:
     @property
     def waiting(self) -> int:
         """Queries that wait to be admitted."""
-        return len(self._people.lines.tickets) + len(self._others.lines.tickets)
+        return len(self._people.lines.queries) + len(self._others.lines.queries)
 
     @property
     def clients_waiting(self) -> int:
@@ -170,13 +170,15 @@ class Budget:
         return None if tokens >= 1.0 else Refusal("budget", BudgetSpent.token, (1.0 - tokens) / self._rate)
 
     @asynccontextmanager
-    async def admit(self, priority: Priority, patience: float, waiters: Waiters | None = None) -> AsyncIterator[None]:
-        """Hold one place and spend one token. Waits at most `patience` seconds after the last client joined.
+    async def admit(
+        self, priority: Priority, seconds: float, waiters: WaitingClients | None = None
+    ) -> AsyncIterator[None]:
+        """Hold one place and spend one token. Waits so many seconds at most after the last client joined.
 
         Raises BudgetSpent, or ShareSpent if the line of each client that waits is full.
         """
         queue = self._people if priority is Priority.PERSON else self._others
-        waiters = waiters or Waiters()
+        waiters = waiters or WaitingClients()
         client = next(iter(waiters.clients))
         if await self._enter_directly(queue, client):
             try:
@@ -186,16 +188,16 @@ class Budget:
                 self._wake()
             return
         now, loop = self._clock(), asyncio.get_running_loop()
-        ticket = Ticket(patience, now + patience, asyncio.timeout(patience), loop.create_future())
+        query = QueuedQuery(seconds, now + seconds, asyncio.timeout(seconds), loop.create_future())
         try:
-            await self._wait(queue, ticket, waiters)
+            await self._wait(queue, query, waiters)
             yield
         finally:
-            if ticket.admitted:
-                count_end(queue, ticket.client)
+            if query.admitted:
+                count_end(queue, query.client)
             else:
-                queue.lines.leave(ticket)
-            if queue.server is not None and not queue.lines.tickets:
+                queue.lines.leave(query)
+            if queue.server is not None and not queue.lines.queries:
                 queue.server.cancel()
                 queue.server = None
             self._wake()
@@ -204,12 +206,12 @@ class Budget:
         """Spend a token on a retry of a query in flight, if there is one now. Returns whether there was."""
         return not await self._bucket.take()
 
-    async def admit_lookup(self, patience: float) -> None:
-        """Spend a token on a further message that a query in flight needs. Waits at most `patience` seconds for one.
+    async def admit_lookup(self, seconds: float) -> None:
+        """Spend a token on a further message that a query in flight needs. Waits so many seconds at most for one.
 
         Raises BudgetSpent.
         """
-        ends_at = self._clock() + patience
+        ends_at = self._clock() + seconds
         while (wait := await self._bucket.take()) > 0:
             if self._clock() + wait > ends_at:
                 raise BudgetSpent(retry_after=_USUAL_RETRY)
@@ -221,7 +223,7 @@ class Budget:
 
     async def _enter_directly(self, queue: Queue, client: ClientNetwork) -> bool:
         """Admit a query without a task or a timer, if none waits before it and there is a place and a token."""
-        if queue.lines.tickets or not self._has_place(queue) or not self._has_place_for(queue, client):
+        if queue.lines.queries or not self._has_place(queue) or not self._has_place_for(queue, client):
             return False
         queue.in_flight += 1
         count_start(queue, client)
@@ -234,12 +236,12 @@ class Budget:
                 self._wake()
         return admitted
 
-    async def _wait(self, queue: Queue, ticket: Ticket, waiters: Waiters) -> None:
+    async def _wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> None:
         try:
-            async with ticket.timeout:
-                self._line_up(queue, ticket, waiters)
-                waiters.notify(lambda client: self._also_wait(queue, ticket, waiters, client))
-                refusal = await ticket.turn
+            async with query.timeout:
+                self._line_up(queue, query, waiters)
+                waiters.notify(lambda client: self._also_wait(queue, query, waiters, client))
+                refusal = await query.turn
                 if refusal is not None:
                     raise refusal
         except (BudgetSpent, TimeoutError) as error:
@@ -250,42 +252,42 @@ class Budget:
         finally:
             waiters.notify(None)
 
-    def _line_up(self, queue: Queue, ticket: Ticket, waiters: Waiters) -> None:
+    def _line_up(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> None:
         lines = queue.lines
         clients = [client for client in waiters.clients if lines.has_room(client)]
         if not clients:
             if any(lines.is_full(client) for client in waiters.clients):
-                raise self._share_spent(queue, ticket)
+                raise self._share_spent(queue, query)
             raise BudgetSpent(retry_after=_USUAL_RETRY)
         for client in clients:
-            self._join(queue, ticket, client)
+            self._join(queue, query, client)
         if queue.server is None or queue.server.done():
             queue.server = asyncio.create_task(self._serve(queue))
 
-    def _also_wait(self, queue: Queue, ticket: Ticket, waiters: Waiters, client: ClientNetwork) -> None:
-        if ticket.turn.done() or ticket.timeout.expired():
-            waiters.refused = not ticket.admitted
+    def _also_wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients, client: ClientNetwork) -> None:
+        if query.turn.done() or query.timeout.expired():
+            waiters.refused = not query.admitted
         elif queue.lines.has_room(client):
-            self._join(queue, ticket, client)
+            self._join(queue, query, client)
             # A client that has just joined must not be refused because an earlier one has waited long.
-            ticket.deadline = self._clock() + ticket.patience
-            ticket.timeout.reschedule(asyncio.get_running_loop().time() + ticket.patience)
+            query.deadline = self._clock() + query.seconds
+            query.timeout.reschedule(asyncio.get_running_loop().time() + query.seconds)
 
-    def _join(self, queue: Queue, ticket: Ticket, client: ClientNetwork) -> None:
-        evicted = queue.lines.join(client, ticket)
+    def _join(self, queue: Queue, query: QueuedQuery, client: ClientNetwork) -> None:
+        evicted = queue.lines.join(client, query)
         if evicted is not None and not evicted.turn.done():
             evicted.turn.set_result(self._share_spent(queue, evicted))
         # There may be a place that the earlier clients could not use.
         queue.look.set()
 
-    def _share_spent(self, queue: Queue, ticket: Ticket) -> ShareSpent:
-        quota = Quota(SHARE, queue.lines.most_of_client, max(1, ceil(ticket.patience)))
+    def _share_spent(self, queue: Queue, query: QueuedQuery) -> ShareSpent:
+        quota = Quota(SHARE, queue.lines.most_of_client, max(1, ceil(query.seconds)))
         # A client's line is one shorter after a turn of each client.
         return ShareSpent(quota=quota, retry_after=max(_USUAL_RETRY, queue.lines.clients / self._rate))
 
     async def _serve(self, queue: Queue) -> None:
         """Admit queries as places and tokens become free, until none waits."""
-        while queue.lines.tickets:
+        while queue.lines.queries:
             if self._next(queue) is None:
                 queue.look.clear()
                 await queue.look.wait()
@@ -293,7 +295,7 @@ class Budget:
             seconds = await self._take(queue)
             if seconds:
                 self._refuse_late(queue, seconds)
-                if queue.lines.tickets:
+                if queue.lines.queries:
                     await self._sleep(seconds)
 
     async def _take(self, queue: Queue) -> float:
@@ -315,37 +317,37 @@ class Budget:
                 self._wake()
         return seconds
 
-    def _admit(self, queue: Queue, client: ClientNetwork, ticket: Ticket) -> None:
-        queue.lines.serve(client, ticket)
+    def _admit(self, queue: Queue, client: ClientNetwork, query: QueuedQuery) -> None:
+        queue.lines.serve(client, query)
         count_start(queue, client)
-        ticket.admitted, ticket.client = True, client
-        ticket.turn.set_result(None)
+        query.admitted, query.client = True, client
+        query.turn.set_result(None)
 
     def _refuse_late(self, queue: Queue, seconds: float) -> None:
         """Refuse the queries that are next, as long as the next token comes after their deadline."""
-        while queue.lines.tickets:
-            _, ticket = next(queue.lines.turns())
-            if self._clock() + seconds <= ticket.deadline:
+        while queue.lines.queries:
+            _, query = next(queue.lines.turns())
+            if self._clock() + seconds <= query.deadline:
                 return
-            queue.lines.leave(ticket)
-            if not ticket.turn.done():
-                ticket.turn.set_result(BudgetSpent(retry_after=seconds))
+            queue.lines.leave(query)
+            if not query.turn.done():
+                query.turn.set_result(BudgetSpent(retry_after=seconds))
 
-    def _next(self, queue: Queue, held: int = 0) -> tuple[ClientNetwork, Ticket] | None:
-        """The client whose turn it is, and its ticket. None without a place. `held` places are free for it."""
+    def _next(self, queue: Queue, held: int = 0) -> tuple[ClientNetwork, QueuedQuery] | None:
+        """The client whose turn it is, and its query. None without a place. `held` places are free for it."""
         if not self._has_place(queue, held):
             return None
-        for client, ticket in queue.lines.turns():
+        for client, query in queue.lines.turns():
             # Skips callers that have just given up, and clients with a query in flight. The places bound their number.
-            if not ticket.turn.done() and self._has_place_for(queue, client, held):
-                return client, ticket
+            if not query.turn.done() and self._has_place_for(queue, client, held):
+                return client, query
         return None
 
     def _has_place(self, queue: Queue, held: int = 0) -> bool:
         """Whether there is a free place for this class."""
         if self.in_flight - held >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
             return False
-        return queue is self._people or not self._people.lines.tickets
+        return queue is self._people or not self._people.lines.queries
 
     def _has_place_for(self, queue: Queue, client: ClientNetwork, held: int = 0) -> bool:
         """Whether a free place may go to this client."""

@@ -31,7 +31,7 @@ from app.handle.answer import Answer, ResponseCode
 from app.upstream.breaker import Breaker, BreakerState
 from app.upstream.budget import Budget
 from app.upstream.pause import Pause
-from app.upstream.source import AgencySource, ClientNetwork, Priority, Refusal, Source, UpstreamQuery, Waiters
+from app.upstream.source import AgencySource, ClientNetwork, Priority, Refusal, Source, UpstreamQuery, WaitingClients
 from app.upstream.upstream_log import UpstreamLog
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class Guard:
         """Close the source."""
         await self._source.aclose()
 
-    async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: Waiters) -> T:
+    async def run(self, name: str, priority: Priority, fetch: Callable[[], Awaitable[T]], waiters: WaitingClients) -> T:
         """Query `name` if the breaker, the pause and the budget admit it.
 
         Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `fetch` raises.
@@ -276,5 +276,5 @@ class GuardedAgencies:
             _AGENCIES_OF + ",".join(names),
             Priority.PERSON,
             partial(self._source.registration_agencies, names, client),
-            Waiters({client: None}),
+            WaitingClients({client: None}),
         )

@@ -39,7 +39,7 @@ class Refusal:
 
 
 @dataclass(slots=True, eq=False)
-class Waiters:
+class WaitingClients:
     """The clients that wait for the answer to one query. The query has a place in the line of each.
 
     With a place in one line only, a client would wait in the long line of the client that sent the query first.
@@ -78,7 +78,7 @@ class UpstreamQuery:
     #: Called when the query is sent, after its wait for the budget.
     leaves: Callable[[], None] | None = field(default=None, compare=False)
     #: The clients that wait for the answer and share its cost.
-    waiters: Waiters = field(default_factory=Waiters, compare=False)
+    waiters: WaitingClients = field(default_factory=WaitingClients, compare=False)
 
 
 class Source(Protocol):

@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import UpstreamTimeout
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
-from app.upstream.source import Waiters
+from app.upstream.source import WaitingClients
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ class Work:
         self.failure: Exception | None = None
         self.is_sent = False
 
-    async def __call__(self, waiters: Waiters) -> int:
+    async def __call__(self, waiters: WaitingClients) -> int:
         self.begun += 1
         waiters.is_sent = self.is_sent
         await self.go_on.wait()
@@ -140,11 +140,11 @@ async def test_closing_with_nothing_in_flight_is_nothing() -> None:
 async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn() -> None:
     flights, turn = SingleFlight[str](), asyncio.Event()
 
-    async def bulk(_: Waiters) -> str:
+    async def bulk(_: WaitingClients) -> str:
         await turn.wait()
         return "bulk"
 
-    async def person(_: Waiters) -> str:
+    async def person(_: WaitingClients) -> str:
         return "person"
 
     waiting, _ = flights.join("X", bulk, urgent=False)
@@ -159,7 +159,7 @@ async def test_urgent_work_takes_the_place_of_work_that_only_waits_for_its_turn(
 async def test_a_question_that_has_left_is_overtaken_by_nothing() -> None:
     flights, answered = SingleFlight[str](), asyncio.Event()
 
-    async def bulk(waiters: Waiters) -> str:
+    async def bulk(waiters: WaitingClients) -> str:
         waiters.is_sent = True
         await answered.wait()
         return "bulk"

@@ -10,7 +10,7 @@ import pytest
 
 from app.errors import BudgetSpent, Quota, ShareSpent
 from app.upstream.budget import MAX_WAITING, Budget, BudgetLimits
-from app.upstream.source import Priority, Waiters
+from app.upstream.source import Priority, WaitingClients
 from tests.clock import Clock
 from tests.table import table
 
@@ -331,7 +331,7 @@ class TestClients:
     async def spend(
         self, budget: Budget, client: str | None, admitted: list[str], name: str, patience: float = ENOUGH
     ) -> None:
-        async with budget.admit(PERSON, patience, Waiters({client: None})):
+        async with budget.admit(PERSON, patience, WaitingClients({client: None})):
             admitted.append(name)
 
     async def test_new_names_of_one_client_are_answered_while_another_has_forty_waiting(self) -> None:
@@ -343,7 +343,7 @@ class TestClients:
             await settle()
             for _ in range(5):
                 began = clock()
-                async with budget.admit(PERSON, ENOUGH, Waiters({self.B: None})):
+                async with budget.admit(PERSON, ENOUGH, WaitingClients({self.B: None})):
                     times.append(clock() - began)
             assert not all(task.done() for task in flood)
         assert max(times) <= 0.3
@@ -378,7 +378,7 @@ class TestClients:
         hold, admitted = asyncio.Event(), list[str]()
 
         async def slow() -> None:
-            async with budget.admit(PERSON, ENOUGH, Waiters({self.A: None})):
+            async with budget.admit(PERSON, ENOUGH, WaitingClients({self.A: None})):
                 await hold.wait()
 
         flood = [asyncio.create_task(slow()) for _ in range(40)]
@@ -393,7 +393,7 @@ class TestClients:
     async def test_a_client_that_joins_a_waiting_question_waits_in_its_own_line(self) -> None:
         clock, admitted = Clock(0.0), list[str]()
         budget = budget_of(clock, rate=10, burst=1, places=16)
-        shared = Waiters({self.A: None})
+        shared = WaitingClients({self.A: None})
 
         async def last() -> None:
             async with budget.admit(PERSON, ENOUGH, shared):
@@ -409,7 +409,7 @@ class TestClients:
         assert not shared.refused
 
     async def test_a_client_that_joins_late_has_its_own_patience(self) -> None:
-        clock, shared, admitted = Clock(0.0), Waiters({self.A: None}), list[float]()
+        clock, shared, admitted = Clock(0.0), WaitingClients({self.A: None}), list[float]()
         budget = budget_of(clock, rate=1 / 7, burst=1, places=1)
         guests = Guests(budget)
         await guests.come("first")
@@ -429,7 +429,7 @@ class TestClients:
 
     async def test_a_question_that_was_refused_takes_no_further_client(self) -> None:
         budget = budget_of(Clock(0.0), rate=0.01, burst=1)
-        waiters = Waiters({self.A: None})
+        waiters = WaitingClients({self.A: None})
         await self.spend(budget, self.B, [], "")
         with pytest.raises(BudgetSpent):
             async with budget.admit(PERSON, ENOUGH, waiters):
@@ -475,6 +475,6 @@ class TestClients:
         await self.spend(budget, self.A, admitted, "a")
         async with AsyncExitStack() as others:
             for _ in range(3):
-                await others.enter_async_context(budget.admit(PERSON, ENOUGH, Waiters({self.B: None})))
+                await others.enter_async_context(budget.admit(PERSON, ENOUGH, WaitingClients({self.B: None})))
             await self.spend(budget, self.A, admitted, "a again", patience=0.01)
         assert admitted == ["a", "a again"]

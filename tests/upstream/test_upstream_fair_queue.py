@@ -18,19 +18,19 @@ def lines(most: int = 1000, most_of_client: int = 100) -> FairQueue[str]:
     return FairQueue(most, most_of_client)
 
 
-def fill(waiting: FairQueue[str], *tickets: str) -> None:
-    """Put tickets such as "a1" into the lines of the clients that they begin with."""
-    for ticket in tickets:
-        waiting.join({"a": A, "b": B, "c": C}[ticket[0]], ticket)
+def fill(waiting: FairQueue[str], *queries: str) -> None:
+    """Put queries such as "a1" into the lines of the clients that they begin with."""
+    for query in queries:
+        waiting.join({"a": A, "b": B, "c": C}[query[0]], query)
 
 
 def served(waiting: FairQueue[str]) -> list[str]:
-    """The tickets in the order in which they are served."""
+    """The queries in the order in which they are served."""
     order = []
-    while len(waiting.tickets):
-        client, ticket = next(waiting.turns())
-        waiting.serve(client, ticket)
-        order.append(ticket)
+    while len(waiting.queries):
+        client, query = next(waiting.turns())
+        waiting.serve(client, query)
+        order.append(query)
     return order
 
 
@@ -61,20 +61,20 @@ def test_a_client_that_comes_again_after_its_turn_does_not_overtake() -> None:
     assert served(waiting) == ["b1", "a2", "b2"]
 
 
-def test_a_ticket_of_two_clients_is_served_at_the_first_turn_of_either() -> None:
+def test_a_query_of_two_clients_is_served_at_the_first_turn_of_either() -> None:
     waiting = lines()
     fill(waiting, "a1", "a2", "a3", "a4")
     waiting.join(B, "a4")
-    assert (len(waiting.tickets), waiting.clients, waiting.length(A), waiting.length(B)) == (4, 2, 4, 1)
+    assert (len(waiting.queries), waiting.clients, waiting.length(A), waiting.length(B)) == (4, 2, 4, 1)
     assert served(waiting) == ["a1", "a4", "a2", "a3"]
 
 
-def test_a_ticket_that_leaves_leaves_every_line() -> None:
+def test_a_query_that_leaves_leaves_every_line() -> None:
     waiting = lines()
     fill(waiting, "a1")
     waiting.join(B, "a1")
     waiting.leave("a1")
-    assert (len(waiting.tickets), waiting.clients) == (0, 0)
+    assert (len(waiting.queries), waiting.clients) == (0, 0)
     waiting.leave("a1")
 
 
@@ -90,7 +90,7 @@ def test_the_service_s_own_work_has_no_share() -> None:
     assert waiting.has_room(None)
 
 
-def test_when_all_places_are_taken_the_longest_line_loses_its_newest_ticket() -> None:
+def test_when_all_places_are_taken_the_longest_line_loses_its_newest_query() -> None:
     waiting = lines(most=5)
     fill(waiting, "a1", "a2", "a3", "b1", "b2")
     assert waiting.has_room(C)
@@ -98,13 +98,13 @@ def test_when_all_places_are_taken_the_longest_line_loses_its_newest_ticket() ->
     assert served(waiting) == ["a1", "b1", "c1", "a2", "b2"]
 
 
-def test_no_ticket_is_lost_for_a_client_whose_line_would_be_as_long() -> None:
+def test_no_query_is_lost_for_a_client_whose_line_would_be_as_long() -> None:
     waiting = lines(most=3)
     fill(waiting, "a1", "a2", "b1")
     assert (waiting.has_room(A), waiting.has_room(B), waiting.has_room(C)) == (False, False, True)
 
 
-def test_a_ticket_that_loses_one_of_its_lines_waits_on_in_the_other() -> None:
+def test_a_query_that_loses_one_of_its_lines_waits_on_in_the_other() -> None:
     waiting = lines(most=4)
     fill(waiting, "a1", "a2", "a3")
     waiting.join(B, "a3")
@@ -116,42 +116,42 @@ def test_a_ticket_that_loses_one_of_its_lines_waits_on_in_the_other() -> None:
 def test_a_flood_of_clients_never_takes_more_than_all_places(seed: int) -> None:
     dice, waiting = random.Random(seed), FairQueue[int](200, 20)
     stands: set[int] = set()
-    for ticket in range(5_000):
+    for query in range(5_000):
         client = f"network {dice.randrange(300)}"
         if waiting.has_room(client):
-            stands |= {ticket}
-            stands -= {waiting.join(client, ticket)}
-        if dice.random() < 0.3 and len(waiting.tickets):
+            stands |= {query}
+            stands -= {waiting.join(client, query)}
+        if dice.random() < 0.3 and len(waiting.queries):
             turn = next(waiting.turns())
             waiting.serve(*turn)
             stands.discard(turn[1])
-        assert len(waiting.tickets) == len(stands) <= 200
+        assert len(waiting.queries) == len(stands) <= 200
         assert waiting.clients <= 200
 
 
 def test_a_flood_of_ten_thousand_networks_is_bounded_and_one_more_client_has_its_turn() -> None:
     waiting = FairQueue[int](1_000, 100)
-    for ticket in range(100):
-        waiting.join("first", ticket)
-    for ticket in range(100, 10_100):
-        client = f"network {ticket}"
+    for query in range(100):
+        waiting.join("first", query)
+    for query in range(100, 10_100):
+        client = f"network {query}"
         if waiting.has_room(client):
-            waiting.join(client, ticket)
+            waiting.join(client, query)
     # The flood took the places of the longest line, down to one. No network of the flood has two.
-    assert len(waiting.tickets) == waiting.clients == 1_000
+    assert len(waiting.queries) == waiting.clients == 1_000
     assert next(waiting.turns()) == ("first", 0)
 
 
 @given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.booleans()), max_size=200))
 def test_between_two_turns_of_a_client_no_other_client_has_two(steps: list[tuple[str, bool]]) -> None:
-    waiting, ticket, turns = FairQueue[int](50, 10), 0, list[str]()
+    waiting, query, turns = FairQueue[int](50, 10), 0, list[str]()
     for client, serves in steps:
-        if serves and len(waiting.tickets):
+        if serves and len(waiting.queries):
             turn = next(waiting.turns())
             waiting.serve(*turn)
             turns.append(str(turn[0]))
         elif waiting.has_room(client):
-            waiting.join(client, ticket := ticket + 1)
+            waiting.join(client, query := query + 1)
     # Those who wait at the end wait since their last turn at the longest, so the next turns are all different.
     following = [client for client, _ in islice(waiting.turns(), 3)]
     assert len(set(following)) == len(following) == waiting.clients
