@@ -38,12 +38,12 @@ class OwnNames:
     batches: Batches
 
     def look_up(self, name: BatchInput) -> Rows:
-        """See Names. Its queries do not wait for those of lists."""
+        """See Names. Its queries do not wait for queries of lists."""
         options = BatchOptions(literal=True, suggests=True, agency="any", priority=Priority.PERSON)
         return aclosing(self.batches.rows(_stream([name]), options))
 
     def look_up_list(self, names: Sequence[BatchInput]) -> Rows:
-        """See Names. Its queries wait for those of people. Agencies come from the cache alone."""
+        """See Names. Queries of people go first. Agencies come from the cache alone."""
         return aclosing(self.batches.rows(_stream(names), BatchOptions(literal=True, suggests=True)))
 
 

@@ -38,7 +38,7 @@ class Outcome(Enum):
     CHOSEN = "chosen"  # it goes through the service that the reader chose
     OPTED_OUT = "opted_out"  # the reader wants no service
     LEFT_ALONE = "left_alone"  # a rule concerns the work, and none sends this reader through a service
-    NOT_CONCERNED = "not_concerned"  # no rule concerns the work, whoever the reader is
+    NOT_CONCERNED = "not_concerned"  # no rule concerns the work, for any reader
 
 
 class Work(msgspec.Struct, frozen=True, gc=False):
@@ -107,12 +107,12 @@ class Rule(msgspec.Struct, frozen=True):
     #: Hosts that the rule does not apply to.
     exempt: frozenset[str]
     networks: tuple[Network, ...]
-    #: The rule applies to clients that are in none of these networks.
+    #: The rule applies to clients outside all of these networks.
     outside: tuple[Network, ...]
     languages: tuple[str, ...]
 
     def concerns(self, work: Work, prefixes: frozenset[str], hosts: frozenset[str]) -> bool:
-        """Whether the conditions about the work hold. `prefixes` and `hosts` are those of the work, with parents."""
+        """Whether the conditions about the work hold. `prefixes` and `hosts` are of the work, with parents."""
         return (
             (not self.prefixes or not self.prefixes.isdisjoint(prefixes))
             and (not self.agencies or (work.agency or "").lower() in self.agencies)

@@ -43,7 +43,7 @@ from app.resolver.destination import DestinationQuery, Destinations
 MAX_GROUP: Final = 64
 #: The pause before another try if the failure names none, in seconds.
 _USUAL_PAUSE: Final = 1.0
-#: Seconds, after which the event loop serves other requests. A row takes 20 to 200 microseconds, with suggestions up to
+#: Seconds after which the event loop serves other requests. A row takes 20 to 200 microseconds, with suggestions up to
 #: a millisecond. Turns of 16 rows held the event loop for up to 27 ms of processor time, these for up to 3 ms.
 _TURN_LENGTH: Final = 0.000_5
 

@@ -150,7 +150,7 @@ def _read_value(data: bytes, number: int, place: str, column: str | None) -> Ite
 
 
 def explain_json(data: bytes, error: Exception) -> str:
-    """Why data is not JSON. `error` is that of msgspec, which reports half a surrogate pair as truncated data."""
+    """Why data is not JSON. `error` comes from msgspec, which reports half a surrogate pair as truncated data."""
     lone = _LONE_SURROGATE.match(data)
     if lone is None:
         return str(error)

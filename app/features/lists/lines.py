@@ -125,9 +125,10 @@ def decode_line(line: Line, max_bytes: int) -> str | UnreadableItem:
 
 
 class LineReader:
-    """Reads a list by its lines. Any ListReader can be made with the column of CSV or the member of JSON objects."""
+    """Reads a list by its lines."""
 
     def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
+        """`column` is the column of CSV, or the member of JSON objects. Other formats have none."""
         self._max_line_bytes = max_line_bytes
         self._column = column
         self._lines = LineCutter(max_line_bytes)

@@ -45,7 +45,7 @@ class ListSource:
     """A list: its path, or `-`, and how it is read."""
 
     path: str
-    #: The format, None for that of the file name.
+    #: The format. If it is None, the name of the file decides.
     form: str | None = None
     #: The column of CSV, or the member of JSON objects.
     column: str | None = None
@@ -54,7 +54,7 @@ class ListSource:
 
 
 def has_gzip_name(path: str) -> bool:
-    """Whether the name is that of a gzip file."""
+    """Whether the name says that the file is compressed with gzip."""
     return path.lower().endswith(_GZIP_SUFFIX)
 
 

@@ -137,7 +137,7 @@ async def _open_rows(
             "--store-url memory: the cache ends with this process; a later run can query the same names again",
             file=sys.stderr,
         )
-    # A server needs none of the parts that these import.
+    # With a server, the command does not need the parts that these modules import.
     from app.features.feature import Observers
     from app.features.lists.batch import build_batches
 

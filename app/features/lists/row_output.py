@@ -98,7 +98,7 @@ class RowRecorder:
         self._job = job
         self._state = state
         self._size = 0
-        #: The number of rows by verdict, those of earlier runs included.
+        #: The number of rows by verdict, with the rows of earlier runs.
         self.verdicts = Counter[Verdict]()
         #: Rows that earlier runs wrote.
         self.earlier_rows = 0
@@ -106,7 +106,7 @@ class RowRecorder:
 
     @property
     def rows(self) -> int:
-        """The number of rows, those of earlier runs included."""
+        """The number of rows, with the rows of earlier runs."""
         return self.verdicts.total()
 
     async def begin(self) -> None:

@@ -103,7 +103,7 @@ def _cut(inputs: Sequence[BatchInput], most: int) -> list[list[BatchInput]]:
 
 
 def _merge(waiting: Iterator[BatchInput], rows: Sequence[ListRow]) -> list[ListRow]:
-    """The rows, and before each those of inputs that needed no request. Without rows, those at the end."""
+    """The rows in the order of the inputs: an input that needed no request has its row already."""
     if not rows:
         return [one for one in waiting if isinstance(one, ListRow)]
     merged: list[ListRow] = []

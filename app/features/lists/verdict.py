@@ -151,7 +151,7 @@ class ListRow:
 
 
 def read_row(members: Mapping[str, Any]) -> ListRow:
-    """The row with these members, which are those of ListRow.members. Raises ValueError for any others."""
+    """The row whose `members` these are. Raises ValueError for other members."""
     try:
         suggestions = members.get("suggestions")
         if suggestions is not None:

@@ -24,7 +24,7 @@ from app.features.toml_files.watching import (
 
 log = logging.getLogger(__name__)
 
-#: Problems that are collected, and those of them that are logged.
+#: Limits of the problems that are collected, and of those that are logged.
 MAX_PROBLEMS: Final = 1_000
 _MAX_LOGGED: Final = 20
 _TOO_LARGE: Final = "the files are larger than local_records_max allows; raise it, or remove records"
@@ -47,7 +47,7 @@ class FileBounds:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reading of the files found. Its records can be used if none of its problems is an error."""
+    """The result of reading the files. Its records can be used if `errors` is empty."""
 
     records: LocalRecords
     problems: tuple[FileProblem, ...]
@@ -76,7 +76,7 @@ class LocalFiles(WatchedFiles):
 
     @property
     def is_broken(self) -> bool:
-        """Whether the files have an error, so that earlier records are in force."""
+        """Whether the files have an error. Then earlier records are in force."""
         return any(problem.severity == "error" for problem in self.problems)
 
     def ready(self) -> Mapping[str, Any]:

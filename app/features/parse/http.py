@@ -30,7 +30,7 @@ PARSE_LIMITS: Final = ListLimits(names=10_000, total_bytes=1024 * 1024)
 
 
 def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
-    """Add the endpoint. `public_url` is this resolver's own URL, None for that of each request."""
+    """Add the endpoint. `public_url` is this resolver's own URL. If it is None, each request says it."""
     # One text at a time, whatever the number of requests: other requests wait for at most one.
     turn = asyncio.Lock()
 
@@ -53,7 +53,7 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
     ) -> Response:
         """What each of many texts is, in their order.
 
-        The body is read as that of `/api/resolve`. The answer is a JSON array for an array, and one JSON object a line
+        The body is read as `/api/resolve` reads it. The answer is a JSON array for an array, and one JSON object a line
         for other lists.
         """
         headers = request.headers
@@ -63,7 +63,10 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
         except ClientDisconnect:
             return Response(status_code=400)
         rows = _write_rows(items, _base_url(request, public_url), turn)
-        body, output = (_join_array(rows), JSON) if form.media_type == JSON else (_join_lines(rows), NDJSON)
+        if form.media_type == JSON:
+            body, output = _join(rows, opening=b"[", between=b",", closing=b"]"), JSON
+        else:
+            body, output = _join(rows, end=b"\n"), NDJSON
         return StreamingResponse(body, media_type=output, headers=_text_header(NO_STORE))
 
     _add_routes(app, parse_one, parse_many)
@@ -81,7 +84,7 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
         response_description="What the text is; also if it is not a DOI name.",
         responses=problem_responses(
             {
-                400: "There is no `doi`, or it is not percent-encoded UTF-8.",
+                400: "The parameter `doi` is missing, or is not percent-encoded UTF-8.",
                 414: "The address is too long.",
                 **limited,
             }
@@ -145,25 +148,18 @@ async def _write_rows(items: list[Item], base_url: str, turn: asyncio.Lock) -> A
         yield row
 
 
-async def _join_lines(rows: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    piece = bytearray()
+async def _join(
+    rows: AsyncIterator[bytes], *, opening: bytes = b"", between: bytes = b"", end: bytes = b"", closing: bytes = b""
+) -> AsyncIterator[bytes]:
+    """The rows in pieces of about _PIECE_BYTES. `end` follows each row."""
+    piece, separator = bytearray(opening), b""
     async for row in rows:
-        piece += row + b"\n"
+        piece += separator + row + end
+        separator = between
         if len(piece) >= _PIECE_BYTES:
             yield bytes(piece)
             piece.clear()
-    yield bytes(piece)
-
-
-async def _join_array(rows: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    piece, separator = bytearray(b"["), b""
-    async for row in rows:
-        piece += separator + row
-        separator = b","
-        if len(piece) >= _PIECE_BYTES:
-            yield bytes(piece)
-            piece.clear()
-    yield bytes(piece) + b"]"
+    yield bytes(piece) + closing
 
 
 def _text_header(header: tuple[bytes, bytes]) -> dict[str, str]:

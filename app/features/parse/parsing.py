@@ -1,6 +1,6 @@
 """What a text is, decided from its form alone: a DOI name, a shortDOI, a handle, a prefix or none of them.
 
-The reader is that of the request path and the form (app.doi.presentation). Whether a name exists is not known here.
+A text is read as in a request path and in the form (app.doi.presentation). Whether a name exists is not known here.
 """
 
 from __future__ import annotations

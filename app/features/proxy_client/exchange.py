@@ -172,7 +172,7 @@ class Exchange:
     def refusal(self, hints: Mapping[int, str]) -> ProxyFailure:
         """The error of an answer that is not 200, from its problem details and Retry-After.
 
-        `hints` has messages of statuses that say more to the user of a command than those of the proxy.
+        `hints` has messages by status. They replace the message of the proxy, and say more to the user of a command.
         """
         status = 0 if self._response is None else self._response.status
         message = hints.get(status) or read_detail(self._collect(_PIECE_BYTES))
