@@ -71,6 +71,11 @@ def create(
     lifecycle.on_reload(set_log_level, "log_level")
     lifecycle.on_reload(trust, "trusted_proxies")
     lifecycle.on_reload(lambda new: pages.rebrand(read_branding(new)), *branding)
+    for gate in opened.gates:
+        for path, add in opened.operator_routes.items():
+            gate.add_path(path)
+            add(gate.app, face)
+    gates = [gate for gate in opened.gates if not gate.has_listener]
     fastapi = create_operations(
         __version__,
         lambda app: run_lifespan(core, opened.services),
@@ -78,8 +83,8 @@ def create(
         lambda: read_privacy(settings, core.upstream.guards),
         opened.routes,
     )
-    paths = find_paths(fastapi, opened.own_api, opened.private, opened.gates)
-    operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), opened.gates)
+    paths = find_paths(fastapi, opened.own_api, opened.private, gates)
+    operations = Operations(fastapi, paths, lambda path: allowed_methods(fastapi, path.decode("latin-1")), gates)
     site = OwnSite(read_public_url(settings), read_sub_path(settings).encode(), read_loop_id(), time.perf_counter)
     application = Application(face, operations, site, stages, prepared, connections)
     application.second = next((listen(stages, connections) for listen in opened.listeners), None)

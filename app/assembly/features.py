@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
+from app.errors import ConfigurationError
 from app.features import NAMES
 from app.features.feature import Context, Feature, Observers, Opened, UpstreamKind, require_libraries
 from app.features.options import Settings
@@ -15,20 +16,41 @@ from app.features.options import Settings
 
 @cache
 def installed() -> tuple[Feature, ...]:
-    """The features whose folders are there with those that they need, each after those that it needs."""
-    found = {name: load(name) for name in NAMES if find_spec(f"app.features.{name}") is not None}
+    """The features whose folders are there, each after those that it needs.
+
+    Raises ConfigurationError if one needs another that is not there.
+    """
+    found = {name: _load_whole(name) for name in NAMES if find_spec(f"app.features.{name}") is not None}
     ordered: dict[str, Feature] = {}
 
-    def add(name: str) -> bool:
-        feature = found.get(name)
-        if feature is None or not all(needed in ordered or add(needed) for needed in feature.needs):
-            return False
-        ordered.setdefault(name, feature)
-        return True
+    def add(name: str) -> None:
+        for needed in found[name].needs:
+            if needed not in found:
+                raise _misses(name, needed)
+            if needed not in ordered:
+                add(needed)
+        ordered.setdefault(name, found[name])
 
     for name in found:
         add(name)
     return tuple(ordered.values())
+
+
+def _load_whole(name: str) -> Feature:
+    try:
+        return load(name)
+    except ModuleNotFoundError as error:
+        _, _, needed = (error.name or "").partition("app.features.")
+        if not needed:
+            raise
+        raise _misses(name, needed.partition(".")[0]) from error
+
+
+def _misses(name: str, needed: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the feature {name} needs the feature {needed}, which is not installed; install doi-proxy again, or delete "
+        f"app/features/{name} too"
+    )
 
 
 @cache
@@ -87,6 +109,7 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
         if feature.open is not None:
             opened[feature.name] = feature.open(context)
             context.services += opened[feature.name].services
+            context.gates += opened[feature.name].gates
     parts = [opened[name] for name in NAMES if name in opened]
     context.own_routes = tuple(route for part in parts for route in part.own_api.values())
     return Opened(
@@ -97,5 +120,6 @@ def open_features(features: Sequence[Feature], context: Context) -> Opened:
         own_api={path: route for part in parts for path, route in part.own_api.items()},
         private=[path for part in parts for path in part.private],
         gates=[gate for part in parts for gate in part.gates],
+        operator_routes={path: add for part in parts for path, add in part.operator_routes.items()},
         listeners=[listener for part in parts for listener in part.listeners],
     )

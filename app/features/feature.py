@@ -109,6 +109,19 @@ class Facts:
     grace: float
 
 
+@dataclass(frozen=True, slots=True)
+class ClientShares:
+    """The number of clients, and how many of them sent half and nine tenths of the requests.
+
+    `largest` is the share of the busiest client, 0 to 1; None without a request.
+    """
+
+    clients: int
+    half: int
+    nine_tenths: int
+    largest: float | None
+
+
 class PreparedAnswers(Protocol):
     """Answers as bytes, which depend on nothing but the records."""
 
@@ -179,10 +192,15 @@ class Context:
         self._shared_folder = shared_folder
         #: Counts for the features.
         self.meter = Meter()
-        #: The services of the features that have been opened.
+        #: The services of the features that have been opened, and the gates of operators.
         self.services: list[Service] = []
         #: The routes of the JSON endpoints of features. They are there when routes are added.
         self.own_routes: tuple[str, ...] = ()
+        self.gates: list[OperatorGate] = []
+        #: Denies a network for some seconds and returns the end. None without the feature limits.
+        self.deny: Callable[[str, float], float] | None = None
+        #: How requests are spread over clients.
+        self.read_shares: Callable[[], ClientShares] = lambda: ClientShares(0, 0, 0, None)
         self._provided: dict[type, object] = {}
         self._core: list[Core] = []
 
@@ -214,6 +232,21 @@ class Context:
         return found if isinstance(found, kind) else None
 
 
+class OperatorGate(Gate, Protocol):
+    """The gate before an application of FastAPI for operators."""
+
+    @property
+    def app(self) -> FastAPI:
+        """The application behind the gate."""
+
+    @property
+    def has_listener(self) -> bool:
+        """Whether the gate is on an address of its own, and not on that of the service."""
+
+    def add_path(self, path: bytes) -> None:
+        """Answer another path."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """What an open feature adds."""
@@ -227,8 +260,10 @@ class Opened:
     own_api: Mapping[bytes, str] = field(default_factory=dict)
     #: Paths whose answers no page of another site may read.
     private: Sequence[bytes] = ()
-    #: What answers paths behind a check of its own: whole paths, and beginnings of paths.
-    gates: Sequence[Gate] = ()
+    #: What answers the paths of operators, behind a check of its own.
+    gates: Sequence[OperatorGate] = ()
+    #: Each adds routes to the application behind that gate, if there is one, by the path that the gate then answers.
+    operator_routes: Mapping[bytes, Callable[[FastAPI, Face], None]] = field(default_factory=dict)
     #: Builds the application of a second listener, given the stages and the server's data about its connections.
     listeners: Sequence[Callable[[Stages, object], object]] = ()
 

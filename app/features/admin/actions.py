@@ -22,8 +22,7 @@ from app.features.admin.models import (
 from app.features.admin.purge import Selection, count_selected, purge
 from app.features.admin.refresh import refresh_prefix
 from app.features.admin.show import describe_entry, show_time
-from app.features.feature import Context, Core, required
-from app.features.limits.denials import Denials
+from app.features.feature import Context, Core
 from app.resolver.demand import Demand
 from app.resolver.resolution import Origin
 
@@ -31,7 +30,6 @@ from app.resolver.resolution import Origin
 def build_actions(context: Context) -> AdminActions:
     """The actions on one process. A purge reaches the other processes by the store, a denial by a file."""
     core, clock, reloads = context.core, context.clock, context.reloads
-    denials = required(context.find(Denials))
 
     async def show(name: HandleName) -> EntryReport | None:
         return await _report_entry(core, name, clock())
@@ -69,7 +67,9 @@ def build_actions(context: Context) -> AdminActions:
         return ReloadReport()
 
     def deny(request: DenyRequest) -> DenyReport:
-        return DenyReport(network=request.network, until=show_time(denials.deny(request.network, request.seconds)))
+        if context.deny is None:
+            raise InvalidParameter("This installation has no limits of clients; deny the network in the front proxy.")
+        return DenyReport(network=request.network, until=show_time(context.deny(request.network, request.seconds)))
 
     return AdminActions(show, find_hiding, purge_entries, refresh, refresh_names, reload, deny, reloads.show_settings)
 

@@ -11,8 +11,8 @@ from app.features.admin.application import AdminApplication
 from app.features.admin.gate import WRONG_TOKEN_RATE, WRONG_TOKENS, AdminGate, AdminTokens
 from app.features.admin.http import create_admin
 from app.features.admin.settings import AdminSettings
+from app.features.client_buckets import ClientBuckets
 from app.features.feature import NOTHING, Context, Feature, Opened
-from app.features.limits.buckets import ClientBuckets
 from app.features.options import Settings
 
 #: The settings that a reload changes.
@@ -34,7 +34,6 @@ def open_admin(context: Context) -> Opened:
         base=core.link.base,
         has_listener=settings.admin_listen is not None,
     )
-    context.provide(gate)
     context.reloads.on_reload(lambda new: gate.set_tokens(_read_tokens(new)), *_TOKENS)
     if settings.admin_listen is None:
         return Opened(gates=(gate,))
@@ -42,7 +41,7 @@ def open_admin(context: Context) -> Opened:
     def listen(stages: Any, connections: object) -> AdminApplication:
         return AdminApplication(gate, stages, timer=time.perf_counter, connections=connections)
 
-    return Opened(listeners=(listen,))
+    return Opened(gates=(gate,), listeners=(listen,))
 
 
 def _read_tokens(settings: Settings) -> AdminTokens:
@@ -59,6 +58,6 @@ def _refuse_first_token(new: Settings) -> None:
 FEATURE: Final = Feature(
     "admin",
     "the admin API, and the commands that use it",
-    needs=("limits", "proxy_client"),
+    needs=("proxy_client",),
     open=open_admin,
 )

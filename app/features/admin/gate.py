@@ -6,17 +6,17 @@ There are two tokens. The one of operators allows everything, the one of replica
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Final
 
 from fastapi import FastAPI
-from starlette.routing import BaseRoute
 
 from app.errors import RequestTooLarge, TooManyRequests
-from app.features.limits.buckets import ClientBuckets, Rate
+from app.features.audit import CLIENT
+from app.features.client_buckets import ClientBuckets, Rate
 from app.web.failure_headers import quota_headers
 from app.web.freshness import NO_STORE
 from app.web.header import Header
@@ -33,8 +33,6 @@ CHANGES_PATH: Final = b"/admin/changes"
 WRONG_TOKENS: Final = "admin"
 #: Requests of one client with a wrong token: ten at once, and one in ten seconds.
 WRONG_TOKEN_RATE: Final = Rate(0.1, 10.0)
-#: The member of the ASGI scope with the client's network, for the audit log.
-CLIENT: Final = "doi_proxy.client"
 _NOSNIFF: Final[Header] = (b"x-content-type-options", b"nosniff")
 #: RFC 6750, section 3.
 _CHALLENGE: Final[Header] = (b"www-authenticate", b'Bearer realm="doi-proxy admin"')
@@ -99,11 +97,6 @@ class AdminGate:
         #: The paths that are answered besides those below ADMIN_PATH.
         self.paths: frozenset[bytes] = frozenset()
         self.below: tuple[bytes, ...] = (ADMIN_PATH,)
-
-    @property
-    def routes(self) -> Sequence[BaseRoute]:
-        """The routes behind this gate."""
-        return self.app.routes
 
     def add_path(self, path: bytes) -> None:
         """Answer another path."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +12,6 @@ from starlette.exceptions import HTTPException
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, InvalidName, NotADOI
-from app.features.admin.gate import CLIENT
 from app.features.admin.models import (
     DenyReport,
     DenyRequest,
@@ -26,10 +23,9 @@ from app.features.admin.models import (
     RefreshRequest,
     ReloadReport,
 )
+from app.features.audit import audit
 from app.web.fastapi_errors import add_errors
 from app.web.media_types import PROBLEM
-
-log = logging.getLogger(__name__)
 
 #: The path of an entry, before the name.
 ENTRIES: Final = b"/admin/entries/"
@@ -168,10 +164,3 @@ def _read_prefix(text: str) -> HandleName:
     if prefix is None or not prefix.is_prefix:
         raise NotADOI(f"{text[:80]!r} is not a DOI prefix; a DOI prefix looks like 10.1000.")
     return prefix
-
-
-def audit(request: Request, action: str, what: dict[str, Any], result: str) -> None:
-    """Log an action of an operator."""
-    # JSON escapes line breaks, so one action is one line.
-    client = request.scope.get(CLIENT, "")
-    log.warning("admin: client %s, %s %s: %s", client, action, json.dumps(what), json.dumps(result)[1:-1])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from fastapi import FastAPI
+
 from app.cache.address import read_store_path
-from app.features.admin.gate import AdminGate
-from app.features.feature import NOTHING, Context, Feature, Opened
+from app.features.feature import Context, Feature, Opened
 from app.features.follow.change_feed import ChangeFeed
-from app.features.follow.http import add_changes
+from app.features.follow.http import CHANGES_PATH, add_changes
 from app.features.follow.metrics import PAGE_BYTES, PAGES, PULLED, PULLED_OLD_NAME
 from app.features.follow.primaries import move_primaries, read_primaries
+from app.web.operations import Face
 
 if TYPE_CHECKING:
     from app.cache.sqlite.tables import Table
@@ -39,17 +41,18 @@ def open_changes(context: Context) -> Opened:
 
     for data in (PULLED, PULLED_OLD_NAME):
         context.meter.shared_gauge(data, pulled_at)
-    gate = context.find(AdminGate)
-    if gate is not None:
+
+    def add(app: FastAPI, face: Face) -> None:
         feed = ChangeFeed(read_store_path(context.facts.store_url), context.clock, record=record)
-        add_changes(gate.app, feed, context.core.link.base)
-    return NOTHING
+        add_changes(app, feed, face.link.base)
+
+    return Opened(operator_routes={CHANGES_PATH: add})
 
 
 FEATURE: Final = Feature(
     "follow",
     "replication: `cache pull` makes a store the replica of another proxy",
-    needs=("admin", "bundles", "registry", "proxy_client"),
+    needs=("bundles", "registry", "proxy_client"),
     open=open_changes,
     tables=move_old_table,
 )

@@ -6,12 +6,14 @@ from typing import Annotated, Final
 
 from fastapi import FastAPI, Query, Request, Response
 
-from app.features.admin.http import audit
+from app.features.audit import audit
 from app.features.follow.change_feed import ChangeFeed
 from app.web.fastapi_errors import respond
 from app.web.media_types import NDJSON, PROBLEM
 from app.web.problem import problem
 
+#: The path of the changes.
+CHANGES_PATH: Final = b"/admin/changes"
 #: Characters of a cursor, which has the key of a name.
 _MAX_CURSOR: Final = 4_096
 
@@ -20,7 +22,7 @@ def add_changes(app: FastAPI, feed: ChangeFeed, base: str) -> None:
     """Add the route to the admin API. `base` is the path of this resolver."""
 
     @app.get(
-        "/admin/changes",
+        CHANGES_PATH.decode(),
         tags=["cache"],
         summary="Pull what the store wrote since a cursor, one page at a time",
         response_description="A delta: lines of JSON with a cursor and a checksum at the end, compressed by gzip.",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from app.features.check import Finding, Inspection
-from app.features.limits.network_list import read_networks
 from app.features.limits.settings import LimitSettings
+from app.features.network_list import read_networks
 
 
 def find_list_problems(inspection: Inspection) -> Iterator[Finding]:

@@ -7,9 +7,9 @@ network. The counts are of one process.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from app.features.feature import ClientShares
 from app.web.stage import Stage
 
 #: Seconds of one table, and the number of tables: the last 45 to 60 minutes.
@@ -23,19 +23,6 @@ MAX_WAITING: Final = 2_000
 _OTHERS: Final = 0
 _HALF: Final = 0.5
 _NINE_TENTHS: Final = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class ClientShares:
-    """The number of clients, and how many of them sent half and nine tenths of the requests.
-
-    `largest` is the share of the busiest client, 0 to 1; None without a request.
-    """
-
-    clients: int
-    half: int
-    nine_tenths: int
-    largest: float | None
 
 
 class ClientCounts(Stage):

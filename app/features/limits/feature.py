@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.features.client_buckets import Rate
 from app.features.feature import Context, Feature, Opened, Service
-from app.features.limits.buckets import Rate
 from app.features.limits.check import find_list_problems
 from app.features.limits.counts import ClientCounts
 from app.features.limits.denials import Denials
 from app.features.limits.limits import ClientLimits
-from app.features.limits.metrics import REFUSED
 from app.features.limits.settings import LimitSettings
+from app.features.refusals import REFUSED
 
 _SECONDS_A_MINUTE: Final = 60
 
@@ -43,8 +43,7 @@ def open_limits(context: Context) -> Opened:
     )
     counts = ClientCounts(networks.client_of, context.clock)
     denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
-    context.provide(denials)
-    context.provide(counts)
+    context.deny, context.read_shares = denials.deny, counts.shares
     context.reloads.on_reload(lambda _: limits.reload())
     return Opened(stages=(limits, counts), services=(ClientRefreshes(denials, counts),))
 

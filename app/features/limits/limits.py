@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ClientDenied, RateExceeded, TooManyBypasses, TooManyRequests
-from app.features.limits.buckets import ClientBuckets, Rate
-from app.features.limits.network_list import NetworkList, read_networks
+from app.features.client_buckets import ClientBuckets, Rate
+from app.features.network_list import NetworkList, read_networks
 from app.web.client_network import ClientNetworks
 from app.web.stage import Stage
 

@@ -7,13 +7,13 @@ from typing import Final
 from fastapi import FastAPI
 
 from app.features.feature import Context, Feature, Opened, required
-from app.features.limits.metrics import REFUSED
 from app.features.lists.answer import BatchService, OpenBatches
 from app.features.lists.batch import build_batches
 from app.features.lists.body import ListLimits
 from app.features.lists.http import RESOLVE_PATH, add_resolve
 from app.features.lists.metrics import ROWS
 from app.features.lists.settings import BatchSettings
+from app.features.refusals import REFUSED
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.web.operations import Face
 
@@ -42,6 +42,6 @@ def open_lists(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "lists",
     "lists of up to a million names, by HTTP and as a command",
-    needs=("suggestions", "limits", "proxy_client"),
+    needs=("suggestions", "proxy_client"),
     open=open_lists,
 )

@@ -9,7 +9,6 @@ from typing import Final
 from fastapi import FastAPI
 
 from app.features.feature import Context, Feature, Observers, Opened, Service, required
-from app.features.limits.metrics import REFUSED
 from app.features.metrics.connections import ConnectionMetrics
 from app.features.metrics.event_loop import delay_histogram, sample_delay
 from app.features.metrics.gauges import expose, set_process_state
@@ -18,6 +17,7 @@ from app.features.metrics.instruments import AnswerMetrics, FeatureMetrics, Stor
 from app.features.metrics.requests import HttpMetrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
+from app.features.refusals import REFUSED
 from app.server.connections import Connections, Reason
 from app.upstream.guard import OUTCOMES, UNSENT_OUTCOMES
 from app.web.operations import Face
@@ -98,7 +98,6 @@ def _count_connections(exposition: Exposition, connections: Connections) -> None
 FEATURE: Final = Feature(
     "metrics",
     "/metrics for Prometheus, summed over the workers",
-    needs=("limits",),
     observe=open_counters,
     open=open_metrics,
 )

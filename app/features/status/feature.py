@@ -8,10 +8,9 @@ from typing import Final
 from fastapi import FastAPI
 
 from app.errors import ConfigurationError
-from app.features.admin.gate import AdminGate
 from app.features.feature import Context, Feature, Opened, Service
-from app.features.limits.network_list import NetworkList
 from app.features.metrics.history import SharedHistory
+from app.features.network_list import NetworkList
 from app.features.status.models import STATUS_PATH
 from app.features.status.page import add_status
 from app.features.status.reader import StatusReader
@@ -35,16 +34,14 @@ def open_status(context: Context) -> Opened:
     settings = context.settings.group(StatusSettings)
     reader = StatusReader(context, SharedHistory(context.shared_file("history.json")))
     if settings.status_access == "admin":
-        gate = context.find(AdminGate)
-        if gate is None:
+        if not context.settings.value("has_admin_api"):
             raise ConfigurationError('status_access = "admin" needs admin_token; set DOI_PROXY_ADMIN_TOKEN_FILE')
-        gate.add_path(STATUS_PATH.encode())
-        admin = gate.app
 
-        def add_behind_gate(app: FastAPI, face: Face) -> None:
-            add_status(admin, reader.read, lambda address: True, face.pages, face.link)
+        def add_for_operators(app: FastAPI, face: Face) -> None:
+            add_status(app, reader.read, lambda address: True, face.pages, face.link)
 
-        return Opened(services=(HistoryService(reader),), routes=(add_behind_gate,), private=(STATUS_PATH.encode(),))
+        path = STATUS_PATH.encode()
+        return Opened(services=(HistoryService(reader),), operator_routes={path: add_for_operators}, private=(path,))
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
@@ -59,6 +56,6 @@ def open_status(context: Context) -> Opened:
 FEATURE: Final = Feature(
     "status",
     "/status: what the service is doing, as a page and as JSON",
-    needs=("health", "metrics", "limits", "admin"),
+    needs=("health", "metrics"),
     open=open_status,
 )

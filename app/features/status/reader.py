@@ -8,7 +8,6 @@ from app import __version__
 from app.errors import PrefixDenied
 from app.features.feature import Context, required
 from app.features.health.readiness import describe_readiness
-from app.features.limits.counts import ClientCounts
 from app.features.metrics.gauges import set_process_state
 from app.features.metrics.history import STEP, Point, SharedHistory, Totals, read_totals
 from app.features.metrics.instruments import FeatureMetrics
@@ -30,7 +29,6 @@ class StatusReader:
         self._exposition = required(context.find(Exposition))
         self._features = required(context.find(FeatureMetrics))
         self._state = required(context.find(StateMetrics))
-        self._counts = required(context.find(ClientCounts))
 
     def record(self) -> None:
         """Record a point of the history, if it is due."""
@@ -75,7 +73,7 @@ class StatusReader:
         return read_totals(self._exposition.collect())
 
     def _clients(self) -> ClientStatus:
-        shares = self._counts.shares()
+        shares = self._context.read_shares()
         return ClientStatus(
             networks=shares.clients, half=shares.half, nine_tenths=shares.nine_tenths, largest_share=shares.largest
         )

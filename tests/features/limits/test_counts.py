@@ -6,13 +6,13 @@ import gc
 
 import pytest
 
+from app.features.feature import ClientShares
 from app.features.limits.counts import (
     MAX_CLIENTS,
     MAX_WAITING,
     STEP,
     TABLES,
     ClientCounts,
-    ClientShares,
     measure_shares,
 )
 from tests.clock import Clock

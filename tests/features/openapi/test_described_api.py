@@ -78,7 +78,7 @@ async def test_every_route_of_the_application_is_described(settings: dict[str, A
 def routes_of(proxy: Proxy) -> set[str]:
     """The paths of all routes of FastAPI, with those of the admin API except its own description."""
     app: Any = proxy.app
-    routes = [*app._operations.app.routes, *(route for gate in app._operations.gates for route in gate.routes)]
+    routes = [*app._operations.app.routes, *(route for gate in app._operations.gates for route in gate.app.routes)]
     return {route.path_format if hasattr(route, "path_format") else route.path for route in routes} - {
         "/admin/openapi.json"
     }

@@ -1,4 +1,4 @@
-"""The counter of refused clients."""
+"""The counter of refused clients, which the limits, lists and the core's budget increment."""
 
 from __future__ import annotations
 

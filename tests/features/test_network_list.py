@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigurationError
-from app.features.limits.network_list import NetworkList, read_networks
+from app.features.network_list import NetworkList, read_networks
 
 NUMBERS = st.integers(0, 2**32 - 1)
 
