@@ -83,7 +83,12 @@ async def test_the_admin_api_has_an_address_of_its_own(
     # The main address answers as it does without a token.
     for path in ("/admin/settings", "/status"):
         assert {(await proxy.ask(path, headers=BEARER)).status for _ in range(IN_A_ROW)} == {400}
-    assert (await ask("GET", "/status"))[1]["workers"] == workers
+
+    async def all_are_counted() -> bool:
+        return bool((await ask("GET", "/status"))[1]["workers"] == workers)
+
+    # A worker counts from the first time that it writes its figures to the store.
+    await in_a_row(all_are_counted, "every worker is counted")
     # A service that has ended leaves its socket behind; the next one replaces it.
     proxy.process.terminate()
     proxy.restart()
