@@ -17,6 +17,7 @@ from app.errors import ConfigurationError, StoreError
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +76,7 @@ async def test_a_server_may_be_called_valkey(clock: Clock) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "", "memory", "memory:/tmp", "sqlite:", "sqlite://store", "sqlite:///", "sqlite:////", "sqlite:store.sqlite3",

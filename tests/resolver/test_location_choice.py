@@ -19,7 +19,7 @@ from tests.table import table
 HANDBOOK = 'DOI Handbook, section "Resolution"'
 MANUAL = "technical manual, chapter 12"
 #: Chances at equal distances, none of them on a border of the weights below.
-GRID = [(step + 0.5) / 10_000 for step in range(10_000)]
+GRID = [(step + 0.5) / 2_000 for step in range(2_000)]
 
 
 def one(name: str, **attributes: str) -> Location:

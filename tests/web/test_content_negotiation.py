@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -55,8 +56,8 @@ async def proxy() -> AsyncIterator[Proxy]:
 
 
 class TestWhereItLeads:
-    @pytest.mark.parametrize("accept", [BIBTEX, CSL, "text/x-bibliography; style=apa; locale=de-DE", "text/turtle", ""])
-    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    @table("accept", [BIBTEX, CSL, "text/x-bibliography; style=apa; locale=de-DE", "text/turtle", ""])
+    @table("method", ["GET", "HEAD"])
     async def test_metadata_are_at_the_agency(self, proxy: Proxy, method: str, accept: str) -> None:
         name = put(proxy)
         got = await proxy.ask(method, f"/{name}", accept=accept)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.web.which_ra import MAX_NAMES
+from tests.table import table
 from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +34,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize(
+@table(
     ("names", "expected"),
     [
         ("10.5555/a", [{"DOI": "10.5555/a", "RA": "Agency One"}]),
@@ -71,7 +72,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         (",10.5555/a", [{"DOI": "", "status": "Invalid DOI"}, {"DOI": "10.5555/a", "RA": "Agency One"}]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("path", ["/doiRA/", "/ra/", "/RA/", "/DOIra/"])
+@table("path", ["/doiRA/", "/ra/", "/RA/", "/DOIra/"])
 async def test_a_row_tells_the_agency_or_why_none_is_told(
     proxy: Proxy, path: str, names: str, expected: list[dict[str, str]]
 ) -> None:
@@ -129,7 +130,7 @@ async def test_the_service_of_the_upstream_gets_one_question_for_a_prefix(
     assert proxy.upstream.agency_queries == 1
 
 
-@pytest.mark.parametrize("name", ["<img src=x onerror=y>", '"}],"RA":"x', "10.5555/\u202e", "\\", "ä"])
+@table("name", ["<img src=x onerror=y>", '"}],"RA":"x', "10.5555/\u202e", "\\", "ä"])
 async def test_a_name_is_a_json_string(proxy: Proxy, name: str) -> None:
     quoted = "".join(f"%{byte:02X}" for byte in name.encode())
     (row,) = (await proxy.get(f"/doiRA/{quoted}")).json
@@ -177,7 +178,7 @@ async def test_more_names_than_are_answered_are_refused_in_words(proxy: Proxy) -
     assert got.status == 400 and "Ha introducido 101." in got.text
 
 
-@pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/html;q=0.9", "text/html;q=0"])
+@table("accept", ["*/*", "application/json", "application/json, text/html;q=0.9", "text/html;q=0"])
 async def test_a_program_gets_the_same_bytes_whatever_a_browser_got(proxy: Proxy, accept: str) -> None:
     plain = await proxy.get("/ra/10.5555/a")
     got = await proxy.get("/ra/10.5555/a", accept=accept)

@@ -17,6 +17,7 @@ from app.features.lists.body import read_body_format
 from app.features.lists.http import choose_output
 from app.features.lists.verdict import FIELDS, read_fields
 from tests.fake_upstream import EVERY_NAME
+from tests.table import table
 from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
@@ -75,9 +76,9 @@ async def test_the_media_type_decides_how_a_list_is_read(proxy: Proxy, content_t
     assert [row["doi"] for row in rows(got)] == expected
 
 
-@pytest.mark.parametrize("query", ["", "?suggest=true"])
-@pytest.mark.parametrize("output", ["ndjson", "csv", "json"])
-@pytest.mark.parametrize(
+@table("query", ["", "?suggest=true"])
+@table("output", ["ndjson", "csv", "json"])
+@table(
     ("content_type", "body", "message"),
     [
         ("application/json", rb'["\ud800"]', r"Item 1 is not JSON: \ud800 is half a surrogate pair"),
@@ -161,7 +162,7 @@ async def test_an_empty_list_has_no_rows(proxy: Proxy, output: str) -> None:
     assert got.body.decode().strip() in ("", ",".join(FIELDS), "[\n]")
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "content_type", "body", "status", "detail"),
     [
         ("?output=xml", TEXT, "", 400, "output"),
