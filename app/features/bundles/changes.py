@@ -9,7 +9,7 @@ from typing import Final
 from app.cache.entry import Entry, RegistryEntry
 from app.cache.purges import EVERYTHING
 from app.cache.tiered import TieredStore
-from app.features.bundles.delta import Forgotten, Tombstone
+from app.features.bundles.delta import DeltaPurge, Forgotten
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.wire import RegistryRow, to_row
@@ -29,7 +29,7 @@ class ChangeWriter:
         self._clock = clock
         self._records: dict[str, RegistryRow] = {}
 
-    async def apply(self, change: RegistryRecord | Tombstone | Forgotten) -> str:
+    async def apply(self, change: RegistryRecord | DeltaPurge | Forgotten) -> str:
         """Apply a change, and return its outcome. Raises StoreError."""
         if isinstance(change, RegistryRecord):
             return self._add(change)

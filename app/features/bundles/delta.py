@@ -40,7 +40,7 @@ _CURSOR: Final = re.compile(r"c1\.([0-9a-f]{16})\.([0-9]{1,18})\.([erl])\.([A-Za
 _FIRST_MEMBERS: Final = (b'{"delta"', b'{"registry"', b'{"purged"', b'{"forgotten"', b'{"next"')
 
 
-class Stage(StrEnum):
+class DeltaStage(StrEnum):
     """Which table is read next. A first pull reads all entries, then all registry records, then the log."""
 
     ENTRIES = "e"
@@ -55,7 +55,7 @@ class Cursor:
     #: Identifies the log: a store that was created again has another one.
     origin: str
     number: int
-    stage: Stage = Stage.LOG
+    stage: DeltaStage = DeltaStage.LOG
     after: str = ""
 
     def __str__(self) -> str:
@@ -73,48 +73,34 @@ def parse_cursor(text: str) -> Cursor:
         key = urlsafe_b64decode(after + "=" * (-len(after) % 4)).decode()
     except ValueError as error:
         raise InvalidParameter(f"{text[:60]!r} is not a cursor; send the one of the last delta, or none.") from error
-    return Cursor(origin, int(number), Stage(stage), key)
+    return Cursor(origin, int(number), DeltaStage(stage), key)
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaStart:
-    """The first line: the cursor or time at which the delta begins. Empty for everything."""
+class DeltaStart(msgspec.Struct, frozen=True):
+    """The first line: the version, and the cursor or time at which the delta begins. Empty for everything."""
 
-    since: str
+    delta: int
+    since: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
+class DeltaPurge(msgspec.Struct, frozen=True, rename={"scope": "purged"}):
     """A purge of a scope (see app/cache/purges.py) at a time, in seconds since the epoch."""
 
     scope: str
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(msgspec.Struct, frozen=True, rename={"key": "forgotten"}):
     """A registry record that left its agency's files."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaEnd:
+class DeltaEnd(msgspec.Struct, frozen=True):
     """The cursor of the next delta, and whether that has lines already."""
 
     next: str
     more: bool
-
-
-#: A change of a store.
-DeltaChange = Entry | RegistryRecord | Tombstone | Forgotten
-#: A line of a delta that is not a record of the cache.
-DeltaItem = DeltaStart | RegistryRecord | Tombstone | Forgotten | DeltaEnd
-
-
-class _Start(msgspec.Struct):
-    delta: int
-    since: str = ""
 
 
 class _Registry(msgspec.Struct):
@@ -124,51 +110,30 @@ class _Registry(msgspec.Struct):
     date: int
 
 
-class _Purged(msgspec.Struct):
-    purged: str
-    at: float
+#: A change of a store.
+DeltaChange = Entry | RegistryRecord | DeltaPurge | Forgotten
+#: A line of a delta that is not a record of the cache.
+DeltaItem = DeltaStart | RegistryRecord | DeltaPurge | Forgotten | DeltaEnd
 
-
-class _Forgotten(msgspec.Struct):
-    forgotten: str
-
-
-class _End(msgspec.Struct):
-    next: str
-    more: bool
-
-
-_Line = _Start | _Registry | _Purged | _Forgotten | _End
+_Line = DeltaStart | _Registry | DeltaPurge | Forgotten | DeltaEnd
 _LINES: Final[tuple[msgspec.json.Decoder[_Line], ...]] = (
-    msgspec.json.Decoder(_Start),
+    msgspec.json.Decoder(DeltaStart),
     msgspec.json.Decoder(_Registry),
-    msgspec.json.Decoder(_Purged),
-    msgspec.json.Decoder(_Forgotten),
-    msgspec.json.Decoder(_End),
+    msgspec.json.Decoder(DeltaPurge),
+    msgspec.json.Decoder(Forgotten),
+    msgspec.json.Decoder(DeltaEnd),
 )
 
 
-def start_line(since: str) -> bytes:
-    """The first line of a delta."""
-    return msgspec.json.encode(_Start(VERSION, since)) + b"\n"
-
-
-def end_line(end: DeltaEnd) -> bytes:
-    """The last line of a delta, before the checksum."""
-    return msgspec.json.encode(_End(end.next, end.more)) + b"\n"
-
-
-def change_line(change: DeltaChange) -> bytes:
-    """Write a change as a line, with its newline."""
-    match change:
+def delta_line(item: DeltaItem | Entry) -> bytes:
+    """Write a line of a delta, with its newline."""
+    match item:
         case Entry():
-            return to_line(change)
+            return to_line(item)
         case RegistryRecord():
-            line: msgspec.Struct = _Registry(change.name.key, change.url, change.agency, change.date)
-        case Tombstone():
-            line = _Purged(change.scope, change.at)
-        case Forgotten():
-            line = _Forgotten(change.key)
+            line: _Line = _Registry(item.name.key, item.url, item.agency, item.date)
+        case _:
+            line = item
     return msgspec.json.encode(line) + b"\n"
 
 
@@ -192,20 +157,20 @@ def read_delta_line(line: bytes) -> DeltaItem:
 
 def _to_item(line: _Line) -> DeltaItem:
     match line:
-        case _Start():
+        case DeltaStart():
             if line.delta != VERSION:
                 raise InvalidBundleLine(f"a delta of version {line.delta}; this doi-proxy reads version {VERSION}")
-            return DeltaStart(line.since)
+            return line
         case _Registry():
             return _read_registry(line)
-        case _Purged():
-            return Tombstone(_read_scope(line.purged), min(max(line.at, 0.0), FOREVER))
-        case _Forgotten():
-            return Forgotten(HandleName(line.forgotten).key)
-        case _End():
+        case DeltaPurge():
+            return DeltaPurge(_read_scope(line.scope), min(max(line.at, 0.0), FOREVER))
+        case Forgotten():
+            return Forgotten(HandleName(line.key).key)
+        case DeltaEnd():
             if len(line.next) > MAX_CURSOR:
                 raise InvalidBundleLine(f"its cursor is longer than {MAX_CURSOR} characters")
-            return DeltaEnd(line.next, line.more)
+            return line
 
 
 def _read_registry(line: _Registry) -> RegistryRecord:

@@ -23,7 +23,7 @@ def open_seed(context: Context) -> Opened:
     return Opened(services=(Seed(path, context.core.cache, context.clock, context.facts.grace),))
 
 
-def check(inspection: Inspection) -> Iterator[Finding]:
+def check_seed(inspection: Inspection) -> Iterator[Finding]:
     """A seed that does not exist."""
     path = inspection.settings.group(BundleSettings).seed
     if path is not None:
@@ -36,5 +36,9 @@ def _require_file(path: Path) -> None:
 
 
 FEATURE: Final = Feature(
-    "bundles", "records as lines of JSON: export, import and the seed", needs=("registry",), open=open_seed, check=check
+    "bundles",
+    "records as lines of JSON: export, import and the seed",
+    needs=("registry",),
+    open=open_seed,
+    check=check_seed,
 )

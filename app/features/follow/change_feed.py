@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import DoiProxyError, InvalidParameter
-from app.features.bundles.bundle import BundleWriter
-from app.features.bundles.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
+from app.features.bundles.delta import Cursor, parse_cursor
 
 #: Pages that one process makes at a time. Each needs a thread, and the disk of the store.
 MAX_OPEN_PAGES: Final = 2
@@ -25,7 +24,7 @@ _COMPRESSION: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """A delta, compressed by gzip, and the number of its lines."""
+    """A delta, compressed by gzip, and the number of its changes."""
 
     body: bytes
     lines: int
@@ -112,23 +111,17 @@ class ChangeFeed:
             return None
         self._open += 1
         try:
-            page = await asyncio.to_thread(_make_page, self._path, place, cursor, self._clock())
+            page = await asyncio.to_thread(_make_page, self._path, place, cursor, self._clock)
         finally:
             self._open -= 1
         self._full.add(cursor, page)
         return page
 
 
-def _make_page(path: Path, place: Cursor | None, since: str, now: float) -> FeedPage:
+def _make_page(path: Path, place: Cursor | None, since: str, clock: Callable[[], float]) -> FeedPage:
     # Imported only if needed: a proxy with another store does not need this library.
-    from app.features.follow.sqlite_change_pages import read_changes  # noqa: PLC0415
+    from app.features.follow.sqlite_change_pages import write_delta  # noqa: PLC0415
 
-    page = read_changes(path, place, now)
     file = BytesIO()
-    writer = BundleWriter(file)
-    writer.add_line(start_line(since))
-    for line in page.lines:
-        writer.add_line(line)
-    writer.add_line(end_line(DeltaEnd(str(page.cursor), page.more)))
-    writer.finish()
-    return FeedPage(gzip.compress(file.getvalue(), _COMPRESSION, mtime=0), len(page.lines), page.more)
+    changes, end = write_delta(path, place, since, file, clock, whole=False)
+    return FeedPage(gzip.compress(file.getvalue(), _COMPRESSION, mtime=0), changes, end.more)

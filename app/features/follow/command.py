@@ -13,8 +13,7 @@ from typing import Final
 from app.cache.address import read_store_path
 from app.cache.tiered import TieredStore
 from app.errors import ChangesGone, ConfigurationError, DoiProxyError, InvalidParameter
-from app.features.bundles.bundle import BundleWriter
-from app.features.bundles.delta import Cursor, DeltaEnd, end_line, parse_cursor, start_line
+from app.features.bundles.delta import Cursor, DeltaEnd, parse_cursor
 from app.features.bundles.import_bundle import BundleImport, ImportReport
 from app.features.bundles.import_command import open_registry, read_bounds
 from app.features.bundles.output import Output
@@ -22,7 +21,7 @@ from app.features.command import STANDARD_OUTPUT, Command, CommandContext, set_u
 from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
 from app.features.follow.primary_client import PrimaryClient
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport
-from app.features.follow.sqlite_change_pages import find_cursor, read_changes
+from app.features.follow.sqlite_change_pages import find_cursor, write_delta
 from app.features.proxy_client.server import parse_server
 from app.features.registry.record import parse_date
 
@@ -46,7 +45,8 @@ def export_changes(context: CommandContext, since: str, output: str) -> int:
     try:
         cursor = _read_since(path, since)
         with Output(output) as out:
-            lines, end = _write_changes(path, cursor, BundleWriter(out.file))
+            since_text = "" if cursor is None else str(cursor)
+            changes, end = write_delta(path, cursor, since_text, out.file, time.time, whole=True)
             out.keep()
     except BrokenPipeError:
         raise
@@ -54,7 +54,7 @@ def export_changes(context: CommandContext, since: str, output: str) -> int:
         raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
     except ChangesGone as error:
         raise DoiProxyError(f"--since {since}: {error.message} --since {START} exports everything.") from error
-    print(f"{lines} changes exported; the next delta begins at --since {end}", file=messages)
+    print(f"{changes} changes exported; the next delta begins at --since {end.next}", file=messages)
     return 0
 
 
@@ -70,21 +70,6 @@ def _read_since(path: Path, since: str) -> Cursor | None:
     if when is None:
         raise ConfigurationError(f"--since {since}: not a cursor, a time such as 2026-01-31T12:00:00Z, or {START}")
     return find_cursor(path, when)
-
-
-def _write_changes(path: Path, cursor: Cursor | None, writer: BundleWriter) -> tuple[int, str]:
-    """Write a delta of all pages. Returns its changes and the cursor of the next one."""
-    lines, more = 0, True
-    writer.add_line(start_line("" if cursor is None else str(cursor)))
-    while more:
-        page = read_changes(path, cursor, time.time())
-        for line in page.lines:
-            writer.add_line(line)
-        lines += len(page.lines)
-        cursor, more = page.cursor, page.more
-    writer.add_line(end_line(DeltaEnd(str(cursor), more=False)))
-    writer.finish()
-    return lines, str(cursor)
 
 
 # --- pull ---------------------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 from uuid import uuid4
 
 import msgspec
+
+from app.cache.tiered import TieredStore
 
 #: The name of the note. Release 0.2.0 calls a primary a parent, and reads this note of a Valkey server.
 NOTE: Final = "parents"
@@ -34,33 +36,17 @@ class PrimaryState(msgspec.Struct, frozen=True):
     completed_at: float = 0.0
 
 
-class Notes(Protocol):
-    """What of the cache this feature uses."""
-
-    async def read_note(self, name: str) -> bytes | None:
-        """See Store."""
-
-    async def change_note(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """See TieredStore."""
-
-    async def lease(self, key: str, owner: str, seconds: float) -> bool:
-        """See Coordination."""
-
-    async def release(self, key: str, owner: str) -> None:
-        """See Coordination."""
-
-
-async def read_primaries(store: Notes) -> tuple[PrimaryState, ...]:
+async def read_primaries(cache: TieredStore) -> tuple[PrimaryState, ...]:
     """The primaries of the store."""
-    return _decode(await store.read_note(NOTE))
+    return _decode(await cache.read_note(NOTE))
 
 
-async def save_primary(store: Notes, state: PrimaryState) -> None:
+async def save_primary(cache: TieredStore, state: PrimaryState) -> None:
     """Save the state of a primary. Earlier changes are durable before it."""
     owner = uuid4().hex
     for _ in range(_ATTEMPTS):
         # Two pulls of different primaries at the same moment must not forget each other's state.
-        if await store.lease(_LEASE, owner, _LEASE_SECONDS):
+        if await cache.lease(_LEASE, owner, _LEASE_SECONDS):
             break
         await asyncio.sleep(_POLL)
 
@@ -68,9 +54,9 @@ async def save_primary(store: Notes, state: PrimaryState) -> None:
         return _encode([state, *(one for one in _decode(data) if one.url != state.url)])
 
     try:
-        await store.change_note(NOTE, add)
+        await cache.change_note(NOTE, add)
     finally:
-        await store.release(_LEASE, owner)
+        await cache.release(_LEASE, owner)
 
 
 def move_primaries(connection: sqlite3.Connection, _: float) -> None:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from app.cache.entry import Entry
 from app.cache.sqlite.file import connect_to_read, translate_open_errors
 from app.cache.wire import unpack
 from app.errors import ChangesGone, DamagedEntry
-from app.features.bundles.delta import Cursor, DeltaChange, Forgotten, Stage, Tombstone, change_line
+from app.features.bundles.bundle import BundleWriter
+from app.features.bundles.delta import (
+    VERSION,
+    Cursor,
+    DeltaChange,
+    DeltaEnd,
+    DeltaPurge,
+    DeltaStage,
+    DeltaStart,
+    Forgotten,
+    delta_line,
+)
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange
@@ -46,12 +57,34 @@ def read_changes(path: Path, cursor: Cursor | None, now: float) -> ChangePage:
     with translate_open_errors(path, "for reading"), closing(connect_to_read(path)) as connection:
         connection.execute("BEGIN")  # one state of the file for all queries
         log = _read_log(connection)
-        start = Cursor(log.origin, log.newest, Stage.ENTRIES) if cursor is None else cursor
+        start = Cursor(log.origin, log.newest, DeltaStage.ENTRIES) if cursor is None else cursor
         log.check(start)
         page = _Page(connection, start, now)
         page.fill()
-        more = page.cursor.stage is not Stage.LOG or page.cursor.number < log.newest
+        more = page.cursor.stage is not DeltaStage.LOG or page.cursor.number < log.newest
         return ChangePage(tuple(page.lines), page.cursor, more)
+
+
+def write_delta(
+    path: Path, cursor: Cursor | None, since: str, file: BinaryIO, clock: Callable[[], float], *, whole: bool
+) -> tuple[int, DeltaEnd]:
+    """Write a delta of the next page, or of the whole rest. Returns its changes, and its last line.
+
+    `since` is the cursor as it was sent. Raises as `read_changes`.
+    """
+    writer = BundleWriter(file)
+    writer.add_line(delta_line(DeltaStart(VERSION, since)))
+    changes, more = 0, True
+    while more:
+        page = read_changes(path, cursor, clock())
+        for line in page.lines:
+            writer.add_line(line)
+        changes += len(page.lines)
+        cursor, more = page.cursor, page.more and whole
+    end = DeltaEnd(str(page.cursor), page.more)
+    writer.add_line(delta_line(end))
+    writer.finish()
+    return changes, end
 
 
 def find_cursor(path: Path, since: float) -> Cursor:
@@ -100,11 +133,11 @@ class _Page:
     _bytes: int = 0
 
     def fill(self) -> None:
-        if self.cursor.stage is Stage.ENTRIES and self._add_table(self._entries()):
-            self.cursor = replace(self.cursor, stage=Stage.REGISTRY, after="")
-        if self.cursor.stage is Stage.REGISTRY and self._add_table(self._records()):
-            self.cursor = replace(self.cursor, stage=Stage.LOG, after="")
-        if self.cursor.stage is Stage.LOG:
+        if self.cursor.stage is DeltaStage.ENTRIES and self._add_table(self._entries()):
+            self.cursor = replace(self.cursor, stage=DeltaStage.REGISTRY, after="")
+        if self.cursor.stage is DeltaStage.REGISTRY and self._add_table(self._records()):
+            self.cursor = replace(self.cursor, stage=DeltaStage.LOG, after="")
+        if self.cursor.stage is DeltaStage.LOG:
             self._add_log()
 
     def _is_full(self) -> bool:
@@ -112,7 +145,7 @@ class _Page:
 
     def _add(self, change: DeltaChange | None) -> None:
         if change is not None:
-            line = change_line(change)
+            line = delta_line(change)
             self.lines.append(line)
             self._bytes += len(line)
 
@@ -151,7 +184,7 @@ class _Page:
                     return
             elif kind == LoggedChange.PURGE:
                 sent.clear()
-                self._add(Tombstone(key, at))
+                self._add(DeltaPurge(key, at))
             elif (kind, key) not in sent:
                 sent.add((kind, key))
                 self._add(self._find(kind, key))

@@ -15,7 +15,7 @@ import pytest
 import app.features.follow.change_feed
 from app.cache.entry import Entry
 from app.features.bundles.bundle import BundleEnd, Checksum, read_bundle
-from app.features.bundles.delta import DeltaEnd, DeltaStart
+from app.features.bundles.delta import VERSION, DeltaEnd, DeltaStart
 from app.features.follow.change_feed import MAX_OPEN_PAGES
 from tests.cluster.processes import until
 from tests.web.proxy import Got, Proxy, running
@@ -50,7 +50,7 @@ async def test_a_page_has_a_record_a_cursor_and_a_checksum(proxy: Proxy) -> None
     start, record, end, checksum = read_bundle(BytesIO(gzip.decompress(reply.body)))
     assert isinstance(record, Entry)
     assert record.key == NAME
-    assert start == DeltaStart("")
+    assert start == DeltaStart(VERSION, "")
     assert isinstance(end, DeltaEnd)
     assert not end.more
     assert checksum == BundleEnd(3, 0, Checksum.RIGHT)

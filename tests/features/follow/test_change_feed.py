@@ -15,7 +15,7 @@ from app.cache.entry import Entry
 from app.cache.sqlite.store import SqliteStore
 from app.errors import InvalidParameter
 from app.features.bundles.bundle import read_bundle
-from app.features.bundles.delta import DeltaEnd, Tombstone
+from app.features.bundles.delta import DeltaEnd, DeltaPurge
 from app.features.follow.change_feed import ChangeFeed, FeedPage
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock
@@ -57,7 +57,7 @@ class Primary:
                 match item:
                     case Entry():
                         names.add(item.key)
-                    case Tombstone():
+                    case DeltaPurge():
                         names.discard(item.scope)
                     case DeltaEnd():
                         cursor, more = item.next, item.more

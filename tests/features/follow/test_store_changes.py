@@ -13,7 +13,7 @@ import app.features.registry.sqlite_change_log
 from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.errors import ChangesGone
-from app.features.bundles.delta import Cursor, Stage, parse_cursor
+from app.features.bundles.delta import Cursor, DeltaStage, parse_cursor
 from app.features.follow.sqlite_change_pages import ChangePage, find_cursor, read_changes
 from app.features.registry.record import make_record
 from app.features.registry.sqlite_table import RegistryTable
@@ -160,7 +160,7 @@ async def test_the_log_is_bounded_and_says_when_a_cursor_is_too_old(
 async def test_a_cursor_of_another_store_or_of_a_later_state_is_refused(path: Path, clock: Clock) -> None:
     store = open_store(path, clock)
     origin = read_changes(path, None, NOW).cursor.origin
-    for cursor in (Cursor("0" * 16, 0), Cursor(origin, 7), Cursor(origin, 7, Stage.ENTRIES)):
+    for cursor in (Cursor("0" * 16, 0), Cursor(origin, 7), Cursor(origin, 7, DeltaStage.ENTRIES)):
         with pytest.raises(ChangesGone, match="another store"):
             read_changes(path, cursor, NOW)
     await store.close()

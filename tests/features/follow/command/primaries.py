@@ -23,7 +23,7 @@ from app.assembly.stores import read_tables
 from app.cache.sqlite.store import SqliteStore
 from app.cli.main import main
 from app.features.bundles.bundle import BundleWriter
-from app.features.bundles.delta import DeltaEnd, end_line, start_line
+from app.features.bundles.delta import VERSION, DeltaEnd, DeltaStart, delta_line
 from app.features.follow.command import pull
 from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
 from app.features.follow.pull import PullLimits
@@ -122,7 +122,7 @@ def page(*lines: bytes, since: str = "", following: str = "c1.next", more: bool 
     """A page that is right."""
     file = BytesIO()
     writer = BundleWriter(file)
-    for line in (start_line(since), *lines, end_line(DeltaEnd(following, more))):
+    for line in (delta_line(DeltaStart(VERSION, since)), *lines, delta_line(DeltaEnd(following, more))):
         writer.add_line(line)
     writer.finish()
     return file.getvalue()

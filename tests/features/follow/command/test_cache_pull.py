@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import app.features.follow.sqlite_change_pages
 from app.cli.main import main
-from app.features.bundles.delta import Tombstone, change_line
+from app.features.bundles.delta import DeltaPurge, delta_line
 from app.features.bundles.lines import to_line
 from app.features.follow.change_feed import ChangeFeed
 from app.features.follow.pull import PullLimits
@@ -73,7 +73,7 @@ async def test_no_record_of_the_replica_that_is_newer_is_replaced_or_purged(plac
     await place.put(place.replica, "10.1000/A", "10.1000/B", "10.2000/C", url="http://new.example/")
     old = to_line(entry("10.1000/A", fetched_at=NOW - 50))
     with hostile(
-        lambda _: page(old, *(change_line(Tombstone(one, NOW - 50)) for one in ("10.1000/B", "10.2000/", "")))
+        lambda _: page(old, *(delta_line(DeltaPurge(one, NOW - 50)) for one in ("10.1000/B", "10.2000/", "")))
     ) as url:
         assert await place.pull(url) == 0
     for name in NAMES:
