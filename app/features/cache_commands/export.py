@@ -1,24 +1,115 @@
-"""Writes records of the cache to a bundle: all records, or those under a prefix."""
+"""`doi-proxy cache export`: writes all records, those of a list, or those under a prefix to a bundle."""
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+import time
+from dataclasses import dataclass
+from typing import TextIO
 
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
+from app.errors import DoiProxyError
 from app.features.bundles.bundle import BundleWriter
-from app.features.cache_commands.lists import MAX_REMEMBERED
-from app.features.cache_commands.visit import resolve_dependencies
-from app.features.progress import Bar
+from app.features.bundles.output import Output
+from app.features.cache_commands.lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
+from app.features.cache_commands.visit import Visit, VisitBounds, VisitOutcome, resolve_dependencies
+from app.features.cache_commands.visit_report import print_tally, stop_on_signals, was_interrupted
+from app.features.command import INTERRUPTED, STANDARD_OUTPUT, CommandContext
+from app.features.feature import Core, Observers
+from app.features.options import Settings
+from app.features.progress import Bar, progress
 from app.resolver.destination import Destinations
 from app.resolver.observer import NoResolutionObserver
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Origin, Resolution
 from app.resolver.resolver import Resolver
 
-#: Records between two updates of the progress bar.
-_STEP: Final = 200
+
+@dataclass(frozen=True, slots=True)
+class ExportChoice:
+    """The records to export: all, the names of a list, or those under a prefix."""
+
+    names_from: str | None = None
+    prefix: HandleName | None = None
+    queries_upstream: bool = False
+    column: str | None = None
+
+
+async def export(context: CommandContext, choice: ExportChoice, output: str) -> int:
+    """Write a bundle. Exit status 1 if a name of the list is not in it. Raises ConfigurationError, StoreError."""
+    if not choice.queries_upstream:
+        context.stores.require()
+    messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
+    try:
+        with Output(output) as out:
+            writer = BundleWriter(out.file)
+            visit = await _export(context, choice, writer)
+            if visit is not None:
+                _report_export(visit, messages, asked=choice.queries_upstream)
+            if visit is not None and visit.stop_reason:
+                return INTERRUPTED if was_interrupted(visit) else 1
+            writer.finish()
+            out.keep()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
+    print(f"{writer.lines} records exported", file=messages)
+    return 1 if visit is not None and visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY] else 0
+
+
+async def _export(context: CommandContext, choice: ExportChoice, writer: BundleWriter) -> Visit | None:
+    """Write the chosen records. Returns the visit of a list."""
+    records = RecordWriter(writer)
+    observers, stores = Observers(resolver=records), context.stores
+    if choice.names_from is not None:
+        async with stores.open_online(observers) if choice.queries_upstream else stores.open_sealed(observers) as parts:
+            return await _export_list(context.settings, parts, choice, choice.names_from, records)
+    elif choice.prefix is not None:
+        async with stores.open_sealed(observers) as parts:
+            with progress("exporting", None) as bar:
+                await export_prefix(parts.cache, parts.resolver, choice.prefix, records, bar)
+    else:
+        async with stores.open(read_only=True) as cache:
+            stats = await cache.stats()
+            with progress("exporting", None if stats.store is None else stats.store.entries) as bar:
+                await export_all(cache, writer, bar)
+    return None
+
+
+async def _export_list(
+    settings: Settings, parts: Core, choice: ExportChoice, path: str, records: RecordWriter
+) -> Visit:
+    any_handle = settings.resolve == "any"
+    names = UniqueNames(read_lists([path], column=choice.column, any_handle=any_handle))
+    concurrency = settings.upstream_max_concurrency if choice.queries_upstream else 1
+    visit = Visit(
+        parts.cache,
+        parts.resolver,
+        clock=time.time,
+        bounds=VisitBounds(concurrency, queries_upstream=choice.queries_upstream),
+        after_each=records.write,
+    )
+    total = count_names([path], choice.column, any_handle)
+    with progress("exporting", total) as bar, stop_on_signals(visit):
+        await visit.run(iter(names), bar)
+    return visit
+
+
+def _report_export(visit: Visit, messages: TextIO, *, asked: bool) -> None:
+    if asked:
+        print_tally(visit.tally, messages)
+    else:
+        for line in visit.tally.messages:
+            print(line.removeprefix(f"{VisitOutcome.COULD_NOT_VERIFY.value}: "), file=sys.stderr)
+        if missing := visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY]:
+            print(f"{missing} names are not in the store; --ask fetches them from the upstream", file=sys.stderr)
+    if visit.list_failure is not None:
+        raise visit.list_failure
+    if visit.stop_reason:
+        print(f"stopped: {visit.stop_reason}; the bundle is incomplete", file=sys.stderr)
 
 
 class RecordWriter(NoResolutionObserver):
@@ -51,33 +142,17 @@ async def export_prefix(
 ) -> None:
     """Write the records under a prefix, and those that their redirects need. `records` observes the resolver."""
     destinations = Destinations(resolver, PrefixChain(resolver), resolves="any")
-    steps = _BarSteps(bar)
     async for entry in cache.scan(f"{prefix.key}/"):
         resolution = Resolution(HandleName(entry.key), entry, Origin.HIT)
         records.record_resolution(resolution)
         if resolution.is_registered:
             await resolve_dependencies(destinations, resolution)
         records.write()
-        steps.one()
+        bar.advance(1)
 
 
 async def export_all(cache: TieredStore, writer: BundleWriter, bar: Bar) -> None:
     """Write every record."""
-    steps = _BarSteps(bar)
     async for entry in cache.scan():
         writer.add(entry)
-        steps.one()
-
-
-class _BarSteps:
-    """Advances a bar in steps, because one update takes longer than one record."""
-
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
-        self._done = 0
-
-    def one(self) -> None:
-        """Count one record."""
-        self._done += 1
-        if self._done % _STEP == 0:
-            self._bar.advance(_STEP)
+        bar.advance(1)

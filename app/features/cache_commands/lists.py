@@ -9,8 +9,10 @@ from typing import Final
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read_typed
 from app.errors import InvalidName, NotUTF8
+from app.features.command import STANDARD_INPUT
 from app.features.lists.lines import ListItem
 from app.features.lists.list_stream import ListSource, read_list, require_files
+from app.features.progress import shows_progress
 
 #: Limit of a line, in bytes. A longer line is refused.
 MAX_LINE_BYTES: Final = 1024 * 1024
@@ -68,6 +70,13 @@ def read_lists(paths: Sequence[str], *, column: str | None = None, any_handle: b
         for path in paths
         for item in _read_list(ListSource(path, column=column, max_line_bytes=MAX_LINE_BYTES), any_handle)
     )
+
+
+def count_names(lists: Sequence[str], column: str | None, any_handle: bool) -> int | None:
+    """Count the names of lists. None if no bar is shown, or if a list cannot be read twice."""
+    if STANDARD_INPUT in lists or not shows_progress():
+        return None
+    return sum(1 for _ in UniqueNames(read_lists(lists, column=column, any_handle=any_handle)))
 
 
 def _read_list(source: ListSource, any_handle: bool) -> Iterator[NameItem]:

@@ -1,15 +1,59 @@
-"""Counts the entries of the cache."""
+"""`doi-proxy cache stats`: counts the entries of the store, and says whether it works."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import time
+from typing import Any, Final
 
+from app.cache.store import StoreStats
 from app.cache.tiered import TieredStore
-from app.features.progress import Bar
+from app.features.admin.show import show_time
+from app.features.command import Stores
+from app.features.follow.primaries import PrimaryState, read_primaries
+from app.features.progress import Bar, progress
 from app.handle.answer import ResponseCode
 
-#: Entries between two updates of the progress bar.
-_STEP: Final = 1_000
+#: Limit of the entries that `stats` reads without --every-entry. It takes two seconds.
+MAX_COUNTED: Final = 200_000
+
+
+async def show_stats(stores: Stores, *, as_json: bool, every_entry: bool) -> int:
+    """Print the entries and bytes of the store, its fresh, stale and negative entries, and whether it works.
+
+    Exit status 1 if it does not. Raises ConfigurationError, StoreError.
+    """
+    stores.require()
+    async with stores.open(read_only=True) as cache:
+        tiers = await cache.stats()
+        store = tiers.store or StoreStats(tiers.memory_entries, tiers.memory_bytes, True, "memory")
+        facts: dict[str, Any] = {"entries": store.entries, "bytes": store.bytes, "registry": store.registry}
+        if store.healthy and (every_entry or store.entries <= MAX_COUNTED):
+            with progress("counting", store.entries) as bar:
+                facts |= await count_entries(cache, time.time(), bar)
+        facts |= {"healthy": store.healthy, "detail": store.detail}
+        # A store that fails is shown as such, without a further failure.
+        primaries = await read_primaries(cache) if store.healthy else ()
+        facts["primaries"] = [_describe_primary(one) for one in primaries]
+    _print_facts(facts, as_json)
+    return 0 if store.healthy else 1
+
+
+def _describe_primary(state: PrimaryState) -> dict[str, str | None]:
+    completed = show_time(state.completed_at) if state.completed_at else None
+    return {"url": state.url, "cursor": state.cursor, "completed": completed}
+
+
+def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        # Release 0.2 calls them parents. The old name goes with the release after 0.3.
+        print(json.dumps(facts | {"parents": facts["primaries"]}))
+        return
+    for primary in facts.pop("primaries"):
+        print(f"primary:  {primary['url']}, complete {primary['completed'] or 'never'}, cursor {primary['cursor']}")
+    for name, value in facts.items():
+        shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+        print(f"{name + ':':10}{shown}")
 
 
 async def count_entries(cache: TieredStore, now: float, bar: Bar) -> dict[str, int]:
@@ -18,13 +62,10 @@ async def count_entries(cache: TieredStore, now: float, bar: Bar) -> dict[str, i
     Entries past their hard expiry are not counted, even if the store still has them.
     """
     counts = {"fresh": 0, "stale": 0, "negative": 0}
-    number = 0
     async for entry in cache.scan():
         if entry.answer.code is not ResponseCode.SUCCESS:
             counts["negative"] += 1
         else:
             counts["fresh" if entry.is_fresh(now) else "stale"] += 1
-        number += 1
-        if number % _STEP == 0:
-            bar.advance(_STEP)
+        bar.advance(1)
     return counts

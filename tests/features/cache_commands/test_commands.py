@@ -27,7 +27,8 @@ from app.cache.entry import Entry
 from app.cli.main import main
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleWriter
-from app.features.cache_commands.commands import ExportChoice, export, warm
+from app.features.cache_commands.export import ExportChoice, export
+from app.features.cache_commands.warm import warm
 from app.features.options import ENV_PREFIX
 from tests.cache.entries import entry, missing
 from tests.fake_upstream import FakeUpstream
