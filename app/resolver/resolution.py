@@ -56,8 +56,8 @@ class Resolution(msgspec.Struct, frozen=True, gc=False):
     failure: CouldNotVerify | None = None
     #: Why there is no record, if a local record says so.
     tombstone: Tombstone | None = None
-    #: Whether the rules of library copy apply. A local record can exempt its name.
-    uses_library: bool = True
+    #: Whether a detour can replace the redirect. A local record can exempt its name.
+    allows_detour: bool = True
 
     @property
     def is_registered(self) -> bool:

@@ -166,7 +166,7 @@ class Redirects:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
         # A local record can become part of the rules again while its values stay the same.
-        is_for_all = detour is NO_DETOUR and resolution.uses_library and not self._awaits_detours()
+        is_for_all = detour is NO_DETOUR and resolution.allows_detour and not self._awaits_detours()
         if found.is_hit and is_for_all:
             hit = Hit(resolution, self._freshness.of_redirect_hit)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(resolution, now), hit)
@@ -177,7 +177,7 @@ class Redirects:
         self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
     ) -> Detour:
         """The detour of a redirect, from what is in memory."""
-        if not found.chain.last.uses_library or options.media_type is not None:
+        if not found.chain.last.allows_detour or options.media_type is not None:
             return NO_DETOUR
         detours = (stage.find_detour(request, parameters, found, None) for stage in self._detours)
         return next((detour for detour in detours if detour is not NO_DETOUR), NO_DETOUR)
@@ -186,7 +186,7 @@ class Redirects:
         self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
     ) -> Detour | None:
         """The detour of a redirect that has to wait for a fact. None if memory has all of them."""
-        if found.target is None or options.media_type is not None or not found.chain.last.uses_library:
+        if found.target is None or options.media_type is not None or not found.chain.last.allows_detour:
             return None
         for stage in self._detours:
             fact = await stage.prepare_detour(request, found) if stage.awaits_detours else None

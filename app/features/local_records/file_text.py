@@ -112,8 +112,8 @@ def _read_record(block: Block, file: str) -> LocalRecord:
         _read_string(table, "note")
     if action == "alias" and fold(_read_string(table, action)) == fold(subject):
         raise WrongTable("alias is the name itself", action)
-    uses_library = _read_library(table, action)
-    return LocalRecord(subject, is_prefix, _ACTIONS[action](table), _read_until(table), file, block.line, uses_library)
+    allows_detour = _read_library(table, action)
+    return LocalRecord(subject, is_prefix, _ACTIONS[action](table), _read_until(table), file, block.line, allows_detour)
 
 
 def _name_of_action(table: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ class LocalRecord(msgspec.Struct, frozen=True, gc=False):
     file: str
     line: int
     #: Whether the rules of library copy apply to its target.
-    uses_library: bool = True
+    allows_detour: bool = True
 
     @property
     def key(self) -> str:
@@ -148,7 +148,7 @@ def _resolution(
     name: HandleName, answer: Answer, record: LocalRecord, tombstone: Tombstone | None = None
 ) -> Resolution:
     entry = Entry(key=name.key, answer=answer, fetched_at=0.0, fresh_until=record.until, stale_until=record.until)
-    return Resolution(name, entry, Origin.LOCAL, tombstone=tombstone, uses_library=record.uses_library)
+    return Resolution(name, entry, Origin.LOCAL, tombstone=tombstone, allows_detour=record.allows_detour)
 
 
 def answer_of_value(kind: Literal["URL", "HS_ALIAS"], text: str) -> Answer:
