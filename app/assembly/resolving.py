@@ -15,8 +15,8 @@ from app.assembly.shared_budget import SharedBucket
 from app.assembly.stores import openers, read_tables
 from app.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream
 from app.cache.address import StoreOptions, open_store
+from app.cache.fallback import TierObserver
 from app.cache.memory import MemoryStore
-from app.cache.tier_state import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 from app.features.feature import Observers

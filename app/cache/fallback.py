@@ -2,19 +2,87 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 from app.cache.memory import MemoryStore
-from app.cache.outage import Outage
-from app.cache.store import SharedStore
-from app.cache.tier_state import TierCounters, TierObserver
+from app.cache.store import SharedStore, StoreStats
 from app.errors import BucketSettling, DamagedEntry, StoreError
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
 #: Seconds without a failure after which a store that failed counts as up again.
 QUIET: Final = 5.0
+
+
+class TierObserver(Protocol):
+    """Counts failures of the store. Its method must be fast and must not raise."""
+
+    def store_failed(self, operation: str) -> None:
+        """Called after a failure of `operation`, a method name of Store."""
+
+
+@dataclass(slots=True)
+class TierCounters:
+    """Counters since start-up. The resolver counts answers."""
+
+    store_errors: int = 0
+    lease_fallbacks: int = 0  # leases of this process only, because the store failed
+    budget_fallbacks: int = 0  # tokens of this process only, because the store failed
+
+
+@dataclass(frozen=True, slots=True)
+class TierStats:
+    """The state of both tiers. `store` is None if there is only memory."""
+
+    memory_entries: int
+    memory_bytes: int
+    memory_evictions: int
+    store: StoreStats | None
+    counters: TierCounters
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the store works. Memory always works."""
+        return self.store is None or self.store.healthy
+
+
+class Outage:
+    """Detects the outages of a store. `clock` gives seconds.
+
+    An outage ends when an operation that failed succeeds and no operation has failed for `quiet` seconds. A store that
+    fails intermittently therefore logs one outage, not two lines for each failure.
+    """
+
+    def __init__(self, clock: Callable[[], float], quiet: float) -> None:
+        self._clock = clock
+        self._quiet = quiet
+        self._began = 0.0
+        self._last_failure = 0.0
+        self._failed: set[str] = set()
+
+    def record_failure(self, operation: str, reason: str) -> None:
+        """Record a failure. The first one of an outage is logged."""
+        now = self._clock()
+        if not self._failed:
+            self._began = now
+            log.warning("The store is down: %s failed; this process continues with its memory. %s", operation, reason)
+        self._failed.add(operation)
+        self._last_failure = now
+
+    def record_success(self, operation: str) -> None:
+        """Record a success. The one that ends an outage is logged."""
+        if operation not in self._failed:
+            return
+        now = self._clock()
+        # A clock that was set back must not prolong the outage.
+        if not 0.0 <= now - self._last_failure < self._quiet:
+            self._failed.clear()
+            log.warning("The store is up again after %.0f seconds.", max(0.0, now - self._began))
 
 
 class FallbackStore:

@@ -10,11 +10,10 @@ from typing import Final, TypeGuard
 from msgspec.structs import replace
 
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified
-from app.cache.fallback import FallbackStore
+from app.cache.fallback import FallbackStore, TierObserver, TierStats
 from app.cache.memory import MemoryStore
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import RecordStore, SharedStore, StoreStats
-from app.cache.tier_state import TierObserver, TierStats
 from app.doi.name import fold
 from app.errors import StoreError
 from app.handle.answer import ResponseCode

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 
 from fastapi import FastAPI
 
-from app.cache.tier_state import TierObserver
+from app.cache.fallback import TierObserver
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 from app.features.check import Check, Finding

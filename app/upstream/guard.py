@@ -122,7 +122,8 @@ class Guard:
     @property
     def pause_seconds(self) -> float:
         """Seconds that are left of the pause that the upstream requested."""
-        return self.pause.left(self._clock())
+        refusal = self.refusal
+        return refusal.seconds if refusal is not None and refusal.by == "pause" else 0.0
 
     @property
     def refusal(self) -> Refusal | None:

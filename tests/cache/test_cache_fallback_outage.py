@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.cache.outage import Outage
+from app.cache.fallback import Outage
 from tests.clock import Clock
 
 QUIET = 5.0
