@@ -22,6 +22,7 @@ from app.features.native.site import Address
 from app.features.native.wire.message import UNKNOWN_SERIAL
 from app.features.native.wire.response import Response
 from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, ServiceSite
+from app.resolver.single_flight import SingleFlight
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4
@@ -85,12 +86,15 @@ class DirectServer:
         self._site_ends = self._site_may_change = float("-inf")
         self._service = HandleService((), is_verified=False)
         self._reading: asyncio.Task[None] | None = None
-        self._lookup: asyncio.Task[None] | None = None
+        self._look_ups = SingleFlight[None]()
 
     async def resolve(self, question: Question) -> Response:
         """The server's answer, whatever it is. Raises CouldNotVerify."""
         if self._addresses_end <= self._clock():
-            await self._share_look_up()
+            # It takes one of a few threads, for many seconds if no name server answers. Other work needs these threads
+            # too, so concurrent callers share one look-up. One of them that goes away does not end it.
+            task, _ = self._look_ups.join(self._named.host, lambda _: self._look_up())
+            await asyncio.shield(task)
         response = await self._ask(self._service, question)
         self._refresh(response.header.site_serial)
         return response
@@ -101,26 +105,10 @@ class DirectServer:
 
     async def aclose(self) -> None:
         """Stop what is under way."""
-        tasks = [task for task in (self._reading, self._lookup) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _share_look_up(self) -> None:
-        """Look up the host. Concurrent callers share one look-up.
-
-        It takes one of a few threads, for many seconds if no name server answers. Other work needs these threads too.
-        """
-        if self._lookup is None:
-            self._lookup = asyncio.create_task(self._look_up())
-            self._lookup.add_done_callback(self._end_look_up)
-        # One caller that goes away does not end the look-up of the others.
-        await asyncio.shield(self._lookup)
-
-    def _end_look_up(self, task: asyncio.Task[None]) -> None:
-        self._lookup = None
-        if not task.cancelled():
-            task.exception()  # without this, asyncio reports an error that no caller is left to see
+        await self._look_ups.close()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _look_up(self) -> None:
         self._addresses = await self._read_addresses()

@@ -36,6 +36,7 @@ from app.features.native.service_cache import ServiceCache, ServiceEntry
 from app.features.native.service_records import ServiceRecords
 from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
+from app.resolver.single_flight import SingleFlight
 
 _LATE: Final = "The service of a prefix could not be looked up in time."
 _REFERRALS: Final = (ResponseStatus.SERVICE_REFERRAL, ResponseStatus.PREFIX_REFERRAL)
@@ -105,7 +106,7 @@ class Directory:
         self._log = lookups.log
         self._admit_query = lookups.admit_query
         self._services = ServiceCache(self._limits.services)
-        self._lookups: dict[tuple[bytes, bool], asyncio.Task[HandleService | None]] = {}
+        self._lookups = SingleFlight[HandleService | None]()
 
     async def resolve(self, question: Question) -> Response | None:
         """The answer of a server that is responsible for the handle. None if its prefix does not exist.
@@ -129,10 +130,8 @@ class Directory:
 
     async def aclose(self) -> None:
         """Stop the lookups that are under way."""
-        tasks = [*self._lookups.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, self._root.aclose(), return_exceptions=True)
+        await self._lookups.close()
+        await self._root.aclose()
 
     def _new_trail(self, paid: int = 0) -> Trail:
         return Trail(Allowance(self._limits.queries, self._limits.queries, paid))
@@ -188,22 +187,13 @@ class Directory:
         """
         if not trail.is_start:
             return await self._find(record, certified, trail.enter(record))
-        key = (record.upper(), certified)
-        task = self._lookups.get(key)
-        if task is None:
-            task = asyncio.create_task(self._find_in_time(record, certified))
-            self._lookups[key] = task
-            task.add_done_callback(lambda task: self._end_lookup(key, task))
+        key = f"{certified} {record.upper().decode('latin-1')}"
+        task, _ = self._lookups.join(key, lambda _: self._find_in_time(record, certified))
         # One caller that goes away does not end the lookup of the others.
         return await asyncio.shield(task)
 
     async def _find_in_time(self, record: bytes, certified: bool) -> HandleService | None:
         return await within(self._limits.timeout, self._find(record, certified, self._new_trail().enter(record)), _LATE)
-
-    def _end_lookup(self, key: tuple[bytes, bool], task: asyncio.Task[HandleService | None]) -> None:
-        self._lookups.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # without this, asyncio reports an error that no caller is left to see
 
     async def _find(self, record: bytes, certified: bool, trail: Trail) -> HandleService | None:
         entry = await self._recall(record, certified)
