@@ -21,14 +21,13 @@ from app.features.native.referral import HandleService, Question
 from app.features.native.site import Address
 from app.features.native.wire.message import UNKNOWN_SERIAL
 from app.features.native.wire.response import Response
-from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, ServiceSite
+from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, ServiceSite, pack_address
 from app.resolver.single_flight import SingleFlight
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4
 #: The operator names one port. Which transports the server offers there is learned.
 _TRANSPORTS: Final = (Protocol.UDP, Protocol.TCP, Protocol.HTTP)
-_ADDRESS_BYTES: Final = 16
 _NO_SITE: Final = ServiceSite(UNKNOWN_SERIAL, ())
 
 Asker = Callable[[HandleService, Question], Awaitable[Response]]
@@ -154,7 +153,7 @@ class DirectServer:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        sites = tuple(self._to_site(address.packed.rjust(_ADDRESS_BYTES, b"\0")) for address in self._addresses)
+        sites = tuple(self._to_site(pack_address(address)) for address in self._addresses)
         self._service = HandleService(sites, is_verified=False)
 
     def _to_site(self, address: bytes) -> ServiceSite:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from base64 import b64decode, urlsafe_b64decode
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Final, Literal
 
 import msgspec
@@ -25,6 +25,7 @@ from app.features.native.wire.site_value import (
     ServiceSite,
     SiteKind,
     encode_site,
+    pack_address,
 )
 from app.features.native.wire.value import TtlType, Value
 from app.handle.answer import read_answer
@@ -32,7 +33,6 @@ from app.handle.record import Record, parse_record
 from app.handle.value import HandleValue
 
 _SERIAL_MASK: Final = 0xFFFF
-_ADDRESS_BYTES: Final = 16
 #: Bytes of a bootstrap file. A root record of ten sites with RSA keys has about 20 kB.
 MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024
 #: Values of one record. Root records in use have fewer than ten.
@@ -150,13 +150,7 @@ def _to_server(server: _JsonServer) -> Server:
         Interface(Purpose.QUERY * one.query | Purpose.ADMIN * one.admin, Protocol[one.protocol], one.port)
         for one in server.interfaces
     )
-    return Server(server.server_id, _pack_address(server.address), _to_key(server.public_key), interfaces)
-
-
-def _pack_address(text: str) -> bytes:
-    address = ip_address(text)
-    packed = address.packed
-    return packed if isinstance(address, IPv6Address) else packed.rjust(_ADDRESS_BYTES, b"\0")
+    return Server(server.server_id, pack_address(ip_address(server.address)), _to_key(server.public_key), interfaces)
 
 
 def _to_key(key: _JsonKey | None) -> bytes:

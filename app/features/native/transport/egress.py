@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
@@ -44,8 +45,6 @@ class Egress:
         self._connect_timeout = connect_timeout
         self._max_bytes = max_bytes
         self._proxies: dict[tuple[str, str], EgressProxy | None] = {}
-        self._server_tls: ssl.SSLContext | None = None
-        self._proxy_tls: ssl.SSLContext | None = None
 
     def find_proxy(self, scheme: str, host: str) -> EgressProxy | None:
         """The egress proxy for a host. Raises UpstreamUnreachable if it is not a URL."""
@@ -65,9 +64,9 @@ class Egress:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 if proxy is None:
-                    return await self._open(host, port, self._trust_any() if scheme == "https" else None)
+                    return await self._open(host, port, self._server_tls if scheme == "https" else None)
                 if scheme == "http":
-                    return await self._open(proxy.host, proxy.port, self._trust_authorities(proxy))
+                    return await self._open_proxy(proxy)
                 return await self._connect_through(proxy, host, port)
         except CouldNotVerify:
             raise
@@ -83,18 +82,22 @@ class Egress:
         )
         return connection
 
+    async def _open_proxy(self, proxy: EgressProxy, *, ends_at_head: bool = False) -> HttpConnection:
+        tls = self._proxy_tls if proxy.is_tls else None
+        return await self._open(proxy.host, proxy.port, tls, ends_at_head=ends_at_head)
+
     async def _connect_through(self, proxy: EgressProxy, host: str, port: int) -> HttpConnection:
         """TLS to the server inside a tunnel through the proxy (RFC 9110, section 9.3.6)."""
-        outer = await self._open(proxy.host, proxy.port, self._trust_authorities(proxy), ends_at_head=True)
+        outer = await self._open_proxy(proxy, ends_at_head=True)
         try:
-            authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            authority = write_authority(host, port)
             request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{proxy.field}\r\n"
             status = (await outer.exchange(request.encode("latin-1"))).status
             if status != _CONNECTED or outer.transport is None:
                 raise UpstreamUnreachable(detail=f"the egress proxy answered CONNECT with status {status}")
             inner = HttpConnection(self._max_bytes)
             transport = await asyncio.get_running_loop().start_tls(
-                outer.transport, inner, self._trust_any(), server_hostname=host
+                outer.transport, inner, self._server_tls, server_hostname=host
             )
         except BaseException:
             outer.close()
@@ -104,20 +107,22 @@ class Egress:
         inner.connection_made(transport)
         return inner
 
-    def _trust_any(self) -> ssl.SSLContext:
+    @cached_property
+    def _server_tls(self) -> ssl.SSLContext:
         """TLS to handle servers. They sign their own certificates; see `server_keys`."""
-        if self._server_tls is None:
-            self._server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            self._server_tls.check_hostname = False
-            self._server_tls.verify_mode = ssl.CERT_NONE
-        return self._server_tls
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+        return tls
 
-    def _trust_authorities(self, proxy: EgressProxy) -> ssl.SSLContext | None:
-        if not proxy.is_tls:
-            return None
-        if self._proxy_tls is None:
-            self._proxy_tls = httpx.create_ssl_context()
-        return self._proxy_tls
+    @cached_property
+    def _proxy_tls(self) -> ssl.SSLContext:
+        return httpx.create_ssl_context()
+
+
+def write_authority(host: str, port: int) -> str:
+    """A host and its port, as in a URL (RFC 3986, section 3.2.2)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read_certificate(connection: HttpConnection) -> bytes | None:

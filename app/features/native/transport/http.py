@@ -41,12 +41,8 @@ class HttpConnection(StreamConnection[HttpAnswer]):
         self._current = HttpAnswer()
         self._body = bytearray()
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
-        if not self.is_waiting:
-            self.close()  # Nothing was requested.
-            return
-        self.received_bytes += len(data)
+    def receive(self, data: bytes) -> None:
+        """See StreamConnection."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:

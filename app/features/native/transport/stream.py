@@ -20,7 +20,7 @@ IDLE_TIMEOUT: Final = 30.0
 class StreamConnection(asyncio.Protocol, Generic[Answer]):
     """A connection with at most one message under way. The end of the stream closes it.
 
-    A subclass reads the answer in `data_received`, and calls `finish` or `fail`.
+    A subclass reads the answer in `receive`, and calls `finish` or `fail`.
     """
 
     def __init__(self) -> None:
@@ -57,6 +57,10 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
     def prepare(self) -> None:
         """Forget the last answer: a message is sent next."""
 
+    def receive(self, data: bytes) -> None:
+        """Read a part of the answer."""
+        raise NotImplementedError
+
     def finish(self, answer: Answer) -> None:
         """End the message under way with its answer."""
         if self._answer is not None and not self._answer.done():
@@ -82,6 +86,14 @@ class StreamConnection(asyncio.Protocol, Generic[Answer]):
         """See asyncio.Protocol."""
         # Event loops have classes of their own, not always of this type.
         self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self.is_waiting:
+            self.received_bytes += len(data)
+            self.receive(data)
+        else:
+            self.close()  # Nothing was requested.
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol."""

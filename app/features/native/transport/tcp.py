@@ -57,12 +57,8 @@ class _Connection(StreamConnection[bytes]):
         """See StreamConnection."""
         self._received.clear()
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
-        if not self.is_waiting:
-            self.close()  # Nothing was requested.
-            return
-        self.received_bytes += len(data)
+    def receive(self, data: bytes) -> None:
+        """See StreamConnection."""
         self._received += data
         if len(self._received) < ENVELOPE_BYTES:
             return

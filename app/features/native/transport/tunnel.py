@@ -15,7 +15,7 @@ from urllib.parse import quote
 from app.errors import InvalidAnswer, UpstreamRefused
 from app.features.native.site import Candidate
 from app.features.native.transport.base import has_id_of, measure_message
-from app.features.native.transport.egress import Egress, EgressProxy, read_certificate
+from app.features.native.transport.egress import Egress, EgressProxy, read_certificate, write_authority
 from app.features.native.transport.http import HttpAnswer, HttpConnection
 from app.features.native.transport.stream import ConnectionPool
 from app.features.native.wire.site_value import Protocol
@@ -37,10 +37,6 @@ class _Route:
     proxy: EgressProxy | None
     #: The key that the certificate was compared with.
     public_key: bytes
-
-    @property
-    def authority(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class TunnelTransport:
@@ -98,7 +94,7 @@ class TunnelTransport:
         return connection
 
     def _write_request(self, route: _Route, domain: bytes | None, handle: bytes, message: bytes) -> bytes:
-        authority = route.authority
+        authority = write_authority(route.host, route.port)
         host = domain.decode("ascii") if domain and _HOST.fullmatch(domain) else authority
         target, proxy_field = f"/{quote(handle, safe='')}", ""
         if route.proxy is not None and route.scheme == "http":

@@ -109,6 +109,11 @@ class ServiceSite:
         return next((value for key, value in self.attributes if key == name), None)
 
 
+def pack_address(address: IPv4Address | IPv6Address) -> bytes:
+    """The 16 bytes of the address of a server."""
+    return address.packed.rjust(_ADDRESS_BYTES, b"\0")
+
+
 def decode_site(data: bytes) -> ServiceSite:
     """The data of an HS_SITE value. Raises MalformedMessage."""
     reader = FieldReader(data, "site")
