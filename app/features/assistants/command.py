@@ -10,8 +10,8 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Final
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from app import __version__
@@ -23,8 +23,9 @@ from app.features.options import Settings
 from app.features.proxy_client.server import ProxyServer, parse_server
 
 if TYPE_CHECKING:
+    from mcp.server import Server
+
     from app.features.assistants.names import Names
-    from app.features.assistants.tools import Tools
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +48,11 @@ def add_mcp_arguments(command: argparse.ArgumentParser) -> None:
 def run_mcp(context: CommandContext, namespace: argparse.Namespace) -> int:
     """Serve until the client leaves or a signal ends the process. Raises ConfigurationError."""
     require_libraries(FEATURE)
-    server = _read_server(namespace.server)
+    server = None if namespace.server is None else parse_server(namespace.server, "--server")
     if namespace.http is not None:
         return _serve_http(context, server, *_read_address(namespace.http, context.settings))
     context.begin_logging()
     return asyncio.run(_serve_standard_streams(context, server))
-
-
-def _read_server(server: str | None) -> ProxyServer | None:
-    return None if server is None else parse_server(server, "--server")
 
 
 def _read_address(address: str, settings: Settings) -> tuple[str, int]:
@@ -80,11 +77,10 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _serve_standard_streams(context: CommandContext, server: ProxyServer | None) -> int:
-    from app.features.assistants.server import create_server, serve_standard_streams
+    from app.features.assistants.server import serve_standard_streams
 
-    async with _open_names(context, server) as names:
-        tools = _build_tools(context.settings, server, names)
-        await _run_until_signal(serve_standard_streams(create_server(tools, __version__), _MAX_MESSAGE_BYTES))
+    async with _open_server(context, server) as tools:
+        await _run_until_signal(serve_standard_streams(tools, _MAX_MESSAGE_BYTES))
     return 0
 
 
@@ -128,7 +124,7 @@ def _serve_http(context: CommandContext, server: ProxyServer | None, host: str, 
 async def _serve_socket(
     context: CommandContext, server: ProxyServer | None, host: str, listening: socket.socket
 ) -> int:
-    from app.features.assistants.server import PATH, HttpApplication, create_application, create_server, list_hosts
+    from app.features.assistants.server import PATH, HttpApplication, create_application, list_hosts
     from app.server.http_server import Events, ServerOptions
     from app.server.signals import SignalServer
 
@@ -142,12 +138,9 @@ async def _serve_socket(
         drain_seconds=0.0,
         grace_seconds=settings.grace_seconds,
     )
-    async with _open_names(context, server) as names:
-        application = create_application(
-            create_server(_build_tools(context.settings, server, names), __version__),
-            list_hosts(host, port, settings.value("mcp_hosts")),
-            _MAX_MESSAGE_BYTES,
-        )
+    async with _open_server(context, server) as tools:
+        hosts = list_hosts(host, port, settings.value("mcp_hosts"))
+        application = create_application(tools, hosts, _MAX_MESSAGE_BYTES)
         connections = context.open_connections()
         http = SignalServer(HttpApplication(application, connections), options, events, reload=_do_not_reload)
         await http.serve(sockets=[listening])
@@ -158,34 +151,29 @@ def _do_not_reload() -> None:
     log.warning("SIGHUP: `doi-proxy mcp` does not reload its settings; restart it")
 
 
-def _open_names(context: CommandContext, server: ProxyServer | None) -> AbstractAsyncContextManager[Names]:
-    if server is None:
-        return _open_own_names(context)
-    from app.features.assistants.names import ServerNames
-    from app.features.assistants.tools import CALL_TIMEOUT, ToolBounds
-
-    # Each call that is under way holds a thread.
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(ToolBounds().calls))
-    # The timeout of a call ends it, whatever the proxy does.
-    return nullcontext(ServerNames(server, CALL_TIMEOUT))
-
-
 @asynccontextmanager
-async def _open_own_names(context: CommandContext) -> AsyncIterator[Names]:
-    """Open the resolver with the store and the budget that a running proxy has. Raises ConfigurationError."""
-    from app.features.assistants.names import OwnNames
+async def _open_server(context: CommandContext, server: ProxyServer | None) -> AsyncIterator[Server[Any]]:
+    """The tools, which look names up at `server`, or in this process as a running proxy does.
+
+    Raises ConfigurationError.
+    """
+    from app.features.assistants.names import OwnNames, ServerNames
+    from app.features.assistants.server import create_server
+    from app.features.assistants.tools import CALL_TIMEOUT, ToolBounds, Tools
     from app.features.lists.batch import build_batches
 
-    async with context.stores.open_as_service() as core:
-        yield OwnNames(build_batches(context.settings, core))
-
-
-def _build_tools(settings: Settings, server: ProxyServer | None, names: Names) -> Tools:
-    from app.features.assistants.tools import ToolBounds, Tools
-
+    settings, bounds = context.settings, ToolBounds()
     base_url = (settings.public_url or "").rstrip("/") or None if server is None else server.url
     host = urlsplit(base_url or "").hostname
-    return Tools(names, ToolBounds(), base_url, frozenset({host} if host else ()))
+    async with AsyncExitStack() as stack:
+        if server is None:
+            core = await stack.enter_async_context(context.stores.open_as_service())
+            names: Names = OwnNames(build_batches(settings, core))
+        else:
+            # Each call that is under way holds a thread. The timeout of a call ends it, whatever the proxy does.
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(bounds.calls))
+            names = ServerNames(server, CALL_TIMEOUT)
+        yield create_server(Tools(names, bounds, base_url, frozenset({host} if host else ())), __version__)
 
 
 COMMANDS: Final = (Command("mcp", add_mcp_arguments, run_mcp),)

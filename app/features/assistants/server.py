@@ -1,4 +1,4 @@
-"""The tools as a server of the Model Context Protocol, by the official SDK. The only module that imports the SDK."""
+"""The tools as a server of the Model Context Protocol, by the official SDK. The only module that loads the SDK."""
 
 from __future__ import annotations
 
