@@ -12,8 +12,8 @@ import uvloop
 
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
-from app.features.native.exchange import TransportProtocol
 from app.features.native.opening import QueryTokens, open_native
+from app.features.native.wire.site_value import TransportProtocol
 from app.upstream.client import ClientIdentity, HandleClient, HttpOptions
 from app.upstream.source import Source, UpstreamQuery
 from bench.findings import Section, Table

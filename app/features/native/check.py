@@ -9,10 +9,9 @@ from typing import Final
 
 from app.errors import ConfigurationError, CouldNotVerify, ServiceNotFound
 from app.features.check import Finding, Inspection
-from app.features.native.exchange import TransportProtocol
 from app.features.native.feature import FROM_ROOT, is_native
 from app.features.native.opening import QueryTokens, list_root_interfaces, open_native, probe_interface, read_root
-from app.features.native.wire.site_value import ServiceSite
+from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.options import Settings
 from app.features.redaction import redact
 

@@ -21,13 +21,13 @@ from app.features.native.referral import HandleService, Question
 from app.features.native.site import Address
 from app.features.native.wire.message import UNKNOWN_SERIAL
 from app.features.native.wire.response import Response
-from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, ServiceSite, pack_address
+from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, pack_address
 from app.resolver.single_flight import SingleFlight
 
 #: Addresses of one host name. A name in use has one or two of each family.
 _MAX_ADDRESSES: Final = 4
 #: The operator names one port. Which transports the server offers there is learned.
-_TRANSPORTS: Final = (Protocol.UDP, Protocol.TCP, Protocol.HTTP)
+_TRANSPORTS: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTP)
 _NO_SITE: Final = ServiceSite(UNKNOWN_SERIAL, ())
 
 Asker = Callable[[HandleService, Question], Awaitable[Response]]

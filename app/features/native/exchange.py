@@ -15,11 +15,10 @@ from app.features.native.referral import HandleService, Question
 from app.features.native.site import Candidate, Endpoint, rank_candidates
 from app.features.native.transport.base import Transport
 from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
-from app.features.native.wire import site_value
 from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, decode_response
-from app.features.native.wire.site_value import ServiceSite
+from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 
 #: Seconds for which a request is valid, as the reference client has it. Servers do not check it.
 _EXPIRATION: Final = 12 * 3600
@@ -36,8 +35,6 @@ _ANSWERS: Final = frozenset(
     )
 )
 _random: Final = random.SystemRandom()
-
-TransportProtocol = site_value.Protocol
 
 
 #: What a message is for: the record of a name, the lookup of the service of a prefix, or the site of a server.

@@ -6,8 +6,9 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
+Known = TypeVar("Known")
 #: Weight of the newest answer in the mean of a server's times.
 _NEWEST: Final = 0.2
 
@@ -53,14 +54,14 @@ class ServerHealth:
     def record_query(self, server: Hashable, now: float) -> None:
         """A query is sent to a server."""
         known = self._servers.get(server) or _Server(counted_at=now)
-        self._remember_server(server, _Server(self._count(known, now) + 1, now, known.seconds))
+        self._remember(self._servers, server, _Server(self._count(known, now) + 1, now, known.seconds))
 
     def record_answer(self, interface: Hashable, server: Hashable, seconds: float) -> None:
         """A server answered at an interface after `seconds`."""
         self.record_recovery(interface)
         known = self._servers.get(server) or _Server()
         mean = seconds if known.seconds is None else known.seconds + _NEWEST * (seconds - known.seconds)
-        self._remember_server(server, _Server(known.queries, known.counted_at, mean))
+        self._remember(self._servers, server, _Server(known.queries, known.counted_at, mean))
 
     def record_recovery(self, interface: Hashable) -> None:
         """Forget the failures of an interface."""
@@ -72,10 +73,7 @@ class ServerHealth:
         failures = self._interfaces.get(interface, _Interface()).failures + 1
         # The exponent is bounded: 2.0 ** 1024 overflows.
         pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 32), self._limits.longest_pause)
-        self._interfaces[interface] = _Interface(failures, now + pause)
-        self._interfaces.move_to_end(interface)
-        if len(self._interfaces) > self._limits.entries:
-            self._interfaces.popitem(last=False)
+        self._remember(self._interfaces, interface, _Interface(failures, now + pause))
 
     def rests(self, interface: Hashable, now: float) -> bool:
         """Whether an interface failed and its pause is not over. It is still tried if all others rest."""
@@ -97,8 +95,8 @@ class ServerHealth:
     def _count(self, known: _Server, now: float) -> float:
         return known.queries * math.exp(-max(0.0, now - known.counted_at) / self.WINDOW)
 
-    def _remember_server(self, server: Hashable, known: _Server) -> None:
-        self._servers[server] = known
-        self._servers.move_to_end(server)
-        if len(self._servers) > self._limits.entries:
-            self._servers.popitem(last=False)
+    def _remember(self, known: OrderedDict[Hashable, Known], key: Hashable, value: Known) -> None:
+        known[key] = value
+        known.move_to_end(key)
+        if len(known) > self._limits.entries:
+            known.popitem(last=False)

@@ -19,11 +19,11 @@ from app.features.native.wire.public_key import DSA, RSA, KeyNumbers, encode_pub
 from app.features.native.wire.site_value import (
     HashOption,
     Interface,
-    Protocol,
     Purpose,
     Server,
     ServiceSite,
     SiteKind,
+    TransportProtocol,
     encode_site,
     pack_address,
 )
@@ -147,7 +147,7 @@ def _read_site(raw: bytes) -> ServiceSite:
 
 def _to_server(server: _JsonServer) -> Server:
     interfaces = tuple(
-        Interface(Purpose.QUERY * one.query | Purpose.ADMIN * one.admin, Protocol[one.protocol], one.port)
+        Interface(Purpose.QUERY * one.query | Purpose.ADMIN * one.admin, TransportProtocol[one.protocol], one.port)
         for one in server.interfaces
     )
     return Server(server.server_id, pack_address(ip_address(server.address)), _to_key(server.public_key), interfaces)

@@ -19,10 +19,10 @@ from app.features.native.wire.fields import U32, FieldReader
 from app.features.native.wire.public_key import DSA, RSA, decode_public_key
 from app.features.native.wire.site_value import (
     HashOption,
-    Protocol,
     Purpose,
     Server,
     SiteKind,
+    TransportProtocol,
     decode_site,
 )
 from app.features.native.wire.value import Permission, TtlType, Value, decode_references
@@ -32,7 +32,7 @@ _PUBLIC_READ: Final = Permission.PUBLIC_READ.value
 _USUAL: Final = (Permission.ADMIN_READ | Permission.ADMIN_WRITE | Permission.PUBLIC_READ).value
 _QUERY: Final = Purpose.QUERY.value
 _ADMIN: Final = Purpose.ADMIN.value
-_PROTOCOLS: Final = {protocol.value: protocol.name for protocol in Protocol}
+_PROTOCOLS: Final = {protocol.value: protocol.name for protocol in TransportProtocol}
 #: Data of one record that is explained; more is text or base64. Sites and lists become JSON of eight times their size,
 #: and 1 MiB of them would take a second. A site value of three servers has 2 kB.
 _MAX_EXPLAINED_BYTES: Final = 64 * 1024

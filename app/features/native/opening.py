@@ -16,7 +16,7 @@ from app.errors import ConfigurationError
 from app.features.feature import require_libraries
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.directory import Directory
-from app.features.native.exchange import Clocks, ExchangeObserver, QueryLimits, ServiceClient, TransportProtocol
+from app.features.native.exchange import Clocks, ExchangeObserver, QueryLimits, ServiceClient
 from app.features.native.feature import FEATURE, FROM_ROOT
 from app.features.native.health import ServerHealth
 from app.features.native.json_sites import MAX_BOOTSTRAP_BYTES, read_bootstrap
@@ -33,7 +33,7 @@ from app.features.native.transport.tcp import TcpTransport
 from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.message import ENVELOPE_BYTES
-from app.features.native.wire.site_value import ServiceSite
+from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.options import Settings
 from app.resolver.source import SourceContext
 from app.upstream.budget import Budget

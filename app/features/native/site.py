@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from app.features.native.health import ServerHealth
-from app.features.native.wire.site_value import HashOption, Interface, Protocol, Purpose, Server, ServiceSite
+from app.features.native.wire.site_value import HashOption, Interface, Purpose, Server, ServiceSite, TransportProtocol
 
 _HASH_BYTES: Final = 4
 _MAX_PORT: Final = 65_535
@@ -27,8 +27,8 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 _IPV4_MASK: Final = 0xFFFF_FFFF
 # Measured against the reference server: a kept tunnel answers 14,000 queries a second, UDP 7,000 to 10,000, and TCP
 # 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
-_BUSY: Final = (Protocol.HTTPS, Protocol.HTTP, Protocol.UDP, Protocol.TCP)
-_RARE: Final = (Protocol.UDP, Protocol.TCP, Protocol.HTTPS, Protocol.HTTP)
+_BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
+_RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
 
 Address = IPv4Address | IPv6Address
 
@@ -38,7 +38,7 @@ class Endpoint:
     """One interface of one server. It is the key under which its health is recorded."""
 
     address: Address
-    protocol: Protocol
+    protocol: TransportProtocol
     port: int
 
 
@@ -110,7 +110,7 @@ def rank_candidates(
 def _order_interfaces(candidates: Iterable[Candidate], health: ServerHealth, now: float) -> list[Candidate]:
     """The interfaces of one server: the transport that suits its load first, and those that rest last."""
 
-    earlier: Counter[Protocol] = Counter()
+    earlier: Counter[TransportProtocol] = Counter()
     ranked: list[tuple[tuple[bool, int, int], Candidate]] = []
     order = _RARE
     for candidate in candidates:
@@ -141,14 +141,16 @@ def _list_interfaces(server: Server, serial: int, host: bytes | None) -> tuple[C
     """The interfaces of a server that queries can be sent to."""
     address = server.ip
     return tuple(
-        Candidate(Endpoint(address, Protocol(interface.protocol), interface.port), server.public_key, serial, host)
+        Candidate(
+            Endpoint(address, TransportProtocol(interface.protocol), interface.port), server.public_key, serial, host
+        )
         for interface in server.interfaces
         if _is_usable(interface)
     )
 
 
 def _is_usable(interface: Interface) -> bool:
-    is_known = interface.protocol in Protocol.__members__.values()
+    is_known = interface.protocol in TransportProtocol.__members__.values()
     return is_known and bool(interface.purpose & Purpose.QUERY) and 0 < interface.port <= _MAX_PORT
 
 

@@ -13,7 +13,7 @@ from app.doi.name import HandleName
 from app.errors import BudgetSpent, CouldNotVerify
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.directory import Directory
-from app.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient, TransportProtocol
+from app.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient
 from app.features.native.health import HealthLimits, ServerHealth
 from app.features.native.lookups import DirectoryLimits, DirectoryLog, Lookups
 from app.features.native.referral import HandleService
@@ -28,7 +28,7 @@ from app.features.native.transport.tcp import TcpTransport
 from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.message import ENVELOPE_BYTES
-from app.features.native.wire.site_value import ServiceSite
+from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.upstream.source import UpstreamQuery, Verification
 from tests.features.native.server import HandleServer
 

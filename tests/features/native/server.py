@@ -49,7 +49,7 @@ from app.features.native.wire.message import (
 from app.features.native.wire.packets import PacketBuffer
 from app.features.native.wire.query import Query
 from app.features.native.wire.response import Digest, Explanation, Response, Values
-from app.features.native.wire.site_value import Interface, Protocol, Purpose, Server, ServiceSite, encode_site
+from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, encode_site
 from app.features.native.wire.value import Value
 from tests.features.native.encoder import decode_query, encode_response
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
@@ -166,10 +166,10 @@ class HandleServer:
 
     def site(self, **more: Any) -> ServiceSite:
         """The site of this server."""
-        protocols = {"udp": Protocol.UDP, "tcp": Protocol.TCP, "http": Protocol.HTTP}
+        protocols = {"udp": TransportProtocol.UDP, "tcp": TransportProtocol.TCP, "http": TransportProtocol.HTTP}
         interfaces = tuple(Interface(Purpose.QUERY, protocols[name], self.port) for name in sorted(self.transports))
         if self.tls is not None:
-            interfaces += (Interface(Purpose.QUERY, Protocol.HTTPS, self.tls_port),)
+            interfaces += (Interface(Purpose.QUERY, TransportProtocol.HTTPS, self.tls_port),)
         server = Server(1, ip_address(self.host).packed.rjust(16, b"\0"), public_bytes(self.key), interfaces)
         return replace(ServiceSite(self.serial, (server,)), **more)
 

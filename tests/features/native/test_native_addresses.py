@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.features.native.exchange import TransportProtocol
 from app.features.native.referral import HandleService, Question
 from app.features.native.wire.message import ResponseStatus
+from app.features.native.wire.site_value import TransportProtocol
 from app.handle.answer import ResponseCode
 from tests.features.native.certificates import new_key, serve_tls
 from tests.features.native.clients import (

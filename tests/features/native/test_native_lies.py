@@ -16,7 +16,7 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from app.features.native.exchange import TransportProtocol
+from app.features.native.wire.site_value import TransportProtocol
 from app.handle.answer import ResponseCode
 from tests.features.native.clients import MAX_BYTES, PROTOCOLS, TCP, UDP, client_of, query
 from tests.features.native.lies import LIES

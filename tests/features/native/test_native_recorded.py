@@ -27,10 +27,10 @@ from app.features.native.wire.public_key import KeyNumbers, decode_public_key, e
 from app.features.native.wire.query import encode_filters
 from app.features.native.wire.response import DIGEST_NAMES, Explanation, Response, Values, decode_response
 from app.features.native.wire.site_value import (
-    Protocol,
     Purpose,
     ServiceSite,
     SiteKind,
+    TransportProtocol,
     decode_site,
     encode_site,
 )
@@ -92,7 +92,7 @@ def _describe_site(site: ServiceSite) -> dict[str, Any]:
             {
                 "admin": bool(one.purpose & Purpose.ADMIN),
                 "query": bool(one.purpose & Purpose.QUERY),
-                "protocol": Protocol(one.protocol).name,
+                "protocol": TransportProtocol(one.protocol).name,
                 "port": one.port,
             }
             for one in server.interfaces

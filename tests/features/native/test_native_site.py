@@ -9,7 +9,7 @@ import pytest
 
 from app.features.native.health import HealthLimits, ServerHealth
 from app.features.native.site import Candidate, is_global, rank_candidates, select_server
-from app.features.native.wire.site_value import HashOption, Interface, Protocol, Server, ServiceSite, SiteKind
+from app.features.native.wire.site_value import HashOption, Interface, Server, ServiceSite, SiteKind, TransportProtocol
 from tests.features.native.recorded import Row, needs_recordings, rows
 from tests.table import table
 
@@ -157,7 +157,7 @@ def test_interfaces_without_queries_and_impossible_ports_are_left_out() -> None:
         Interface(2, 3, 8_443),
     )
     found = _candidates(ServiceSite(7, (_server(1, interfaces),), attributes=((b"domain", b"handles.example.org"),)))
-    assert [(one.endpoint.protocol, one.endpoint.port) for one in found] == [(Protocol.HTTPS, 8_443)]
+    assert [(one.endpoint.protocol, one.endpoint.port) for one in found] == [(TransportProtocol.HTTPS, 8_443)]
     assert (found[0].host, found[0].site_serial, found[0].public_key) == (b"handles.example.org", 7, b"key")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from app.errors import UpstreamTimeout, UpstreamUnreachable
-from app.features.native.exchange import TransportProtocol
 from app.features.native.referral import Question
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.query import Filters, Query, encode_query
+from app.features.native.wire.site_value import TransportProtocol
 from app.features.native.wire.value import Value
 from app.handle.answer import ResponseCode
 from tests.features.native.clients import (

@@ -18,7 +18,7 @@ from app.features.native.transport.base import has_id_of, measure_message
 from app.features.native.transport.egress import Egress, EgressProxy, read_certificate, write_authority
 from app.features.native.transport.http import HttpAnswer, HttpConnection
 from app.features.native.transport.stream import ConnectionPool
-from app.features.native.wire.site_value import Protocol
+from app.features.native.wire.site_value import TransportProtocol
 from app.upstream.retry_after import read_retry_after
 
 MESSAGE: Final = "application/x-hdl-message"
@@ -74,7 +74,7 @@ class TunnelTransport:
 
     def _find_route(self, candidate: Candidate) -> _Route:
         endpoint = candidate.endpoint
-        is_tls = endpoint.protocol is Protocol.HTTPS
+        is_tls = endpoint.protocol is TransportProtocol.HTTPS
         scheme, host = "https" if is_tls else "http", str(endpoint.address)
         key = candidate.public_key if is_tls else b""
         return _Route(scheme, host, endpoint.port, self._egress.find_proxy(scheme, host), key)

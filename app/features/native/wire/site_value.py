@@ -25,7 +25,7 @@ _IPV4_START: Final = bytes(12)
 _LOOPBACK: Final = IPv6Address("::1")
 
 
-class Protocol(IntEnum):
+class TransportProtocol(IntEnum):
     """The transport protocol of an interface."""
 
     UDP = 0
