@@ -1,65 +1,14 @@
-"""All errors of this program, in one tree.
-
-    DoiProxyError
-    ├── InvalidRequest                 what the caller sent cannot be answered
-    │   ├── InvalidName                  the name cannot be a handle or DOI name
-    │   │   ├── MalformedEscape            a "%" without two hexadecimal digits
-    │   │   ├── NotUTF8                    the bytes are not UTF-8
-    │   │   ├── ForbiddenCodePoint         a control character or surrogate (strict parsing: any non-graphic)
-    │   │   ├── NameTooLong
-    │   │   ├── EmptyName
-    │   │   └── NotADOI                    a handle that is not a DOI name, or other text
-    │   │       └── NoDOIInOpenURL           an OpenURL without id=doi:… and rft_id=info:doi/…
-    │   ├── InvalidParameter             a query parameter that the REST API refuses
-    │   ├── ChangesGone                  the store's log of changes does not go back to a cursor
-    │   ├── RequestTooLarge
-    │   ├── UnsupportedBody              the body is not of a media type that this path reads
-    │   ├── UnreadableList               a list of names that is not what its media type says
-    │   ├── ClientDenied                 the client's network is on the deny list
-    │   ├── CrossSiteForm                a page of another site sent the form
-    │   ├── RequestLoop                  a query of this resolver that arrived at itself
-    │   └── TooManyRequests              a client is over one of its limits
-    │       ├── TooManyBypasses            it bypassed the cache too often
-    │       ├── RateExceeded               it sent requests too often
-    │       └── TooManyBatches             it has too many lists that are not answered yet
-    ├── NotAnswerable                  the answer is known and is "no"
-    │   ├── AliasChainTooLong
-    │   └── PrefixInactive
-    ├── CouldNotVerify                 the answer is unknown: the upstream could not be queried
-    │   ├── UpstreamTimeout
-    │   ├── UpstreamUnreachable
-    │   │   └── HandleServerUnreachable    a server of one prefix; other prefixes have other servers
-    │   ├── UpstreamRefused              403, 429, 5xx or responseCode 2
-    │   ├── InvalidAnswer                the body is not a valid answer of the handle API
-    │   │   ├── MalformedMessage           a message of the native protocol cannot be decoded
-    │   │   ├── AnswerMismatch             the answer is not an answer to this query
-    │   │   └── SignatureInvalid           the signature is missing or wrong
-    │   ├── ServiceNotFound              no handle server is known that is responsible for the name
-    │   ├── BreakerOpen
-    │   ├── UpstreamPaused               429 or 503 with Retry-After, a moment ago
-    │   ├── UpstreamLoop                 the upstream is this resolver itself
-    │   ├── BudgetSpent
-    │   │   └── ShareSpent               one client has its share of waiting queries
-    │   ├── NotInBundle                  sealed mode: upstreams are never queried
-    │   ├── NotCached                    the caller wants an answer of the cache alone
-    │   └── PrefixDenied                 a local record refuses the prefix
-    ├── StoreError                     the store failed; the caller treats it as a miss
-    │   ├── DamagedEntry                 one entry is damaged; the store works
-    │   └── BucketSettling               another server of the store took over the tokens a moment ago
-    └── ConfigurationError             the settings cannot be used; exit status 2
+"""The base classes of all errors, and the errors of the core. A feature has its own in its file errors.py.
 
 The docstring of a class is its default message. `status` is the HTTP status that `web` answers with; packages below
-`web` do not use HTTP exceptions. `token` is the stable name of the class for programs.
+`web` do not use HTTP exceptions. `token` is the stable name of the class for programs. docs/errors.md draws the tree.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
-
-_TOO_MANY_REQUESTS: Final = 429
-_SERVER_ERRORS: Final = 500
-_SERVICE_UNAVAILABLE: Final = 503
+from http import HTTPStatus
+from typing import ClassVar
 
 
 class DoiProxyError(Exception):
@@ -68,6 +17,8 @@ class DoiProxyError(Exception):
     status: ClassVar[int] = 500
     #: The error as one token of a structured header (RFC 9651, section 3.3.4): in problem types, headers and metrics.
     token: ClassVar[str] = "internal-error"
+    #: The title of the problem type of a feature's error (RFC 9457, section 3.1.3). app/web/problem.py has the core's.
+    title: ClassVar[str] = ""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
@@ -140,13 +91,6 @@ class InvalidParameter(InvalidRequest):
     token = "invalid-parameter"
 
 
-class ChangesGone(InvalidRequest):
-    """The log of the store does not go back to this cursor; begin without a cursor."""
-
-    status = 410
-    token = "changes-gone"
-
-
 class RequestTooLarge(InvalidRequest):
     """The request is larger than this resolver accepts."""
 
@@ -161,24 +105,11 @@ class UnsupportedBody(InvalidRequest):
     token = "unsupported-media-type"
 
 
-class UnreadableList(InvalidRequest):
-    """The list of names cannot be read."""
-
-    token = "unreadable-list"
-
-
 class ClientDenied(InvalidRequest):
     """This resolver does not serve the network of this client."""
 
     status = 403
     token = "client-denied"
-
-
-class CrossSiteForm(InvalidRequest):
-    """A page of another site sent this form; open the page of this resolver and send the form there."""
-
-    status = 403
-    token = "cross-site-form"
 
 
 class RequestLoop(InvalidRequest):
@@ -212,22 +143,10 @@ class TooManyRequests(InvalidRequest):
         self.retry_after = retry_after
 
 
-class TooManyBypasses(TooManyRequests):
-    """This client bypassed the cache too often; wait, or send the request without auth and cert."""
-
-    token = "too-many-bypasses"
-
-
 class RateExceeded(TooManyRequests):
     """This client sent requests faster than this resolver allows; wait, then send them at a lower rate."""
 
     token = "rate-exceeded"
-
-
-class TooManyBatches(TooManyRequests):
-    """Too many lists are being answered; wait for one of them."""
-
-    token = "too-many-batches"
 
 
 class NotAnswerable(DoiProxyError):
@@ -330,20 +249,16 @@ class UpstreamRefused(CouldNotVerify):
 
     @property
     def requests_pause(self) -> bool:
-        """Whether the Retry-After of this status holds for the whole upstream.
-
-        That is so for 429 (RFC 6585, section 4) and 503 (RFC 9110, section 15.6.4).
-        """
-        return self.upstream_status in (_TOO_MANY_REQUESTS, _SERVICE_UNAVAILABLE)
+        """Whether Retry-After holds for the whole upstream: 429 (RFC 6585, 4) and 503 (RFC 9110, 15.6.4)."""
+        return self.upstream_status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
     @property
     def concerns_name(self) -> bool:
         """See CouldNotVerify. A working upstream reports the failure of a handle server as a response code."""
         if self.requests_pause:
             return False
-        if self.upstream_status is None:
-            return self.response_code is not None
-        return self.upstream_status < _SERVER_ERRORS or self.response_code is not None
+        status = self.upstream_status or HTTPStatus.INTERNAL_SERVER_ERROR
+        return status < HTTPStatus.INTERNAL_SERVER_ERROR or self.response_code is not None
 
 
 class InvalidAnswer(CouldNotVerify):
@@ -458,10 +373,14 @@ class PrefixDenied(CouldNotVerify):
     token = "prefix-denied"
 
 
+def list_errors(kind: type[DoiProxyError] = DoiProxyError) -> list[type[DoiProxyError]]:
+    """A class and those below it that are loaded, in the order of the tree."""
+    return [kind, *(error for below in kind.__subclasses__() for error in list_errors(below))]
+
+
 def failure_tokens() -> frozenset[str]:
     """The token of every failure to verify a name: the closed vocabulary of headers, metrics and logs."""
-    classes: list[type[CouldNotVerify]] = [CouldNotVerify, *CouldNotVerify.__subclasses__()]
-    return frozenset(cls.token for parent in classes for cls in (parent, *parent.__subclasses__()))
+    return frozenset(error.token for error in list_errors(CouldNotVerify))
 
 
 class StoreError(DoiProxyError):

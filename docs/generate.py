@@ -1,5 +1,5 @@
 """Writes docs/settings.md and config/doi-proxy.toml from `app.assembly.settings.Settings`, docs/features/ from the
-folders of the features, and the files of front proxies, systemd, Compose and Kubernetes.
+folders of the features, the tree of docs/errors.md, and the files of front proxies, systemd, Compose and Kubernetes.
 
 A test checks that they match. `python docs/generate.py` writes all files. `--check` writes none, and exits with status
 1 if one differs.
@@ -20,8 +20,10 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.assembly.settings import Settings  # noqa: E402 - the script also runs where app is not installed
+from app.assembly.features import installed  # noqa: E402 - the script also runs where app is not installed
+from app.assembly.settings import Settings  # noqa: E402
 from app.cli.commands import COMMANDS  # noqa: E402
+from app.errors import DoiProxyError  # noqa: E402
 from app.features import NAMES  # noqa: E402
 from app.features.feature import CounterData, Feature, GaugeData  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
@@ -43,6 +45,8 @@ HEADINGS: Final = {
     "mcp": "Tools for assistants",
     "otel": "Traces",
 }
+#: The beginning of the tree in docs/errors.md.
+TREE: Final = "## The tree\n\n```text\n"
 #: The unit of a number is the first of these words in its description.
 UNIT: Final = re.compile(r"\b(seconds|bytes)\b", re.IGNORECASE)
 
@@ -305,12 +309,31 @@ def write_features(found: list[Setting]) -> dict[Path, str]:
     return {folder / "index.md": "".join((FEATURES_HEAD, *rows, *tree)), **pages}
 
 
+def draw_errors(kind: type[DoiProxyError], indent: str = "") -> Iterator[str]:
+    """The names of the errors below a class, one a line, with the lines of a tree before them."""
+    # Features can be loaded in any order.
+    below = sorted(kind.__subclasses__(), key=lambda error: error.__module__.removeprefix("app.errors"))
+    for number, error in enumerate(below, 1):
+        is_last = number == len(below)
+        yield f"{indent}{'└── ' if is_last else '├── '}{error.__name__}"
+        yield from draw_errors(error, indent + ("    " if is_last else "│   "))
+
+
+def write_error_tree(page: str) -> str:
+    """The page of errors with its tree: the text block after TREE."""
+    installed()
+    before, mark, rest = page.partition(TREE)
+    tree = "\n".join((DoiProxyError.__name__, *draw_errors(DoiProxyError)))
+    return before + mark + tree + "\n```\n" + rest.partition("\n```\n")[2]
+
+
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
     return {
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
+        Path("docs/errors.md"): write_error_tree((ROOT / "docs/errors.md").read_text(encoding="utf-8")),
         **write_features(found),
         **{Path(path): content for path, content in shipped_files(Settings()).items()},
     }

@@ -23,11 +23,11 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-import app.errors
+from app.assembly.features import installed
 from app.assembly.features import load as load_feature
 from app.assembly.settings import Settings, load
 from app.cli.main import create_parser
-from app.errors import CouldNotVerify, DoiProxyError
+from app.errors import CouldNotVerify, DoiProxyError, list_errors
 from app.features import NAMES
 from app.features.options import ENV_PREFIX, variable
 from app.web.route import OPENURL_PATH, STATIC_PATH, WHICH_RA_PATHS
@@ -152,8 +152,8 @@ def test_every_variable_that_a_page_names_is_a_setting(page: Path) -> None:
 
 
 def error_classes() -> list[type[DoiProxyError]]:
-    members = vars(app.errors).values()
-    return [one for one in members if isinstance(one, type) and issubclass(one, DoiProxyError)]
+    installed()
+    return list_errors()
 
 
 def error_row(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 from app.errors import ConfigurationError
@@ -60,8 +61,11 @@ def upstream_kinds() -> Mapping[str, UpstreamKind]:
 
 
 def load(name: str) -> Feature:
-    """The feature in a folder."""
-    return cast(Feature, import_module(f"app.features.{name}.feature").FEATURE)
+    """The feature in a folder. Its errors are loaded with it: the tokens of all errors are one vocabulary."""
+    module = import_module(f"app.features.{name}.feature")
+    if Path(str(module.__file__)).with_name("errors.py").exists():
+        import_module(f"app.features.{name}.errors")
+    return cast(Feature, module.FEATURE)
 
 
 def switched_on(settings: Settings) -> tuple[Feature, ...]:

@@ -27,7 +27,7 @@ class Demand:
     max_age: float | None = None
     #: Called before a fresh record is fetched again because of `max_age`. If it returns False, the record is used.
     may_renew: Callable[[], bool] = lambda: True
-    #: Called before a query that bypasses the cache. It may raise TooManyBypasses.
+    #: Called before a query that bypasses the cache. It may raise TooManyRequests.
     admit_bypass: Callable[[], None] = lambda: None
     #: The longest time past its TTL, in seconds, of a record that is used without a query. None: it never is.
     max_stale: float | None = None

@@ -12,7 +12,7 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, DoiProxyError, TooManyRequests
+from app.errors import CouldNotVerify, DoiProxyError, TooManyRequests, list_errors
 from app.resolver.resolution import Resolution
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, VARY_ACCEPT
@@ -26,7 +26,7 @@ DOCUMENTATION_PATH: Final = "/docs"
 #: Tokens of problems without a class in `app.errors`.
 NOT_FOUND: Final = "not-found"
 GONE: Final = "gone"
-#: The title of each problem type by its token (RFC 9457, section 3.1.3). docs/errors.md has the same tokens.
+#: The titles of the core's problem types by their tokens (RFC 9457, section 3.1.3).
 TITLES: Final[Mapping[str, str]] = MappingProxyType(
     {
         NOT_FOUND: "The name is not registered",
@@ -49,13 +49,8 @@ TITLES: Final[Mapping[str, str]] = MappingProxyType(
         "invalid-parameter": "A parameter has an invalid value",
         "request-too-large": "The request is too large",
         "client-denied": "The network of the client is not served",
-        "cross-site-form": "A page of another site sent the form",
         "request-loop": "The request is a query of this resolver",
         "too-many-requests": "The client is over a limit",
-        "too-many-bypasses": "The client bypassed the cache too often",
-        "unreadable-list": "The list of names cannot be read",
-        "too-many-batches": "Too many lists are being answered",
-        "changes-gone": "The log of changes does not go back that far",
         "rate-exceeded": "The client sent requests too fast",
         "not-answerable": "The handle system has no answer",
         "alias-chain-too-long": "The aliases of the name do not end",
@@ -93,12 +88,18 @@ _TOKENS_OF_STATUSES: Final = {
 }
 
 
+def all_titles() -> dict[str, str]:
+    """The title of each problem type by its token, with those of the features that are loaded."""
+    return {**TITLES, **{error.token: error.title for error in list_errors() if "title" in vars(error) and error.title}}
+
+
 def problem(
     status: int,
     detail: str,
     headers: tuple[Header, ...] = (),
     *,
     token: str | None = None,
+    title: str = "",
     base: str = "",
     freshness: tuple[Header, ...] = (NO_STORE,),
     **members: Any,
@@ -109,7 +110,7 @@ def problem(
     `suggestions` and `retry_after` (RFC 9457, section 3.2).
     """
     token = token or _token_of_status(status)
-    title = TITLES.get(token) or HTTPStatus(status).phrase
+    title = title or TITLES.get(token) or HTTPStatus(status).phrase
     kind = f"{base}{DOCUMENTATION_PATH}#{token}"
     body: dict[str, Any] = {"type": kind, "title": title, "status": status, "detail": detail}
     body |= {name: value for name, value in members.items() if value is not None}
@@ -126,6 +127,7 @@ def error_problem(
         error.message,
         (VARY_ACCEPT, *_headers(error)),
         token=error.token,
+        title=error.title,
         base=base,
         doi=_doi_member(name),
         **(members or {}),

@@ -17,8 +17,9 @@ from app.cache.wire import pack, unpack
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import BLANKS, read_exact, read_path, read_typed
 from app.doi.uri import url_path
-from app.errors import CouldNotVerify, InvalidName, InvalidParameter, MalformedMessage, StoreError, UnreadableList
+from app.errors import CouldNotVerify, InvalidName, InvalidParameter, MalformedMessage, StoreError
 from app.features.bundles.lines import InvalidBundleLine, from_line
+from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import Item, LinesReader, ListReader
 from app.features.lists.references import BibtexReader, RisReader

@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-import app.errors
-from app.errors import DoiProxyError
+from app.assembly.features import installed
+from app.errors import list_errors
 from app.web.negotiation import wants_problem
-from app.web.problem import TITLES, problem
+from app.web.problem import all_titles, problem
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
@@ -99,7 +99,7 @@ async def test_an_error_is_a_problem_with_its_type(
 ) -> None:
     got = await proxy.ask(method, target, accept=JSON)
     assert (got.status, got["content-type"]) == (status, "application/problem+json")
-    assert (got.json["type"], got.json["status"], got.json["title"]) == (f"/docs#{token}", status, TITLES[token])
+    assert (got.json["type"], got.json["status"], got.json["title"]) == (f"/docs#{token}", status, all_titles()[token])
     assert got.json["detail"]
 
 
@@ -139,14 +139,14 @@ async def test_head_has_the_headers_of_the_problem(proxy: Proxy) -> None:
 async def test_the_documentation_explains_every_type(proxy: Proxy, language: str) -> None:
     page = (await proxy.get("/docs", accept_language=language)).text
     assert 'lang="en"' not in page.partition("<main")[2] or language == "en"
-    assert [token for token in TITLES if f'id="{token}"' not in page] == []
+    assert [token for token in all_titles() if f'id="{token}"' not in page] == []
 
 
 def test_every_error_has_a_title_and_an_anchor_in_the_documentation() -> None:
-    classes = [one for one in vars(app.errors).values() if isinstance(one, type) and issubclass(one, DoiProxyError)]
-    tokens = {one.token for one in classes if one.__name__ not in NEVER_AN_ANSWER}
-    assert tokens <= TITLES.keys()
-    assert set(re.findall(r'<a id="([a-z0-9-]+)"></a>', ERRORS)) == TITLES.keys()
+    installed()
+    tokens = {one.token for one in list_errors() if one.__name__ not in NEVER_AN_ANSWER}
+    assert tokens <= all_titles().keys()
+    assert set(re.findall(r'<a id="([a-z0-9-]+)"></a>', ERRORS)) == all_titles().keys()
 
 
 def test_a_status_alone_has_a_type_too() -> None:
@@ -154,4 +154,4 @@ def test_a_status_alone_has_a_type_too() -> None:
         reply = problem(status, "A sentence.")
         token = re.search(rb'"type":"/docs#([a-z-]+)"', reply.body)
         assert token is not None
-        assert token[1].decode() in TITLES
+        assert token[1].decode() in all_titles()

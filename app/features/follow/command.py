@@ -12,12 +12,13 @@ from typing import Final
 
 from app.cache.address import read_store_path
 from app.cache.tiered import TieredStore
-from app.errors import ChangesGone, ConfigurationError, DoiProxyError, InvalidParameter
+from app.errors import ConfigurationError, DoiProxyError, InvalidParameter
 from app.features.bundles.delta import Cursor, DeltaEnd, parse_cursor
 from app.features.bundles.import_bundle import BundleImport, ImportReport
 from app.features.bundles.import_command import open_registry, read_bounds
 from app.features.bundles.output import Output
 from app.features.command import STANDARD_OUTPUT, Command, CommandContext, set_usage
+from app.features.follow.errors import ChangesGone
 from app.features.follow.primaries import PrimaryState, read_primaries, save_primary
 from app.features.follow.primary_client import PrimaryClient
 from app.features.follow.pull import Body, Pull, PullLimits, PullReport

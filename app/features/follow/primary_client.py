@@ -6,7 +6,7 @@ import http.client
 from typing import Final
 from urllib.parse import quote
 
-from app.errors import ChangesGone
+from app.features.follow.errors import ChangesGone
 from app.features.follow.pull import Body, BrokenPage, PrimaryBusy, PullError
 from app.features.proxy_client.exchange import Exchange, ProxyFailure, SlowAnswer
 from app.features.proxy_client.server import ProxyServer

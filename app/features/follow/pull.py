@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
-from app.errors import ChangesGone, DoiProxyError
+from app.errors import DoiProxyError
 from app.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused, read_bundle
 from app.features.bundles.delta import DeltaEnd, DeltaStart
 from app.features.bundles.import_bundle import BundleImport
+from app.features.follow.errors import ChangesGone
 
 #: Seconds to wait before a page that failed is fetched again. After the last one the pull ends.
 WAITS: Final = (1.0, 2.0, 4.0, 8.0)

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from app.cache.entry import Entry
 from app.cache.sqlite.file import connect_to_read, translate_open_errors
 from app.cache.wire import unpack
-from app.errors import ChangesGone, DamagedEntry
+from app.errors import DamagedEntry
 from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.delta import (
     VERSION,
@@ -25,6 +25,7 @@ from app.features.bundles.delta import (
     Forgotten,
     delta_line,
 )
+from app.features.follow.errors import ChangesGone
 from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, Response
 from fastapi import Request as FastAPIRequest
 
-from app.errors import CrossSiteForm, DoiProxyError, InvalidParameter
+from app.errors import DoiProxyError, InvalidParameter
 from app.features.library.copy import NO_SERVICE
+from app.features.library.errors import CrossSiteForm
 from app.features.library.library import Library, write_cookie
 from app.resolver.options import ClientFact
 from app.web.freshness import NO_STORE, vary

@@ -11,8 +11,9 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
-from app.errors import ClientDenied, RateExceeded, TooManyBypasses, TooManyRequests
+from app.errors import ClientDenied, RateExceeded, TooManyRequests
 from app.features.client_buckets import ClientBuckets, Rate
+from app.features.limits.errors import TooManyBypasses
 from app.features.network_list import NetworkList, read_networks
 from app.web.client_network import ClientNetworks
 from app.web.stage import Stage

@@ -15,9 +15,10 @@ from typing import Final
 
 from starlette.responses import Response
 
-from app.errors import DoiProxyError, Quota, RequestTooLarge, TooManyBatches
+from app.errors import DoiProxyError, Quota, RequestTooLarge
 from app.features.lists.batch import Batches, read_input
 from app.features.lists.body import BodyBuffer, BodyFormat, ListLimits, read_list_body
+from app.features.lists.errors import TooManyBatches
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter

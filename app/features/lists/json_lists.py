@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from app.errors import UnreadableList
+from app.features.lists.errors import UnreadableList
 from app.features.lists.lines import BOM, Item, Line, LinesReader, ListItem, UnreadableItem, excerpt
 from app.features.lists.table import DOI_COLUMN
 

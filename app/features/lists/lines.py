@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from app.errors import UnreadableList
 from app.features.gunzip import Gunzip, GzipLimits
+from app.features.lists.errors import UnreadableList
 
 #: Characters of an unreadable item in its row.
 MAX_EXCERPT: Final = 200

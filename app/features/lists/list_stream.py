@@ -13,8 +13,9 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from app.errors import ConfigurationError, UnreadableList
+from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
+from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.references import BibtexReader, RisReader

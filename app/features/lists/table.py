@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from typing import Final
 
-from app.errors import UnreadableList
+from app.features.lists.errors import UnreadableList
 from app.features.lists.lines import MAX_EXCERPT, Item, Line, LineReader, ListItem, UnreadableItem, decode_line
 
 #: The column that is read if none is named, in any letter case.

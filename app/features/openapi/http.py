@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from app.features.openapi.document import replace_references, write_document
 from app.web.freshness import OWN_PAGE
 from app.web.operations import Face, language_of, own_page
-from app.web.problem import TITLES
+from app.web.problem import all_titles
 
 
 def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
@@ -35,5 +35,5 @@ def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs(request: Request) -> Response:
         return own_page(
-            face.pages.docs(face.link, language_of(request, face.pages), describe_in_place(), TITLES), OWN_PAGE
+            face.pages.docs(face.link, language_of(request, face.pages), describe_in_place(), all_titles()), OWN_PAGE
         )

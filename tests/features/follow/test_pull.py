@@ -9,10 +9,10 @@ import pytest
 
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
-from app.errors import ChangesGone
 from app.features.bundles.delta import DeltaEnd
 from app.features.bundles.import_bundle import BundleImport, ImportBounds
 from app.features.bundles.lines import to_line
+from app.features.follow.errors import ChangesGone
 from app.features.follow.pull import WAITS, Body, BrokenPage, PrimaryBusy, Pull, PullError, PullLimits, PullReport
 from tests.cache.entries import NOW, entry
 from tests.clock import Clock

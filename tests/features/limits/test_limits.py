@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.errors import ClientDenied, ConfigurationError, RateExceeded, TooManyBypasses
+from app.errors import ClientDenied, ConfigurationError, RateExceeded
 from app.features.client_buckets import MAX_CLIENTS, Rate
+from app.features.limits.errors import TooManyBypasses
 from app.features.limits.limits import BYPASS, DENIED, RATE, ClientLimits
 from app.resolver.options import ResolveOptions
 from app.web.client_network import ClientNetworks

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from app.errors import InvalidParameter, TooManyBatches, UnsupportedBody
+from app.errors import InvalidParameter, UnsupportedBody
 from app.features.lists.answer import OpenBatches
 from app.features.lists.body import read_body_format
+from app.features.lists.errors import TooManyBatches
 from app.features.lists.http import choose_output
 from app.features.lists.verdict import FIELDS, read_fields
 from tests.fake_upstream import EVERY_NAME

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.errors import UnreadableList
+from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import MAX_DEPTH, JsonArrayReader, JsonLinesReader, explain_json
 from app.features.lists.lines import Item, LineCutter, LinesReader, ListItem, ListReader, UnreadableItem, open_gunzip
 from app.features.lists.table import ColumnReader

@@ -1,0 +1,19 @@
+"""The errors of lists of names."""
+
+from __future__ import annotations
+
+from app.errors import InvalidRequest, TooManyRequests
+
+
+class UnreadableList(InvalidRequest):
+    """The list of names cannot be read."""
+
+    token = "unreadable-list"
+    title = "The list of names cannot be read"
+
+
+class TooManyBatches(TooManyRequests):
+    """Too many lists are being answered; wait for one of them."""
+
+    token = "too-many-batches"
+    title = "Too many lists are being answered"
