@@ -264,10 +264,10 @@ def test_every_page_is_in_a_table_of_contents_of_the_site() -> None:
     assert listed == pages
 
 
-def test_every_page_is_linked_from_the_readme_and_every_decision_from_the_architecture() -> None:
-    readme, architecture = text_of("README.md"), text_of("docs/architecture.md")
+def test_every_page_is_linked_from_the_readme_and_every_decision_from_their_table() -> None:
+    readme, decisions = text_of("README.md"), text_of("docs/decisions/index.md")
     assert [page.name for page in ROOT.glob("docs/*.md") if f"](docs/{page.name})" not in readme] == []
-    assert [page.name for page in ROOT.glob("docs/decisions/*.md") if page.name not in architecture] == []
+    assert [page.name for page in ROOT.glob("docs/decisions/0*.md") if f"]({page.name})" not in decisions] == []
 
 
 # --- A running proxy ----------------------------------------------------------------------------------------------
