@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, MutableMapping, S
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from app.assembly.resolving import open_cache
 from app.assembly.settings import load
+from app.assembly.stores import open_cache
 from app.cache.tiered import TieredStore
 from app.main import SuppliedParts, create
 from app.upstream.source import Source

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from app.assembly.resolving import open_cache, read_resolver_timeouts, read_ttl_policy
+from app.assembly.resolving import read_resolver_timeouts, read_ttl_policy
 from app.assembly.settings import Settings
+from app.assembly.stores import open_cache
 from app.assembly.upstreams import read_queue_timeouts
 from app.cache.tiered import TieredStore
 from app.cli.context import ParsedContext

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from app.assembly.core import build_pages
 from app.assembly.features import installed, upstream_kinds
-from app.assembly.resolving import assemble, open_cache
+from app.assembly.resolving import assemble
 from app.assembly.settings import Settings, find_outdated, validate
 from app.assembly.settings.sources import SourcedValue
+from app.assembly.stores import open_cache
 from app.cache.upgrade import STORE_FORMAT, Survey, Surveyable
 from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreError
 from app.features.check import Check, Finding, Inspection

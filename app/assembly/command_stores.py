@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from app.assembly.core import SuppliedParts, open_core
-from app.assembly.resolving import UNOBSERVED, open_cache
 from app.assembly.settings import Settings
+from app.assembly.stores import open_cache
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
-from app.features.bulk_source import BulkSource
-from app.features.feature import Core, Observers
 from app.features.redaction import redact
+
+if TYPE_CHECKING:
+    from app.features.feature import Core, Observers
+    from app.upstream.source import Source
 
 #: Size of the memory tier of a command, in bytes: enough for the prefix records that names share.
 MEMORY_BYTES: Final = 8 * 1024 * 1024
@@ -61,23 +62,25 @@ class CommandStores:
             await cache.close()
 
     @asynccontextmanager
-    async def open_online(self, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
+    async def open_online(self, observers: Observers | None = None) -> AsyncIterator[Core]:
         """See Stores."""
         if self._settings.mode == "sealed":
             raise ConfigurationError(
                 "--mode sealed: a sealed proxy does not query the upstream; run this command with --mode online"
             )
-        async with self._open(self._for_command(_PATIENT), observers, SuppliedParts(wrap_source=BulkSource)) as core:
+        from app.features.bulk_source import BulkSource  # noqa: PLC0415 - see _open
+
+        async with self._open(self._for_command(_PATIENT), observers, BulkSource) as core:
             yield core
 
     @asynccontextmanager
-    async def open_sealed(self, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
+    async def open_sealed(self, observers: Observers | None = None) -> AsyncIterator[Core]:
         """See Stores."""
         async with self._open(self._for_command(_SEALED), observers, read_only=True) as core:
             yield core
 
     @asynccontextmanager
-    async def open_for_lists(self, observers: Observers = UNOBSERVED) -> AsyncIterator[Core]:
+    async def open_for_lists(self, observers: Observers | None = None) -> AsyncIterator[Core]:
         """See Stores."""
         is_memory = self._settings.store_url.startswith("memory:")
         settings = self._settings.model_copy(update=_PATIENT) if is_memory else self._for_command(_PATIENT)
@@ -109,14 +112,19 @@ class CommandStores:
     async def _open(
         self,
         settings: Settings,
-        observers: Observers = UNOBSERVED,
-        parts: SuppliedParts | None = None,
+        observers: Observers | None = None,
+        wrap_source: Callable[[Source], Source] | None = None,
         *,
         read_only: bool = False,
         must_succeed: bool = True,
     ) -> AsyncIterator[Core]:
+        # A command that only reads the store needs no upstream and no feature, whose import takes a second.
+        from app.assembly.core import SuppliedParts, open_core  # noqa: PLC0415
+        from app.assembly.resolving import UNOBSERVED  # noqa: PLC0415
+
+        parts = SuppliedParts(wrap_source=wrap_source)
         with self._name_store_in_errors():
-            core = open_core(settings, observers=observers, parts=parts or SuppliedParts(), read_only=read_only)
+            core = open_core(settings, observers=observers or UNOBSERVED, parts=parts, read_only=read_only)
         try:
             yield core
             await core.cache.flush()

@@ -60,6 +60,16 @@ def upstream_kinds() -> Mapping[str, UpstreamKind]:
     return {scheme: kind for feature in installed() for scheme, kind in feature.upstreams.items()}
 
 
+def feature_modules(kind: str) -> tuple[Any, ...]:
+    """The modules of this name in the folders of the features that are installed."""
+    folders = (f"app.features.{name}" for name in NAMES)
+    return tuple(
+        import_module(f"{folder}.{kind}")
+        for folder in folders
+        if find_spec(folder) is not None and find_spec(f"{folder}.{kind}") is not None
+    )
+
+
 def load(name: str) -> Feature:
     """The feature in a folder. Its errors are loaded with it: the tokens of all errors are one vocabulary."""
     module = import_module(f"app.features.{name}.feature")

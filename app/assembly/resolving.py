@@ -12,13 +12,9 @@ from urllib.parse import urlsplit
 
 from app.assembly.settings import Settings
 from app.assembly.shared_budget import SharedBucket
-from app.assembly.stores import openers, read_tables
+from app.assembly.stores import open_cache
 from app.assembly.upstreams import FIRST_PAUSE, count_processes, is_signed, open_upstream
-from app.cache.address import StoreOptions, open_store
-from app.cache.fallback import TierObserver
-from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore
-from app.errors import ConfigurationError, StoreError
 from app.features.feature import Observers
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import ResolverOptions, ResolverTimeouts
@@ -119,29 +115,6 @@ def read_resolver_timeouts(settings: Settings) -> ResolverTimeouts:
         query=settings.upstream_timeout + settings.upstream_queue_timeout,
         lease=_LEASE,
         poll=_POLL_INTERVAL,
-    )
-
-
-def open_cache(
-    settings: Settings,
-    clock: Callable[[], float] = time.time,
-    observer: TierObserver | None = None,
-    *,
-    read_only: bool = False,
-) -> TieredStore:
-    """The cache. Raises ConfigurationError for a URL or a file that cannot be used."""
-    try:
-        options = StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables)
-        store = open_store(settings.store_url, options, openers())
-    except StoreError as error:
-        raise ConfigurationError(f"the store cannot be opened: {error.message}") from error
-    return TieredStore(
-        MemoryStore(settings.cache_memory_bytes, clock=clock),
-        store,
-        clock=clock,
-        ceiling=settings.cache_ttl_ceiling,
-        observer=observer,
-        only_verified=settings.upstream_verify == "always",
     )
 
 

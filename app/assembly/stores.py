@@ -1,22 +1,55 @@
-"""The kinds of stores, and the tables that features have in a SQLite file."""
+"""Opens the store that the settings name, with the tables that features have in a SQLite file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from app.assembly.features import installed
+from app.assembly.features import feature_modules, installed
+from app.assembly.settings import Settings
 from app.cache import address
+from app.cache.address import StoreOptions, open_store
+from app.cache.fallback import TierObserver
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from app.cache.sqlite.tables import Table
 
 
-def openers() -> Mapping[str, address.Opener]:
-    """What opens the store of a URL, by its scheme."""
+def open_cache(
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+    observer: TierObserver | None = None,
+    *,
+    read_only: bool = False,
+) -> TieredStore:
+    """The cache. Raises ConfigurationError for a URL or a file that cannot be used."""
+    try:
+        options = StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables)
+        store = open_store(settings.store_url, options, find_openers(settings.store_url))
+    except StoreError as error:
+        raise ConfigurationError(f"the store cannot be opened: {error.message}") from error
+    return TieredStore(
+        MemoryStore(settings.cache_memory_bytes, clock=clock),
+        store,
+        clock=clock,
+        ceiling=settings.cache_ttl_ceiling,
+        observer=observer,
+        only_verified=settings.upstream_verify == "always",
+    )
+
+
+def find_openers(url: str) -> Mapping[str, address.Opener]:
+    """What opens the store of a URL, by its scheme. For a store of the core, no feature is imported."""
+    if urlsplit(url).scheme in address.OPENERS:
+        return address.OPENERS
     return {**address.OPENERS, **{scheme: opener for one in installed() for scheme, opener in one.stores.items()}}
 
 
 def read_tables() -> Sequence[Table]:
     """The tables of the features. A process without a SQLite store does not import them."""
-    return [table for feature in installed() if feature.tables is not None for table in feature.tables()]
+    return [table for module in feature_modules("tables") for table in module.TABLES]

@@ -37,13 +37,13 @@ class Stores(Protocol):
     def open(self, *, read_only: bool = False) -> AbstractAsyncContextManager[TieredStore]:
         """The cache alone."""
 
-    def open_online(self, observers: Observers = ...) -> AbstractAsyncContextManager[Core]:
+    def open_online(self, observers: Observers | None = None) -> AbstractAsyncContextManager[Core]:
         """A resolver that queries the upstream as a bulk job. Raises ConfigurationError if it is sealed."""
 
-    def open_sealed(self, observers: Observers = ...) -> AbstractAsyncContextManager[Core]:
+    def open_sealed(self, observers: Observers | None = None) -> AbstractAsyncContextManager[Core]:
         """A resolver that only reads the store."""
 
-    def open_for_lists(self, observers: Observers = ...) -> AbstractAsyncContextManager[Core]:
+    def open_for_lists(self, observers: Observers | None = None) -> AbstractAsyncContextManager[Core]:
         """A resolver for lists, in any mode, also with the store `memory:`."""
 
     def open_as_service(self) -> AbstractAsyncContextManager[Core]:

@@ -10,27 +10,30 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
-from fastapi import FastAPI
-
-from app.cache.fallback import TierObserver
-from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
-from app.features.check import Check, Finding
-from app.features.options import Settings
-from app.resolver.destination import Destinations
-from app.resolver.observer import ResolutionObserver
-from app.resolver.prefix_chain import PrefixChain
-from app.resolver.resolver import Resolver
-from app.resolver.source import SourceContext
-from app.upstream.guard import UpstreamObserver
-from app.upstream.upstream import Upstream
-from app.web.client_network import ClientNetworks
-from app.web.operations import Face, Gate
-from app.web.pages import Link
-from app.web.section import Section
-from app.web.stage import Stage, Stages
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from app.cache.fallback import TierObserver
+    from app.cache.tiered import TieredStore
+    from app.features.check import Check, Finding
+    from app.features.operators import OperatorGate
+    from app.features.options import Settings
+    from app.resolver.destination import Destinations
+    from app.resolver.observer import ResolutionObserver
+    from app.resolver.prefix_chain import PrefixChain
+    from app.resolver.resolver import Resolver
+    from app.resolver.source import SourceContext
+    from app.upstream.guard import UpstreamObserver
+    from app.upstream.upstream import Upstream
+    from app.web.client_network import ClientNetworks
+    from app.web.operations import Face
+    from app.web.pages import Link
+    from app.web.section import Section
+    from app.web.stage import Stage, Stages
 
 Part = TypeVar("Part")
 
@@ -232,21 +235,6 @@ class Context:
         return found if isinstance(found, kind) else None
 
 
-class OperatorGate(Gate, Protocol):
-    """The gate before an application of FastAPI for operators."""
-
-    @property
-    def app(self) -> FastAPI:
-        """The application behind the gate."""
-
-    @property
-    def has_listener(self) -> bool:
-        """Whether the gate is on an address of its own, and not on that of the service."""
-
-    def add_path(self, path: bytes) -> None:
-        """Answer another path."""
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
     """What an open feature adds."""
@@ -311,8 +299,6 @@ class Feature:
     check: Check | None = None
     #: Opens a store, by the scheme of its URL.
     stores: Mapping[str, Any] = field(default_factory=dict)
-    #: Its tables in a SQLite store.
-    tables: Callable[[], Sequence[Any]] | None = None
     #: Upstreams, by the scheme of their URLs. The core opens http and https.
     upstreams: Mapping[str, UpstreamKind] = field(default_factory=dict)
 

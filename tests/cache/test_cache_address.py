@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.assembly.stores import openers
+from app.assembly.stores import find_openers
 from app.cache.address import StoreOptions
 from app.cache.address import open_store as open_shared_store
 from app.cache.memory import MemoryStore
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 def open_store(url: str, clock: Clock) -> TieredStore:
     options = StoreOptions(clock, max_bytes=100_000_000, timeout=0.1)
-    store = open_shared_store(url, options, openers())
+    store = open_shared_store(url, options, find_openers(url))
     return TieredStore(MemoryStore(100_000, clock=clock), store, clock=clock, ceiling=86_400.0)
 
 

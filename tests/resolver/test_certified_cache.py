@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace as replace_member
 
-from app.assembly.resolving import open_cache
 from app.assembly.settings import Settings
+from app.assembly.stores import open_cache
 from app.cache.entry import Entry
 from app.cache.memory import MemoryStore
 from app.cache.tiered import TieredStore

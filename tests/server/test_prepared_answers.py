@@ -19,8 +19,8 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.assembly.resolving import open_cache
 from app.assembly.settings import Settings
+from app.assembly.stores import open_cache
 from app.cache.entry import Entry
 from app.features.access_log.access_log import AccessLog
 from app.handle.answer import Answer, ResponseCode

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import create_model, model_validator
 
+from app.assembly.features import feature_modules
 from app.assembly.settings.branding import BrandingSettings
 from app.assembly.settings.cache import CacheSettings
 from app.assembly.settings.client import ClientSettings
 from app.assembly.settings.server import ServerSettings
 from app.assembly.settings.upstream import UpstreamSettings
 from app.assembly.settings.web import WebSettings
-from app.features import NAMES
 from app.features.options import Settings as Root
 
 
@@ -36,15 +33,7 @@ class CoreSettings(
         return self
 
 
-def _feature_modules() -> Iterator[Any]:
-    """The modules `settings` of the features that are installed."""
-    for name in NAMES:
-        module = f"app.features.{name}.settings"
-        if find_spec(f"app.features.{name}") is not None and find_spec(module) is not None:
-            yield import_module(module)
-
-
-_FEATURES: Final = tuple(_feature_modules())
+_FEATURES: Final = feature_modules("settings")
 
 if TYPE_CHECKING:
 

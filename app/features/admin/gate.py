@@ -15,8 +15,8 @@ from typing import Final
 from fastapi import FastAPI
 
 from app.errors import RequestTooLarge, TooManyRequests
-from app.features.audit import CLIENT
 from app.features.client_buckets import ClientBuckets, Rate
+from app.features.operators import CLIENT
 from app.web.failure_headers import quota_headers
 from app.web.freshness import NO_STORE
 from app.web.header import Header

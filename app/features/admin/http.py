@@ -23,7 +23,7 @@ from app.features.admin.models import (
     RefreshRequest,
     ReloadReport,
 )
-from app.features.audit import audit
+from app.features.operators import audit
 from app.web.fastapi_errors import add_errors
 from app.web.media_types import PROBLEM
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fastapi import FastAPI
 
@@ -12,18 +11,8 @@ from app.features.feature import Context, Feature, Opened
 from app.features.follow.change_feed import ChangeFeed
 from app.features.follow.http import CHANGES_PATH, add_changes
 from app.features.follow.metrics import PAGE_BYTES, PAGES, PULLED, PULLED_OLD_NAME
-from app.features.follow.primaries import move_primaries, read_primaries
+from app.features.follow.primaries import read_primaries
 from app.web.operations import Face
-
-if TYPE_CHECKING:
-    from app.cache.sqlite.tables import Table
-
-
-def move_old_table() -> Sequence[Table]:
-    """The primaries of a store of an earlier release."""
-    from app.cache.sqlite.tables import Table  # noqa: PLC0415 - only SQLite stores need it
-
-    return (Table(move_primaries),)
 
 
 def open_changes(context: Context) -> Opened:
@@ -54,5 +43,4 @@ FEATURE: Final = Feature(
     "replication: `cache pull` makes a store the replica of another proxy",
     needs=("bundles", "registry", "proxy_client"),
     open=open_changes,
-    tables=move_old_table,
 )
