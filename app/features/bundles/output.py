@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
 
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, DoiProxyError
 from app.features.command import STANDARD_OUTPUT
 
 #: Level of gzip. Level 9 takes three times as long, and its output is less than 2 % smaller.
@@ -21,6 +21,7 @@ class Output:
 
     def __init__(self, path: str) -> None:
         """Open the file. Raises ConfigurationError if it cannot be written."""
+        self._name = path
         self._path = Path(path)
         self._is_regular_file = path != STANDARD_OUTPUT and (not self._path.exists() or self._path.is_file())
         self._partial = self._path.with_name(self._path.name + ".partial") if self._is_regular_file else self._path
@@ -50,14 +51,21 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Close the file. Raises DoiProxyError for an OSError, and BrokenPipeError if the reader is gone."""
         try:
             self._close()
             if self._is_complete and self._is_regular_file:
                 self._partial.replace(self._path)
+        except BrokenPipeError:
+            raise
+        except OSError as failure:
+            error = failure
         finally:
             if self._is_regular_file:
                 self._partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise DoiProxyError(f"{self._name}: cannot be written: {error.strerror or error}") from error
 
     def _close(self) -> None:
         try:

@@ -10,7 +10,6 @@ from typing import TextIO
 from app.cache.entry import Entry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import DoiProxyError
 from app.features.bundles.bundle import BundleWriter
 from app.features.bundles.output import Output
 from app.features.cache_commands.lists import MAX_REMEMBERED, UniqueNames, count_names, read_lists
@@ -42,20 +41,15 @@ async def export(context: CommandContext, choice: ExportChoice, output: str) -> 
     if not choice.queries_upstream:
         context.stores.require()
     messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
-    try:
-        with Output(output) as out:
-            writer = BundleWriter(out.file)
-            visit = await _export(context, choice, writer)
-            if visit is not None:
-                _report_export(visit, messages, asked=choice.queries_upstream)
-            if visit is not None and visit.stop_reason:
-                return INTERRUPTED if was_interrupted(visit) else 1
-            writer.finish()
-            out.keep()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
+    with Output(output) as out:
+        writer = BundleWriter(out.file)
+        visit = await _export(context, choice, writer)
+        if visit is not None:
+            _report_export(visit, messages, asked=choice.queries_upstream)
+        if visit is not None and visit.stop_reason:
+            return INTERRUPTED if was_interrupted(visit) else 1
+        writer.finish()
+        out.keep()
     print(f"{writer.lines} records exported", file=messages)
     return 1 if visit is not None and visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY] else 0
 

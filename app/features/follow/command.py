@@ -49,10 +49,6 @@ def export_changes(context: CommandContext, since: str, output: str) -> int:
             since_text = "" if cursor is None else str(cursor)
             changes, end = write_delta(path, cursor, since_text, out.file, time.time, whole=True)
             out.keep()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise DoiProxyError(f"{output}: cannot be written: {error.strerror or error}") from error
     except ChangesGone as error:
         raise DoiProxyError(f"--since {since}: {error.message} --since {START} exports everything.") from error
     print(f"{changes} changes exported; the next delta begins at --since {end.next}", file=messages)
