@@ -35,8 +35,6 @@ _ANSWERS: Final = frozenset(
     )
 )
 _random: Final = random.SystemRandom()
-
-
 #: What a message is for: the record of a name, the lookup of the service of a prefix, or the site of a server.
 Purpose = Literal["name", "lookup", "site"]
 

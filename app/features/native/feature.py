@@ -25,23 +25,23 @@ def is_on(settings: Settings) -> bool:
     return settings.mode != "sealed" and any(map(is_native, urls))
 
 
-def open_upstream(settings: Settings, url: str, context: SourceContext) -> Any:
+def _open_upstream(settings: Settings, url: str, context: SourceContext) -> Any:
     """The upstream that a URL names. Raises ConfigurationError."""
     from app.features.native.opening import open_source  # noqa: PLC0415 - only an upstream of this kind needs it
 
     return open_source(settings, url, context)
 
 
-async def examine(settings: Settings, url: str) -> list[Finding]:
+async def _examine(settings: Settings, url: str) -> list[Finding]:
     """Which transports work."""
-    from app.features.native.check import examine_transports  # noqa: PLC0415 - see open_upstream
+    from app.features.native.check import examine_transports  # noqa: PLC0415 - see _open_upstream
 
     return await examine_transports(settings, url)
 
 
-def check(inspection: Inspection) -> Iterator[Finding]:
+def _check(inspection: Inspection) -> Iterator[Finding]:
     """A bootstrap file that cannot be used, and handle servers that do not answer."""
-    from app.features.native.check import find_native_problems  # noqa: PLC0415 - see open_upstream
+    from app.features.native.check import find_native_problems  # noqa: PLC0415 - see _open_upstream
 
     return find_native_problems(inspection)
 
@@ -51,6 +51,6 @@ FEATURE: Final = Feature(
     "handle servers themselves, by the native Handle protocol",
     extra=Extra("native", ("cryptography",)),
     is_on=is_on,
-    check=check,
-    upstreams={"hdl": UpstreamKind(open_upstream, examine)},
+    check=_check,
+    upstreams={"hdl": UpstreamKind(_open_upstream, _examine)},
 )
