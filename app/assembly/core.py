@@ -38,8 +38,7 @@ from app.web.operations import Face
 from app.web.pages import Link, Pages
 from app.web.privacy import PrivacyFacts
 from app.web.record_headers import read_allowed
-from app.web.redirect import Facts as RedirectFacts
-from app.web.redirect import Redirects
+from app.web.redirect import RedirectFacts, Redirects
 from app.web.stage import Stage, Stages
 
 _SECONDS_A_DAY: Final = 86_400
@@ -171,14 +170,12 @@ def build_face(
         stages=stages,
     )
     redirects = Redirects(
-        resolver=core.resolver,
         conditions=conditions,
         destinations=core.destinations,
         api=api,
         name_pages=NamePages(pages=pages, link=core.link, sections=sections, clock=facts.clock, max_age=facts.max_age),
         facts=facts,
         stages=stages,
-        sections=sections,
     )
     which_ra = WhichRa(core.resolver, core.prefixes, core.upstream.agencies)
     errors = ErrorPages(pages=pages, link=core.link, sections=sections)

@@ -37,7 +37,8 @@ class NamePages:
     ) -> None:
         self._pages = pages
         self._link = link
-        self._sections = sections
+        #: What features add to the pages.
+        self.sections = sections
         self._clock = clock
         self._freshness = Freshness(max_age)
 
@@ -46,7 +47,7 @@ class NamePages:
         name, language = resolution.name, request.language(self._pages.languages)
         freshness = self._freshness.of_page(Chain(resolution), self._now())
         if wants_problem(request.header(b"accept")):
-            members = read_sections(self._sections, "problem", name)
+            members = read_sections(self.sections, "problem", name)
             return not_found_problem(resolution, self._link.base, freshness, members)
         if resolution.tombstone is not None:
             stone = resolution.tombstone
@@ -56,10 +57,8 @@ class NamePages:
             replace(self._link, query=format_query(request.query)),
             language,
             name=name,
-            sections=read_sections(self._sections, "not_found", name),
-            questionable=name.questionable(),
-            contact=contact.contact,
-            agency=contact.agency,
+            sections=read_sections(self.sections, "not_found", name),
+            contact=contact,
         )
         return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
 

@@ -8,11 +8,11 @@ from html import escape
 from types import MappingProxyType
 from typing import Any, Final
 
-from app.doi.code_point import CodePoint
 from app.doi.name import HandleName
 from app.doi.uri import url_path
 from app.handle.location import Location
 from app.handle.value import HandleValue
+from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile
 from app.web.locations_page import show_locations
@@ -149,12 +149,9 @@ class Pages:
         *,
         name: HandleName,
         sections: Mapping[str, Any],
-        questionable: Sequence[CodePoint],
-        contact: str | None,
-        agency: str = "",
-        stale: StaleNote | None = None,
+        contact: ReportContact = NO_REPORT_CONTACT,
     ) -> bytes:
-        """The upstream answered that the name does not exist. `contact` of `agency` can correct that.
+        """The upstream answered that the name does not exist. `contact` can correct that.
 
         The member `suggestions` of `sections` has the names that the reader may have meant.
         """
@@ -164,9 +161,9 @@ class Pages:
         others = [other for other in suggestions if not (slashed and other.text == shorter)]
         without_slash = show_name(HandleName(shorter)) if slashed else None
         searches = [(one.words, one.fill(name.text)) for one in self._look.brand.search_links]
-        facts: dict[str, Any] = {"without_slash": without_slash, "suggestions": show_names(others), "stale": stale}
-        facts |= {"questionable": questionable[:MAX_ITEMS_SHOWN], "searches": searches}
-        facts |= {"agency": agency, "report": contact_link(contact)}
+        facts: dict[str, Any] = {"without_slash": without_slash, "suggestions": show_names(others), "stale": None}
+        facts |= {"questionable": name.questionable()[:MAX_ITEMS_SHOWN], "searches": searches}
+        facts |= {"agency": contact.agency, "report": contact_link(contact.contact)}
         return self._page("not_found", link, language, "not_found.title_", name, **facts)
 
     def not_a_doi(

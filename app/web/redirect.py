@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from ipaddress import ip_address
@@ -14,7 +14,6 @@ from app.resolver.destination import Destination, DestinationQuery, Destinations
 from app.resolver.options import DEFAULT_OPTIONS, Client, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.resolution import Chain, Resolution
-from app.resolver.resolver import Resolver
 from app.resolver.target import USUAL_STATUS, Target
 from app.web.api import RestApi
 from app.web.cache_directives import read_directives
@@ -29,7 +28,6 @@ from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, Hit, Reply
-from app.web.section import Section
 from app.web.stage import NO_DETOUR, Detour, Stages
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
@@ -41,7 +39,7 @@ _CONTACT_PATIENCE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RedirectFacts:
     """What a redirect depends on besides the request. `chance` is called once a request: 0 <= chance < 1."""
 
     clock: Callable[[], float]
@@ -59,16 +57,14 @@ class Redirects:
     def __init__(
         self,
         *,
-        resolver: Resolver,
         conditions: Conditions,
         destinations: Destinations,
         api: RestApi,
         name_pages: NamePages,
-        facts: Facts,
+        facts: RedirectFacts,
         stages: Stages,
-        sections: Sequence[Section],
     ) -> None:
-        self._resolver = resolver
+        self._resolver = destinations.resolver
         self._conditions = conditions
         self._prefixes = destinations.prefixes
         self._destinations = destinations
@@ -76,7 +72,6 @@ class Redirects:
         self._name_pages = name_pages
         self._facts = facts
         self._detours = stages.detours
-        self._sections = sections
         self._freshness = Freshness(facts.max_age)
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
@@ -221,7 +216,7 @@ class Redirects:
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._contact(request, found)
         async with asyncio.TaskGroup() as tasks:
-            for section in self._sections:
+            for section in self._name_pages.sections:
                 tasks.create_task(section.prepare(last.name, client))
             return await self._contact(request, found)
 

@@ -254,8 +254,6 @@ def test_the_worked_example_is_shown_as_it_says(monkeypatch: pytest.MonkeyPatch)
         assert shown in english
     assert "Öffnungszeiten" in german and "Geben Sie eine DOI ein" in german
     missing = HandleName("10.1000/x y")
-    html = pages.not_found(
-        HERE, "en", name=missing, sections={"suggestions": ()}, questionable=(), contact=None
-    ).decode()
+    html = pages.not_found(HERE, "en", name=missing, sections={"suggestions": ()}).decode()
     assert "Ask our information desk:" in html
     assert 'href="https://library.example.edu/find?doi=10.1000%2Fx%20y"' in html

@@ -16,6 +16,7 @@ from app.doi.name import HandleName
 from app.handle.location import Location
 from app.handle.record import read_values
 from app.handle.value import HandleValue
+from app.resolver.prefix_chain import ReportContact
 from app.web.colours import check_contrast, contrast, read_palettes
 from app.web.languages import load_catalogues
 from app.web.locations_page import MAX_LOCATIONS_SHOWN
@@ -139,9 +140,7 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             language,
             name=name,
             sections={"suggestions": [name]},
-            questionable=name.questionable(),
-            contact=text,
-            stale=stale,
+            contact=ReportContact("", text),
         ),
         "openurl": PAGES.openurl(link, language),
         "privacy": PAGES.privacy(link, language, PRIVACY),
@@ -270,8 +269,7 @@ def not_found(text: str, *suggestions: str, contact: str | None = None, language
         language,
         name=name,
         sections={"suggestions": [HandleName(other) for other in suggestions]},
-        questionable=name.questionable(),
-        contact=contact,
+        contact=ReportContact("", contact),
     )
     return Page(html.decode())
 
