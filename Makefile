@@ -7,7 +7,7 @@
 #   make lint    set up, then lint and check the format: the fast part of make check
 #   make bench   set up, then run the benchmarks
 #   make fuzz    set up, then search for failures at random: inputs of parsers, requests, examples (FUZZ_SECONDS=60)
-#   make removable  remove each feature from a copy, with those that need it, and see the rest start and answer
+#   make removable  remove each feature from a copy, with those that need it, and see the rest start, answer and pass
 #   make mutate  set up, then change one operator, constant or branch at a time and run the tests (MUTANTS=30 SEED=1)
 #   make clients install the clients and generators that tests/clients and tests/features/openapi/clients drive (make test does it too)
 #   make pythons set up, then run the tests of the program with every Python from 3.11 to 3.13 that is installed
