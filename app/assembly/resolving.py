@@ -22,8 +22,8 @@ from app.resolver.resolution import TtlPolicy
 from app.resolver.resolver import Resolver
 from app.upstream.allotment import AllottedBucket
 from app.upstream.budget import TokenBucket
+from app.upstream.routed import Upstream
 from app.upstream.source import Source, Verification
-from app.upstream.upstream import Upstream
 
 #: Seconds between two reads of the store while another process queries the upstream for the same name.
 _POLL_INTERVAL: Final = 0.05

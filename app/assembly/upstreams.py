@@ -24,9 +24,8 @@ from app.upstream.guard import Guard, GuardedAgencies, UpstreamApi, UpstreamHeal
 from app.upstream.local import SealedSource
 from app.upstream.loop import read_loop_id
 from app.upstream.pause import Pause
-from app.upstream.routed import RoutedSource
+from app.upstream.routed import RoutedSource, Upstream
 from app.upstream.source import AgencySource, Priority, Source
-from app.upstream.upstream import Upstream
 from app.upstream.upstream_log import UpstreamLog
 
 #: The schemes of the HTTP API. Features open the others.

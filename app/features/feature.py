@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from app.resolver.resolver import Resolver
     from app.resolver.source import SourceContext
     from app.upstream.guard import UpstreamObserver
-    from app.upstream.upstream import Upstream
+    from app.upstream.routed import Upstream
     from app.web.client_network import ClientNetworks
     from app.web.operations import Face
     from app.web.pages import Link

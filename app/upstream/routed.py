@@ -1,8 +1,9 @@
-"""Several upstreams: some for prefixes of their own, the others in order."""
+"""Several upstreams: some for prefixes of their own, the others in order. And all upstreams of one process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 from typing import Final
@@ -12,9 +13,10 @@ from msgspec.structs import replace
 from app.doi.name import HandleName, fold
 from app.errors import BreakerOpen, BudgetSpent, CouldNotVerify, NotInBundle, SignatureInvalid, UpstreamPaused
 from app.handle.answer import Answer
+from app.upstream.budget import Budget
 from app.upstream.guard import Guard
 from app.upstream.local import SealedSource
-from app.upstream.source import Refusal, Source, UpstreamQuery
+from app.upstream.source import AgencySource, Refusal, Source, UpstreamQuery
 
 #: The record of a prefix is the handle 0.NA/<prefix>; it lives where the names under the prefix live.
 _PREFIX_RECORDS: Final = "0.NA/"
@@ -97,3 +99,21 @@ def find_refusal(source: Source, name: HandleName) -> Refusal | None:
         case SealedSource():
             return Refusal("sealed", NotInBundle.token, inf)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The two services of the upstreams, with a breaker for each upstream and one budget."""
+
+    source: Source
+    agencies: AgencySource | None
+    #: The guard of each upstream by its base URL; all of them share one budget.
+    guards: dict[str, Guard]
+    budget: Budget
+    #: Opens an upstream, or returns the one that is open. None if nothing is queried.
+    open_source: Callable[[str], Source] | None = None
+
+    def use_routes(self, routes: Mapping[str, str]) -> None:
+        """Put the routes of local records in force: an upstream's URL by prefix. Raises ConfigurationError."""
+        if self.open_source is not None and isinstance(self.source, RoutedSource):
+            self.source.use_local_routes({prefix: self.open_source(url) for prefix, url in routes.items()})
