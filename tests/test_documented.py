@@ -23,8 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from app.assembly.features import installed
-from app.assembly.features import load as load_feature
+from app.assembly.features import installed, load_feature
 from app.assembly.settings import Settings, load
 from app.cli.main import create_parser
 from app.errors import CouldNotVerify, DoiProxyError, list_errors

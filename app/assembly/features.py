@@ -39,7 +39,7 @@ def installed() -> tuple[Feature, ...]:
 
 def _load_whole(name: str) -> Feature:
     try:
-        return load(name)
+        return load_feature(name)
     except ModuleNotFoundError as error:
         _, _, needed = (error.name or "").partition("app.features.")
         if not needed:
@@ -70,7 +70,7 @@ def feature_modules(kind: str) -> tuple[Any, ...]:
     )
 
 
-def load(name: str) -> Feature:
+def load_feature(name: str) -> Feature:
     """The feature in a folder. Its errors are loaded with it: the tokens of all errors are one vocabulary."""
     module = import_module(f"app.features.{name}.feature")
     if Path(str(module.__file__)).with_name("errors.py").exists():

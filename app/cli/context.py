@@ -41,9 +41,9 @@ class ParsedContext:
     def values(self) -> dict[str, SourcedValue]:
         """The text of each setting that has been set, with its source. Raises ConfigurationError."""
         from app.assembly.settings import Settings
-        from app.assembly.settings.sources import read_values
+        from app.assembly.settings.sources import read_sources
 
-        return read_values(self._flags(), os.environ, self._namespace.config, Settings.model_fields)
+        return read_sources(self._flags(), os.environ, self._namespace.config, Settings.model_fields)
 
     def load(self) -> Settings:
         """The settings, read again. Raises ConfigurationError."""

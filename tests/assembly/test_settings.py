@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.assembly.settings import Settings, load
-from app.assembly.settings.sources import read_values
+from app.assembly.settings.sources import read_sources
 from app.errors import ConfigurationError
 from app.features.options import variable
 from tests.table import table
@@ -256,7 +256,7 @@ class TestSecretFiles:
 def test_a_setting_of_the_file_has_its_line(tmp_path: Path) -> None:
     file = tmp_path / "doi-proxy.toml"
     file.write_text('# [server]\n[server]\nhost = "::"\n\n[ upstream ]\n"rate" = 0\n[store]\nurl = "x"\n')
-    values = read_values({}, {}, file, Settings.model_fields)
+    values = read_sources({}, {}, file, Settings.model_fields)
     sources = {name: one.source for name, one in values.items()}
     assert sources == {
         "host": f"{file}, line 3: host",

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.assembly.settings import Settings, build, load
-from app.assembly.settings.sources import read_values
+from app.assembly.settings.sources import read_sources
 from app.cli.show import Form, show_settings
 from app.features.options import variable
 
@@ -32,7 +32,7 @@ CHANGED = st.fixed_dictionaries(
 
 
 def shown(flags: dict[str, object], form: Form, capsys: pytest.CaptureFixture[str], **environment: str) -> str:
-    values = read_values(
+    values = read_sources(
         flags, {variable(name): value for name, value in environment.items()}, None, Settings.model_fields
     )
     show_settings(build(values), values, form, sources=True)
@@ -65,7 +65,7 @@ def test_the_variables_give_the_same_settings_except_for_line_breaks(
 def test_each_setting_has_its_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "doi-proxy.toml"
     file.write_text("[upstream]\nrate = 3\n")
-    values = read_values({"port": "9"}, {"DOI_PROXY_WORKERS": "2"}, file, Settings.model_fields)
+    values = read_sources({"port": "9"}, {"DOI_PROXY_WORKERS": "2"}, file, Settings.model_fields)
     show_settings(build(values), values, "env", sources=True)
     lines = capsys.readouterr().out.split("\n")
     source = {lines[at].partition("=")[0]: lines[at - 1] for at in range(1, len(lines), 2)}

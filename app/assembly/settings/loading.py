@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from app.assembly.settings.explanations import explain
 from app.assembly.settings.model import Settings
 from app.assembly.settings.old_names import RELEASE, REMOVED
-from app.assembly.settings.sources import SourcedValue, read_values
+from app.assembly.settings.sources import SourcedValue, read_sources
 from app.errors import ConfigurationError
 from app.features.options import flag_of, variable
 from app.features.redaction import MASK, redact
@@ -27,7 +27,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str] = os.environ, 
 
     Raises ConfigurationError, which names the setting, its source and the reason.
     """
-    return build(read_values(flags, environment, config, Settings.model_fields))
+    return build(read_sources(flags, environment, config, Settings.model_fields))
 
 
 def build(values: Mapping[str, SourcedValue]) -> Settings:

@@ -38,7 +38,7 @@ class SourcedValue:
         return "" if self.secret else f" (it is {redact(str(self.value))[:200]!r})"
 
 
-def read_values(
+def read_sources(
     flags: Mapping[str, Any], environment: Mapping[str, str], config: Path | None, known: Collection[str]
 ) -> dict[str, SourcedValue]:
     """The value of every setting that has a source. `known` are the names of all settings.

@@ -10,8 +10,7 @@ from typing import Final
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
 from app.features.admin.command import add_server, open_client, purge_remote, read_argument
-from app.features.admin.purge import Selection, count_selected
-from app.features.admin.purge import purge as purge_entries
+from app.features.admin.purge import Selection, count_selected, purge
 from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage
 
 
@@ -35,7 +34,7 @@ def _purge(context: CommandContext, namespace: argparse.Namespace) -> int:
         return _purge_remote(context, namespace, prefix)
     names = [read_argument(text) for text in namespace.names]
     selection = Selection(names, prefix, namespace.negative, namespace.everything)
-    return asyncio.run(purge(context.stores, selection, soft=namespace.soft, dry_run=namespace.dry_run))
+    return asyncio.run(purge_stored(context.stores, selection, soft=namespace.soft, dry_run=namespace.dry_run))
 
 
 def _purge_remote(context: CommandContext, namespace: argparse.Namespace, prefix: HandleName | None) -> int:
@@ -48,11 +47,11 @@ def _purge_remote(context: CommandContext, namespace: argparse.Namespace, prefix
     return purge_remote(client, selections, soft=namespace.soft, dry_run=namespace.dry_run)
 
 
-async def purge(stores: Stores, selection: Selection, *, soft: bool, dry_run: bool) -> int:
+async def purge_stored(stores: Stores, selection: Selection, *, soft: bool, dry_run: bool) -> int:
     """Delete entries, or make them stale, or only count them. Raises ConfigurationError, StoreError."""
     stores.require()
     async with stores.open() as cache:
-        result = await (count_selected if dry_run else purge_entries)(cache, selection, soft=soft)
+        result = await (count_selected if dry_run else purge)(cache, selection, soft=soft)
         await cache.check()
     for name in result.absent:
         print(f"{name.text}: not in the store", file=sys.stderr)

@@ -18,7 +18,7 @@ from app.features.setup.deployment import (
     number,
     stop_seconds,
 )
-from app.features.setup.template import fill_template
+from app.features.setup.template import fill_file
 
 #: The settings file of the unit.
 CONFIG: Final = Path("/etc/doi-proxy/doi-proxy.toml")
@@ -47,7 +47,7 @@ def write_unit(settings: Settings, config: Path) -> str:
         if low_port
         else "CapabilityBoundingSet=",
     }
-    return fill_template("systemd/doi-proxy.service", values)
+    return fill_file("systemd/doi-proxy.service", values)
 
 
 def _writable(store_url: str) -> str:
@@ -75,7 +75,7 @@ def write_compose(settings: Settings) -> str:
         "STOP": stop_seconds(settings.drain_seconds, settings.grace_seconds),
         "PORT": str(settings.port),
     }
-    return fill_template("compose/docker-compose.yml", values)
+    return fill_file("compose/docker-compose.yml", values)
 
 
 def _value(settings: Settings, name: str, value: Any) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 from app.features.check import Finding
 from app.features.setup.exposure import find_exposure, judge_health
 from app.features.setup.probe import FILL_BYTES, FILL_HEADER
-from app.features.setup.probes import Answer, Prober
+from app.features.setup.probes import ProbeAnswer, Prober
 from app.features.setup.remedies import Fault, front_kind, remedy_for
 
 #: What is sent as a part of a path, by the fault if it does not arrive as it was sent.
@@ -77,7 +77,7 @@ def examine_without_key(prober: Prober, front: str | None) -> Examination:
     return Examination(kind, (*find_exposure(prober, kind), unexamined))
 
 
-def _no_proxy(answer: Answer) -> Finding:
+def _no_proxy(answer: ProbeAnswer) -> Finding:
     server = f" from {answer.server}" if answer.server else ""
     return Finding(
         "error",

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 from app.features.check import Finding
-from app.features.setup.probes import Answer, Prober
+from app.features.setup.probes import ProbeAnswer, Prober
 from app.features.setup.remedies import remedy_for
 
 _ADMIN_PATH: Final = "/admin/settings"
@@ -35,14 +35,14 @@ def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
     yield from judge_status(prober.send_plain(_STATUS_PATH), kind)
 
 
-def judge_admin(answer: Answer, kind: str) -> Iterator[Finding]:
+def judge_admin(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
     """A finding if an answer without a token comes from the admin API."""
     if answer.status == HTTPStatus.UNAUTHORIZED and _CHALLENGE in answer.headers.get("www-authenticate", ""):
         problem = "strangers reach the admin API through the front proxy, and only the token protects it"
         yield Finding("warning", "probe /admin/", problem, remedy_for("admin", kind))
 
 
-def judge_status(answer: Answer, kind: str) -> Iterator[Finding]:
+def judge_status(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
     """A finding if an answer is the status of the service."""
     try:
         document = json.loads(answer.body)
@@ -54,7 +54,7 @@ def judge_status(answer: Answer, kind: str) -> Iterator[Finding]:
         yield Finding("warning", "probe /status", problem, f"{remedy}; nothing, if status_access is public on purpose")
 
 
-def judge_health(answer: Answer) -> Finding | None:
+def judge_health(answer: ProbeAnswer) -> Finding | None:
     """A finding if `/healthz` is not answered by a doi-proxy."""
     if answer.status == HTTPStatus.OK and b'"status"' in answer.body:
         return None

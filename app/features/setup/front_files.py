@@ -11,7 +11,7 @@ from typing import Final
 
 from app.errors import ConfigurationError
 from app.features.setup.front import Front
-from app.features.setup.template import fill_template
+from app.features.setup.template import fill_file
 
 #: What the files in config/ are for: a host of its own, and a sub-path of another host.
 _TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
@@ -24,7 +24,7 @@ _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-availa
 
 def write_file(path: str, front: Front) -> str:
     """One configuration file, such as `nginx/doi-proxy.conf`."""
-    return fill_template(path, _VALUES[path.partition("/")[0]](front))
+    return fill_file(path, _VALUES[path.partition("/")[0]](front))
 
 
 def write_front(kind: str, front: Front) -> str:

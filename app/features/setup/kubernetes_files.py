@@ -19,7 +19,7 @@ from app.features.setup.deployment import (
     number,
     stop_seconds,
 )
-from app.features.setup.template import fill_template
+from app.features.setup.template import fill_file
 
 #: The files of config/kubernetes that one stream contains too.
 MANIFESTS: Final = (
@@ -90,7 +90,7 @@ def write_manifest(name: str, settings: Settings, image: str) -> str:
             f"- name: {variable(one)}_FILE\n  value: {_SECRETS}/{_file(one)}" for one in secrets
         ),
     }
-    return fill_template(f"kubernetes/{name}", values)
+    return fill_file(f"kubernetes/{name}", values)
 
 
 def _file(name: str) -> str:
@@ -104,7 +104,7 @@ def _store_url(url: str) -> str:
 
 def _replica_values(settings: Settings) -> dict[str, Any]:
     """The settings of a replica: those in force, else those of the template."""
-    text = fill_template(f"kubernetes/{SETTINGS_FILE}", {})
+    text = fill_file(f"kubernetes/{SETTINGS_FILE}", {})
     return {**settings.model_dump(), **_template_values(settings, text), **changed_settings(settings)}
 
 
@@ -134,7 +134,7 @@ def write_replica_settings(settings: Settings) -> str:
         for name, value in {**changed_settings(settings), **files}.items()
         if name not in CONTAINER_OWNS and not is_confidential(settings, name, value)
     }
-    text = fill_template(f"kubernetes/{SETTINGS_FILE}", {})
+    text = fill_file(f"kubernetes/{SETTINGS_FILE}", {})
     present = set(_template_values(settings, text))
     others = {name: value for name, value in changed.items() if name not in present}
     lines: list[str] = []

@@ -21,7 +21,7 @@ _MAX_BODY_BYTES: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """The answer to one probe. `echo` is empty if it does not come from the proxy."""
 
     status: int
@@ -54,22 +54,22 @@ class Prober:
         """The scheme of the URL."""
         return "https" if self.server.is_tls else "http"
 
-    def send(self, rest: str, method: str = "GET", **headers: str) -> Answer:
+    def send(self, rest: str, method: str = "GET", **headers: str) -> ProbeAnswer:
         """Send `rest`, a raw path and query, below the path of probes. Raises ProxyFailure."""
         fields = {TOKEN_HEADER: self._token, **{name.replace("_", "-"): value for name, value in headers.items()}}
         return self._exchange(method, self.path + rest, fields)
 
-    def send_plain(self, target: str) -> Answer:
+    def send_plain(self, target: str) -> ProbeAnswer:
         """GET a path of the proxy as any client would. Raises ProxyFailure."""
         return self._exchange("GET", target, {"Accept": "application/json"})
 
-    def _exchange(self, method: str, target: str, fields: Mapping[str, str]) -> Answer:
+    def _exchange(self, method: str, target: str, fields: Mapping[str, str]) -> ProbeAnswer:
         with Exchange(self.server, _TIMEOUT) as exchange:
             status = exchange.send(method, target, fields)
             self.is_on_this_machine = ip_address(exchange.local_address).is_loopback
             body = exchange.read(_MAX_BODY_BYTES)
             headers = {name.lower(): value for name, value in exchange.headers.items()}
-        return Answer(status, headers, body, _read_echo(body))
+        return ProbeAnswer(status, headers, body, _read_echo(body))
 
 
 def _read_echo(body: bytes) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final
 _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 
-def fill_template(path: str, values: Mapping[str, str]) -> str:
+def fill_file(path: str, values: Mapping[str, str]) -> str:
     """The text of a template, such as `nginx/doi-proxy.conf`, with its placeholders replaced."""
     template = files("app.features.setup").joinpath("templates", path).read_text("utf-8")
     return "".join(_fill(line, values) for line in template.splitlines(keepends=True))

@@ -12,7 +12,7 @@ import pytest
 
 from app.assembly.checks import CoreInspection, find_store_failure, find_upstream_failure, inspect
 from app.assembly.settings import Settings
-from app.assembly.settings.sources import read_values
+from app.assembly.settings.sources import read_sources
 from app.features.check import Finding, exit_status
 from app.features.options import variable
 from app.features.setup.check_command import CHECKS
@@ -31,12 +31,15 @@ QUIET = {
 
 def findings_of(**settings: str) -> list[Finding]:
     environment = {variable(name): value for name, value in {**QUIET, **settings}.items()}
-    return inspect(read_values({}, environment, None, Settings.model_fields), CHECKS, offline=True)
+    values = read_sources({}, environment, None, Settings.model_fields)
+    return inspect(values, CHECKS, offline=True)
 
 
 def configured(**settings: Any) -> CoreInspection:
     given = {**QUIET, **settings}
-    values = read_values({}, {variable(name): str(value) for name, value in given.items()}, None, Settings.model_fields)
+    values = read_sources(
+        {}, {variable(name): str(value) for name, value in given.items()}, None, Settings.model_fields
+    )
     return CoreInspection(Settings(**given), {name: one.source for name, one in values.items()})
 
 

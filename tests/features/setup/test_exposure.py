@@ -11,7 +11,7 @@ import pytest
 from app.features.proxy_client.server import parse_server
 from app.features.setup.doctor import examine_without_key
 from app.features.setup.exposure import judge_admin, judge_health, judge_status
-from app.features.setup.probes import Answer, Prober
+from app.features.setup.probes import ProbeAnswer, Prober
 from app.features.setup.remedies import KINDS
 from tests.cluster.processes import Proxy
 
@@ -35,7 +35,7 @@ async def proxies(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tup
             one.process.kill()
 
 
-def answers_of(proxy: Proxy) -> tuple[Answer, Answer]:
+def answers_of(proxy: Proxy) -> tuple[ProbeAnswer, ProbeAnswer]:
     prober = Prober(parse_server(proxy.url, "--url"), "")
     return prober.send_plain("/admin/settings"), prober.send_plain("/status?format=json")
 
@@ -53,7 +53,7 @@ async def test_a_closed_proxy_has_no_finding(proxies: tuple[Proxy, Proxy]) -> No
     admin, status = await asyncio.to_thread(answers_of, proxies[1])
     assert [*judge_admin(admin, ""), *judge_status(status, "")] == []
     # A front proxy that refuses, and a page of another server.
-    assert [*judge_admin(Answer(403, {}, b""), ""), *judge_status(Answer(200, {}, b"<html>"), "")] == []
+    assert [*judge_admin(ProbeAnswer(403, {}, b""), ""), *judge_status(ProbeAnswer(200, {}, b"<html>"), "")] == []
 
 
 async def test_without_a_key_the_rest_is_examined(proxies: tuple[Proxy, Proxy]) -> None:
@@ -62,5 +62,5 @@ async def test_without_a_key_the_rest_is_examined(proxies: tuple[Proxy, Proxy]) 
 
 
 async def test_another_server_is_named(proxies: tuple[Proxy, Proxy]) -> None:
-    finding = judge_health(Answer(404, {}, b"<html>"))
+    finding = judge_health(ProbeAnswer(404, {}, b"<html>"))
     assert finding is not None and finding.severity == "error"
