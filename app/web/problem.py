@@ -99,7 +99,6 @@ def problem(
     headers: tuple[Header, ...] = (),
     *,
     token: str | None = None,
-    title: str = "",
     base: str = "",
     freshness: tuple[Header, ...] = (NO_STORE,),
     **members: Any,
@@ -110,7 +109,7 @@ def problem(
     `suggestions` and `retry_after` (RFC 9457, section 3.2).
     """
     token = token or _token_of_status(status)
-    title = title or TITLES.get(token) or HTTPStatus(status).phrase
+    title = TITLES.get(token) or all_titles().get(token) or HTTPStatus(status).phrase
     kind = f"{base}{DOCUMENTATION_PATH}#{token}"
     body: dict[str, Any] = {"type": kind, "title": title, "status": status, "detail": detail}
     body |= {name: value for name, value in members.items() if value is not None}
@@ -127,7 +126,6 @@ def error_problem(
         error.message,
         (VARY_ACCEPT, *_headers(error)),
         token=error.token,
-        title=error.title,
         base=base,
         doi=_doi_member(name),
         **(members or {}),
