@@ -184,7 +184,7 @@ class Application:
             return
         request = Request(scope, receive, public_url=self._site.public_url, sub_path=self._site.sub_path)
         route = find_route(request.method, request.path, self._paths)
-        if self._stages.log_now is None:
+        if self._stages.log_now is None and request.header(REQUEST_ID) is not None:
             send = echo_identifier(request, send)
         await self._wrapped(request, route, receive, send)
 

@@ -7,7 +7,7 @@ from math import inf
 
 from app.resolver.demand import Demand
 from app.resolver.options import ResolveOptions
-from app.web.cache_directives import NO_DIRECTIVES, read_directives
+from app.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
 from app.web.client_network import ClientNetworks
 from app.web.freshness import CACHE_CONTROL
 from app.web.request import Request
@@ -30,7 +30,7 @@ class Conditions:
     def demand(self, request: Request, options: ResolveOptions) -> Demand:
         """The demand of a request: its options, and the client that is charged."""
         client = self.client_of(request)
-        directives = read_directives(request.header(CACHE_CONTROL))
+        directives = directives_of(request)
         if directives is NO_DIRECTIVES and not options.bypasses_cache:
             return Demand(client=client)
         address, youngest = request.client_address, directives.max_age
@@ -67,4 +67,11 @@ class Conditions:
 
 def demand_for_others(request: Request, client: str) -> Demand:
     """The demand for further names that the answer to a request needs, at the cost of a client."""
-    return Demand(client=client, only_cached=read_directives(request.header(CACHE_CONTROL)).only_if_cached)
+    return Demand(client=client, only_cached=directives_of(request).only_if_cached)
+
+
+def directives_of(request: Request) -> CacheDirectives:
+    """The directives of a request's Cache-Control."""
+    # Most requests have none.
+    sent = request.header(CACHE_CONTROL)
+    return NO_DIRECTIVES if sent is None else read_directives(sent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -282,15 +281,6 @@ class Pages:
             context["heading"] = texts(key + shown.kind if key.endswith("_") else key)
             context["title"] = f"{context['heading']}: {title_text(name.text)}"
         return look.render(template, context).encode("utf-8", "replace")
-
-
-def redirect_stub(target_for_display: str) -> bytes:
-    """The body of a redirect: a document of two lines titled "Handle Redirect" with one link, which clients read."""
-    target = escape(target_for_display)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
-        f'<body><p>This name leads to <a href="{target}">{target}</a>.</p></body></html>\n'
-    ).encode("utf-8", "replace")
 
 
 def _split(shown: Sequence[ValueRow]) -> list[tuple[str, list[ValueRow]]]:

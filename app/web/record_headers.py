@@ -60,8 +60,6 @@ def _is_forbidden(name: bytes) -> bool:
 
 def record_headers(record: Record, name: HandleName, allowed: frozenset[bytes]) -> list[Header]:
     """The headers of a record whose lower-case names are allowed, with {hdl} and {hdl:path} replaced."""
-    if not allowed:
-        return []
     headers: list[Header] = []
     encoded = component(name), template_path(name)
     for line in islice(_lines(record), 10 * MAX_HEADERS):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from html import escape
 from ipaddress import ip_address
 from typing import Final
 
@@ -16,14 +17,12 @@ from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.resolution import Chain, Resolution
 from app.resolver.target import USUAL_STATUS, Target
 from app.web.api import RestApi
-from app.web.cache_directives import read_directives
-from app.web.conditions import Conditions
-from app.web.freshness import CACHE_CONTROL, VARY_ACCEPT, Freshness, vary
+from app.web.conditions import Conditions, directives_of
+from app.web.freshness import VARY_ACCEPT, Freshness, vary
 from app.web.header import Header
 from app.web.link_header import link_header
 from app.web.name_pages import NamePages
 from app.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
-from app.web.pages import redirect_stub
 from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import Parameters, read_options
@@ -149,7 +148,8 @@ class Redirects:
     ) -> Reply:
         """The redirect to a target or to a detour: the same for every client, or chosen for this one."""
         resolution, now, facts = found.chain.last, self._now(), found.facts | detour.facts
-        from_record = record_headers(found.record, resolution.name, self._facts.record_headers)
+        allowed = self._facts.record_headers
+        from_record = record_headers(found.record, resolution.name, allowed) if allowed else ()
         headers = (*from_record, *(link_header(*one) for one in found.links), *detour.headers)
         status, (location, stub) = target.status, _location_and_stub(target)
         if detour.location is not None:
@@ -174,8 +174,12 @@ class Redirects:
         """The detour of a redirect, from what is in memory."""
         if not found.chain.last.allows_detour or options.media_type is not None:
             return NO_DETOUR
-        detours = (stage.find_detour(request, parameters, found, None) for stage in self._detours)
-        return next((detour for detour in detours if detour is not NO_DETOUR), NO_DETOUR)
+        for stage in self._detours:
+            if stage.makes_detours:
+                detour = stage.find_detour(request, parameters, found, None)
+                if detour is not NO_DETOUR:
+                    return detour
+        return NO_DETOUR
 
     async def _await_detour(
         self, request: Request, options: ResolveOptions, parameters: Parameters, found: Destination
@@ -184,6 +188,8 @@ class Redirects:
         if found.target is None or options.media_type is not None or not found.chain.last.allows_detour:
             return None
         for stage in self._detours:
+            if not stage.makes_detours:
+                continue
             fact = await stage.prepare_detour(request, found) if stage.awaits_detours else None
             detour = stage.find_detour(request, parameters, found, fact)
             if detour is not NO_DETOUR:
@@ -212,7 +218,7 @@ class Redirects:
     async def _find_help(self, request: Request, found: Destination) -> ReportContact:
         """The contact for the not-found page, and meanwhile what its sections need, for people only."""
         last, client = found.chain.last, self._conditions.client_of(request)
-        only_cached = read_directives(request.header(CACHE_CONTROL)).only_if_cached
+        only_cached = directives_of(request).only_if_cached
         if only_cached or last.tombstone is not None or not wants_page(request.header(b"accept")):
             return await self._contact(request, found)
         async with asyncio.TaskGroup() as tasks:
@@ -248,3 +254,12 @@ def _remember_location_and_stub(target: Target) -> tuple[Header, bytes]:
 
 def _write_location_and_stub(target: Target) -> tuple[Header, bytes]:
     return (b"location", target.location.encode()), redirect_stub(target.display)
+
+
+def redirect_stub(target_for_display: str) -> bytes:
+    """The body of a redirect: a document of two lines titled "Handle Redirect" with one link, which clients read."""
+    target = escape(target_for_display)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Handle Redirect</title></head>\n'
+        f'<body><p>This name leads to <a href="{target}">{target}</a>.</p></body></html>\n'
+    ).encode("utf-8", "replace")

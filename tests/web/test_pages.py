@@ -28,9 +28,9 @@ from app.web.pages import (
     Link,
     Pages,
     StaleNote,
-    redirect_stub,
 )
 from app.web.privacy import PrivacyFacts
+from app.web.redirect import redirect_stub
 from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
 from tests.table import table
 
