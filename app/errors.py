@@ -374,8 +374,9 @@ class PrefixDenied(CouldNotVerify):
 
 
 def list_errors(kind: type[DoiProxyError] = DoiProxyError) -> list[type[DoiProxyError]]:
-    """A class and those below it that are loaded, in the order of the tree."""
-    return [kind, *(error for below in kind.__subclasses__() for error in list_errors(below))]
+    """A class and those below it, of the loaded modules `errors`. An error of another module only ends a command."""
+    below = [error for error in kind.__subclasses__() if error.__module__.endswith("errors")]
+    return [kind, *(one for error in below for one in list_errors(error))]
 
 
 def failure_tokens() -> frozenset[str]:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from app.assembly.features import installed  # noqa: E402 - the script also runs where app is not installed
 from app.assembly.settings import Settings  # noqa: E402
 from app.cli.commands import COMMANDS  # noqa: E402
-from app.errors import DoiProxyError  # noqa: E402
+from app.errors import DoiProxyError, list_errors  # noqa: E402
 from app.features import NAMES  # noqa: E402
 from app.features.feature import CounterData, Feature, GaugeData  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
@@ -312,7 +312,8 @@ def write_features(found: list[Setting]) -> dict[Path, str]:
 def draw_errors(kind: type[DoiProxyError], indent: str = "") -> Iterator[str]:
     """The names of the errors below a class, one a line, with the lines of a tree before them."""
     # Features can be loaded in any order.
-    below = sorted(kind.__subclasses__(), key=lambda error: error.__module__.removeprefix("app.errors"))
+    listed = [error for error in kind.__subclasses__() if error in list_errors()]
+    below = sorted(listed, key=lambda error: error.__module__.removeprefix("app.errors"))
     for number, error in enumerate(below, 1):
         is_last = number == len(below)
         yield f"{indent}{'└── ' if is_last else '├── '}{error.__name__}"
