@@ -23,7 +23,7 @@ MEMORY_BYTES: Final = 8 * 1024 * 1024
 STORE_TIMEOUT: Final = 5.0
 #: Wait for the fresh record even if there is a stale one: an hour for an upstream query of a bulk job.
 _PATIENT: Final = {"upstream_stale_timeout": 3_600.0, "upstream_recheck": 0.0}
-#: Without queries there are no failures to remember.
+#: A sealed resolver sends no query, so it has no failure to remember.
 _SEALED: Final = {"mode": "sealed", "upstream_recheck": 0.0}
 _SQLITE: Final = "sqlite:///"
 
@@ -43,7 +43,9 @@ class CommandStores:
         try:
             Path(url.removeprefix(_SQLITE)).stat()
         except FileNotFoundError as error:
-            raise ConfigurationError(f"{store}: there is no such file; the current folder is {Path.cwd()}") from error
+            raise ConfigurationError(
+                f"{store}: this file does not exist; the current folder is {Path.cwd()}"
+            ) from error
         except OSError as error:
             raise ConfigurationError(
                 f"{store}: cannot be opened: {error.strerror}; run the command as the user of the service"

@@ -30,8 +30,6 @@ from app.upstream.upstream_log import UpstreamLog
 
 #: The schemes of the HTTP API. Features open the others.
 _HTTP: Final = frozenset({"http", "https"})
-#: The schemes of upstreams whose answers can be signed.
-_SIGNED: Final = frozenset({"hdl"})
 #: Upstreams of one process, those of earlier local records included.
 MAX_UPSTREAMS: Final = 100
 #: The highest privacy level at which a log may contain DOI names.
@@ -122,7 +120,11 @@ def open_upstream(
 
 def is_signed(url: str) -> bool:
     """Whether the answers of the upstream at this URL can be signed."""
-    return urlsplit(url).scheme in _SIGNED
+    scheme = urlsplit(url).scheme
+    if scheme in _HTTP:
+        return False
+    kind = upstream_kinds().get(scheme)
+    return kind is not None and kind.is_signed
 
 
 def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamApi:

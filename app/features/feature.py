@@ -275,6 +275,8 @@ class UpstreamKind:
     open: Callable[[Settings, str, SourceContext], Any]
     #: What `doi-proxy doctor --upstream` says about it.
     examine: Callable[[Settings, str], Coroutine[Any, Any, list[Finding]]]
+    #: Whether its answers can be signed.
+    is_signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,8 @@ class HandleClient:
     """One upstream: a Source and an AgencySource.
 
     `base_url` is http or https and may have a path; `clock` returns seconds since the epoch; `may_ask_again` is awaited
-    before each further request of one query, which needs a token too. Raises ConfigurationError. There is no queue: the
-    caller limits how many queries are in flight.
+    before each further request of one query, which needs a token too. Raises ConfigurationError. The
+    caller limits how many queries are in flight: none of them waits here.
     """
 
     def __init__(

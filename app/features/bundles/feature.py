@@ -32,7 +32,7 @@ def check_seed(inspection: Inspection) -> Iterator[Finding]:
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise ConfigurationError(f"--seed {path}: there is no such file; name a bundle, or remove the setting")
+        raise ConfigurationError(f"--seed {path}: this file does not exist; name a bundle, or remove the setting")
 
 
 FEATURE: Final = Feature(

@@ -74,7 +74,7 @@ class CheckpointFile:
         self._path = path
 
     def read(self, job: ListJob) -> Checkpoint | None:
-        """The checkpoint of this job, None if there is no file. Raises ConfigurationError if another job wrote it."""
+        """The checkpoint of this job, None if it has no file yet. Raises ConfigurationError if another job wrote it."""
         label = f"--resume {self._path}"
         checkpoint = read_state(self._path, Checkpoint, label, "name another file, or remove this one")
         if checkpoint is None:

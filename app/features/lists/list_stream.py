@@ -69,7 +69,7 @@ def require_files(paths: Sequence[str]) -> None:
     """Raise ConfigurationError if a file does not exist, before anything is read."""
     for path in paths:
         if path != STANDARD_INPUT and (not Path(path).exists() or Path(path).is_dir()):
-            raise ConfigurationError(f"{path}: there is no such file; check the path")
+            raise ConfigurationError(f"{path}: this file does not exist; check the path")
 
 
 class ListParser:

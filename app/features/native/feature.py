@@ -52,5 +52,5 @@ FEATURE: Final = Feature(
     extra=Extra("native", ("cryptography",)),
     is_on=is_on,
     check=_check,
-    upstreams={"hdl": UpstreamKind(_open_upstream, _examine)},
+    upstreams={"hdl": UpstreamKind(_open_upstream, _examine, is_signed=True)},
 )

@@ -166,7 +166,7 @@ async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(ben
     path = bench.numbered(2)
     assert (await bench.run(path)).status == 0
     wrong: tuple[tuple[tuple[str | Path, ...], str], ...] = (
-        (("none.txt",), "none.txt: there is no such file; check the path"),
+        (("none.txt",), "none.txt: this file does not exist; check the path"),
         ((path, "--fields", "doi,colour"), "--fields: 'colour' is not one of input, doi"),
         (("--resume", bench.state), "--resume: standard input cannot be read again"),
     )
