@@ -69,6 +69,10 @@ class Process:
         """The end of the process's output."""
         return self._log.read_text("utf-8", "replace")[-4000:]
 
+    def count(self, text: str) -> int:
+        """How often its output has the text."""
+        return self._log.read_text("utf-8", "replace").count(text)
+
     @property
     def runs(self) -> bool:
         """Whether the process is still running."""
