@@ -84,7 +84,7 @@ def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_holds_what_a_build_from_it_needs(distribution: Path) -> None:
     with tarfile.open(next(distribution.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "app/web/templates/home.html"}
+    wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "app/web/texts/home.html"}
     assert wanted <= names
 
 

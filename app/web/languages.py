@@ -1,6 +1,6 @@
 """The language of a page: which one a browser prefers, and the texts of each.
 
-A language is one TOML file of `messages/`, named by its tag. Its texts are plain text with `{placeholders}`. An
+A language is one TOML file of `texts/`, named by its tag. Its texts are plain text with `{placeholders}`. An
 institution can put files of its own over ours.
 """
 
@@ -32,7 +32,7 @@ MAX_RANGES: Final = 30
 _ELEMENT: Final = re.compile(
     r"(\*|[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,7})(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?", re.IGNORECASE
 )
-_COMPLETE: Final = f"app/web/messages/{REFERENCE_LANGUAGE}.toml has all of them"
+_COMPLETE: Final = f"app/web/texts/{REFERENCE_LANGUAGE}.toml has all of them"
 _TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 
 
@@ -126,8 +126,8 @@ def load_catalogues(tags: Sequence[str], folder: Path | None = None) -> dict[str
 
 @lru_cache(maxsize=64)  # a language has two files
 def _read_packaged(tag: str) -> Mapping[str, str]:
-    file = resources.files("app.web").joinpath("messages", f"{tag}.toml")
-    return read_texts(f"messages/{tag}.toml", file.read_text("utf-8")) if file.is_file() else {}
+    file = resources.files("app.web").joinpath("texts", f"{tag}.toml")
+    return read_texts(f"texts/{tag}.toml", file.read_text("utf-8")) if file.is_file() else {}
 
 
 def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, str]) -> dict[str, str]:

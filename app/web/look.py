@@ -109,7 +109,7 @@ def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
             raise ConfigurationError(f"branding_{setting}: there is no folder {folder}")
     catalogues = load_catalogues(read_tags(branding.languages), branding.messages)
     names = {"version": version, "operator": contact_link(contact)}
-    ours = PackageLoader("app.web", "templates")
+    ours = PackageLoader("app.web", "texts")
     fallback = _load_own(ours, names)
     if branding.templates is None:
         return Look(brand, files, catalogues, fallback, None, None)
@@ -151,7 +151,7 @@ _own_code = cache(_OwnCode)
 def _load_own(ours: PackageLoader, names: Mapping[str, Any]) -> Templates:
     """Read our own templates, and compile each at its first use. To compile all of them takes a fifth of a start."""
     environment = _environment(names)
-    sources = {name: ours.get_source(environment, name) for name in ours.list_templates()}
+    sources = {name: ours.get_source(environment, name) for name in _list_names(ours)}
     environment.loader, environment.bytecode_cache = FunctionLoader(sources.get), _own_code()
     environment.auto_reload = False  # the files of a newer version do not fit the running program
     return lambda name: environment.get_template(f"{name}.html")
@@ -161,9 +161,14 @@ def _load(loader: BaseLoader, names: Mapping[str, Any]) -> Templates:
     """Compile all templates. A custom template replaces ours of the same name."""
     environment = _environment(names)
     environment.loader = loader
-    compiled = {name: environment.get_template(name) for name in PackageLoader("app.web", "templates").list_templates()}
+    compiled = {name: environment.get_template(name) for name in _list_names(PackageLoader("app.web", "texts"))}
     pages = {name.removesuffix(".html"): template for name, template in compiled.items() if name not in _PARTS}
     return pages.__getitem__
+
+
+def _list_names(ours: PackageLoader) -> list[str]:
+    """The templates in a folder that has texts too."""
+    return [name for name in ours.list_templates() if name.endswith(".html")]
 
 
 def _environment(names: Mapping[str, Any]) -> Environment:

@@ -1,4 +1,4 @@
-"""The pages for people, each a whole HTML document in UTF-8. Their words are in `messages/`."""
+"""The pages for people, each a whole HTML document in UTF-8. Their words are in `texts/`."""
 
 from __future__ import annotations
 

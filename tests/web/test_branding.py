@@ -52,7 +52,7 @@ def test_our_own_templates_are_compiled_once_in_a_process() -> None:
 
 def test_each_of_our_own_templates_compiles() -> None:
     pages = our_look().templates
-    names = [file.stem for file in (ROOT / "app/web/templates").glob("*.html")]
+    names = [file.stem for file in (ROOT / "app/web/texts").glob("*.html")]
     assert "home" in names
     assert [pages(name).name for name in names] == [f"{name}.html" for name in names]
 

@@ -125,8 +125,8 @@ def test_french_punctuation_stays_on_the_line_of_its_word() -> None:
 
 def test_every_text_is_used() -> None:
     package = resources.files("app.web")
-    files = [package.joinpath("pages.py"), package.joinpath("numbers.py"), *package.joinpath("templates").iterdir()]
-    sources = "".join(file.read_text("utf-8") for file in files)
+    files = [package.joinpath("pages.py"), package.joinpath("numbers.py"), *package.joinpath("texts").iterdir()]
+    sources = "".join(file.read_text("utf-8") for file in files if file.name.endswith((".py", ".html")))
     # `write_count` adds the ending.
     used = {key: key.removesuffix("_one").removesuffix("_many") for key in ENGLISH.texts}
     assert not {
@@ -159,7 +159,7 @@ def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> Non
 
 
 def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None:
-    own = resources.files("app.web").joinpath("messages", "en.toml").read_text("utf-8")
+    own = resources.files("app.web").joinpath("texts", "en.toml").read_text("utf-8")
     (tmp_path / "it.toml").write_text(own.replace("Skip to content", "Vai al contenuto"), "utf-8")
     assert load_catalogues(("en", "it"), tmp_path)["it"].texts["site.skip"] == "Vai al contenuto"
 

@@ -726,6 +726,6 @@ def test_the_stylesheet_loads_nothing() -> None:
 
 
 def test_every_template_has_a_sample_for_the_check_of_custom_templates() -> None:
-    folder = resources.files("app.web").joinpath("templates")
-    names = {file.name.removesuffix(".html") for file in folder.iterdir()}
+    folder = resources.files("app.web").joinpath("texts")
+    names = {file.name.removesuffix(".html") for file in folder.iterdir() if file.name.endswith(".html")}
     assert set(sample_facts()) == names - {"layout", "parts"}

@@ -180,7 +180,7 @@ async def test_every_path_is_described_in_every_language(language: str) -> None:
         missing |= {
             (f"{method.upper()} {path}", item) for item in items if texts.api_text(path, item, method.upper()) is None
         }
-    assert not missing, f"add them to app/web/messages/api/{language}.toml"
+    assert not missing, f"add them to app/web/texts/api/{language}.toml"
 
 
 async def test_the_documentation_is_in_the_language_of_the_reader() -> None:
