@@ -30,7 +30,9 @@ from app.features.options import Settings
 from app.features.progress import Bar, progress
 from app.features.redaction import redact
 from app.features.registry.feature import FEATURE as REGISTRY
-from app.features.registry.import_files import COUNTS, ImportRequest, Missing, RegistryReport, import_registry
+from app.features.registry.import_absent import Missing
+from app.features.registry.import_files import MAX_USELESS, ImportRequest, import_registry
+from app.features.registry.import_report import COUNTS, RegistryReport
 from app.features.registry.import_streams import HEAD_BYTES, decompress_head, is_gzip
 from app.features.registry.reading import RegistryFormat, detect_format
 from app.features.registry.record import parse_date
@@ -176,7 +178,7 @@ def _store_path(settings: Settings) -> Path:
 
 
 def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
-    """Print the counts of the records. Exit status 1 if a file could not be read or no file had a record."""
+    """Print the counts of the records. Exit status 1 if a file could not be read or no record was usable."""
     counts = report.counts
     if report.is_continued:
         print("an import that was interrupted was continued; the counts are those of both", file=sys.stderr)
@@ -184,16 +186,36 @@ def _report_registry(report: RegistryReport, request: ImportRequest) -> int:
         print(f"{name}: {reason}", file=sys.stderr)
     if counts["left_out"] > len(report.left_out):
         print(f"{counts['left_out'] - len(report.left_out)} more files were left out", file=sys.stderr)
+    if counts["states"]:
+        print(f"{counts['states']} lists of states left out", file=sys.stderr)
     for reason in report.reasons:
         print(f"refused: {reason}", file=sys.stderr)
     if counts["refused"] > len(report.reasons):
         print(f"{counts['refused'] - len(report.reasons)} more records were refused", file=sys.stderr)
-    print(f"{counts['read']} records: {', '.join(f'{outcome} {counts[outcome]}' for outcome in COUNTS)}")
+    print(_describe_counts(report))
     if counts["answered"]:
         print(f"{counts['answered']} of these names have an answer of an upstream, which stays and is served")
     if request.missing is not None:
         _report_absent(counts["absent"], counts["failures"], request.missing)
-    return 1 if counts["failures"] or not counts["read"] else 0
+    if report.is_useless:
+        _report_useless(report)
+    return 1 if counts["failures"] or not counts["read"] or report.is_useless else 0
+
+
+def _describe_counts(report: RegistryReport) -> str:
+    counts = report.counts
+    line = f"{counts['read']} records: {', '.join(f'{outcome} {counts[outcome]}' for outcome in COUNTS)}"
+    several = counts["several"]
+    return f"{line}; {several} with several locations, of which the primary one is stored" if several else line
+
+
+def _report_useless(report: RegistryReport) -> None:
+    if report.counts["refused"] >= MAX_USELESS:
+        print(f"stopped: the first {report.counts['refused']} records were refused", file=sys.stderr)
+    cause = "the files are of another kind, or incomplete"
+    if report.lacks_targets:
+        cause = "no work has resource.primary.URL: files from before 2022 do not have it"
+    print(f"no record was usable: {cause}", file=sys.stderr)
 
 
 def _report_absent(absent: int, failures: int, missing: Missing) -> None:

@@ -37,40 +37,49 @@ class ExportChoice:
 
 
 async def export(context: CommandContext, choice: ExportChoice, output: str) -> int:
-    """Write a bundle. Exit status 1 if a name of the list is not in it. Raises ConfigurationError, StoreError."""
+    """Write a bundle. Exit status 1 if a name of the list is not in it, or if there are only registry records.
+
+    Raises ConfigurationError and StoreError.
+    """
     if not choice.queries_upstream:
         context.stores.require()
     messages = sys.stderr if output == STANDARD_OUTPUT else sys.stdout
     with Output(output) as out:
         writer = BundleWriter(out.file)
-        visit = await _export(context, choice, writer)
+        visit, registry = await _export(context, choice, writer)
         if visit is not None:
             _report_export(visit, messages, asked=choice.queries_upstream)
         if visit is not None and visit.stop_reason:
             return INTERRUPTED if was_interrupted(visit) else 1
+        if registry:
+            print(f"{registry} registry records are not in a bundle; use --since start", file=sys.stderr)
+        if registry and not writer.lines:
+            return 1
         writer.finish()
         out.keep()
     print(f"{writer.lines} records exported", file=messages)
-    return 1 if visit is not None and visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY] else 0
+    return 1 if visit is not None and (registry or visit.tally.counts[VisitOutcome.COULD_NOT_VERIFY]) else 0
 
 
-async def _export(context: CommandContext, choice: ExportChoice, writer: BundleWriter) -> Visit | None:
-    """Write the chosen records. Returns the visit of a list."""
+async def _export(context: CommandContext, choice: ExportChoice, writer: BundleWriter) -> tuple[Visit | None, int]:
+    """Write the chosen records. Returns the visit of a list, and the number of registry records that are left out."""
     records = RecordWriter(writer)
     observers, stores = Observers(resolver=records), context.stores
     if choice.names_from is not None:
         async with stores.open_online(observers) if choice.queries_upstream else stores.open_sealed(observers) as parts:
-            return await _export_list(context.settings, parts, choice, choice.names_from, records)
+            visit = await _export_list(context.settings, parts, choice, choice.names_from, records)
+            return visit, records.registry
     elif choice.prefix is not None:
         async with stores.open_sealed(observers) as parts:
             with progress("exporting", None) as bar:
                 await export_prefix(parts.cache, parts.resolver, choice.prefix, records, bar)
+            return None, await parts.cache.count_registry(f"{choice.prefix.key}/")
     else:
         async with stores.open(read_only=True) as cache:
             stats = await cache.stats()
             with progress("exporting", None if stats.store is None else stats.store.entries) as bar:
                 await export_all(cache, writer, bar)
-    return None
+            return None, 0 if stats.store is None else stats.store.registry
 
 
 async def _export_list(
@@ -113,11 +122,15 @@ class RecordWriter(NoResolutionObserver):
         self._writer = writer
         self._waiting: dict[str, Entry] = {}
         self._written: set[str] = set()
+        #: Answers from registry records, which a bundle does not have.
+        self.registry = 0
 
     def record_resolution(self, resolution: Resolution) -> None:
         """See ResolutionObserver. An observer must not raise, so `write` does the writing."""
         if resolution.origin in (Origin.LOCAL, Origin.REGISTRY):
-            return  # the operator's own records, and those of agencies' files, are not answers of the upstream
+            # The operator's own records, and those of agencies' files, are not answers of the upstream.
+            self.registry += resolution.origin is Origin.REGISTRY
+            return
         self._waiting[resolution.entry.key] = resolution.entry
 
     def write(self) -> None:

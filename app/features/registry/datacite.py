@@ -29,14 +29,19 @@ class _Record(msgspec.Struct, gc=False):
     id: str | None = None
     attributes: _Attributes | None = None
     #: Only a document has this.
-    data: list[_Record] | None = None
+    data: list[_Record] | _Record | None = None
 
 
 class DataCiteReader(JsonReader[_Record]):
     """Reads the blocks of a file of DataCite."""
 
     def __init__(self) -> None:
-        super().__init__(_Record, lambda record: record.data, _to_record)
+        super().__init__(_Record, _members, _to_record)
+
+
+def _members(record: _Record) -> list[_Record] | None:
+    """The records of a document. An answer about one name has an object in place of a list."""
+    return [record.data] if isinstance(record.data, _Record) else record.data
 
 
 def _to_record(record: _Record, dates: RecordDates) -> RegistryRecord | None:

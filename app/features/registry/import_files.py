@@ -7,10 +7,9 @@ page of the table once; rows in the order of the files would touch a page for ea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -19,9 +18,11 @@ import msgspec
 
 from app.errors import DoiProxyError
 from app.features.progress import Bar
+from app.features.registry.import_absent import AbsentNames, Missing
 from app.features.registry.import_job import Job, JobFolder, with_left_out
 from app.features.registry.import_parts import LeftOut, Part, find_parts, size_of_source
 from app.features.registry.import_pool import ImportPool
+from app.features.registry.import_report import MAX_NAMED, RegistryReport, count_parts
 from app.features.registry.import_runs import PartReport, keep_newest, limit_runs, merge_rows, next_session, open_runs
 from app.features.registry.import_worker import WorkerOptions
 from app.features.registry.reading import RegistryFormat
@@ -29,19 +30,12 @@ from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.sqlite_table import ImportPart, RegistryTable
 from app.features.registry.wire import RegistryRow
 
-#: Limit of the reasons, and of the files left out, that are reported. Further ones are only counted.
-MAX_NAMED: Final = 20
 #: Rows that are written in one transaction. Other writers of the store wait for about 15 ms.
 _BATCH: Final = 5_000
+#: Refused records after which reading stops if no record was usable.
+MAX_USELESS: Final = 100_000
 #: The part of an import in the store: how far the rows are written.
 _STORED: Final = "stored"
-
-
-class Missing(StrEnum):
-    """What happens to names of the store that a complete file of their agency does not have."""
-
-    COUNT = "count"
-    FORGET = "forget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +63,6 @@ class ImportRequest:
         return f"{form}{since}{'' if self.missing is None else f'--missing {self.missing}'}".strip()
 
 
-@dataclass(slots=True)
-class RegistryReport:
-    """Counts of records by outcome, in the order of COUNTS, and the first reasons for leaving records out."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    #: Records that were refused, as "file: record N: reason".
-    reasons: list[str] = field(default_factory=list)
-    #: Files that were left out, with the reason.
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-    is_continued: bool = False
-
-
-#: The counts of a report. The first six add up to the records read.
-COUNTS: Final = ("new", "changed", "same", "older", "repeated", "before", "drafts", "refused")
 #: Shows a bar for a number of bytes or of records. None if it is not known.
 ShowBar = Callable[[str, float | None, bool], AbstractContextManager[Bar]]
 
@@ -125,14 +105,15 @@ def import_registry(
 def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar, clock: Callable[[], float]) -> Job:
     """Read all parts that are not in a run yet."""
     job = msgspec.structs.replace(job, left_out=0, failures=0, named=[])
-    done = {part.name for run in open_runs(folder.path) for part in run.header.parts}
+    before = [part for run in open_runs(folder.path) for part in run.header.parts]
+    done = {part.name for part in before}
     session, now = next_session(folder.path), int(clock())
     options = [
         WorkerOptions(folder.path, session, worker, request.form, request.since, now, request.run_rows)
         for worker in range(request.workers)
     ]
     with ImportPool(options) as pool, show_bar("reading", size_of_source(request.source), True) as bar:
-        pace = _Pace(bar, clock)
+        pace = _Pace(bar, clock, before)
         try:
             for part in find_parts(request.source, now):
                 if isinstance(part, LeftOut):
@@ -141,6 +122,8 @@ def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar
                     bar.advance(part.weight)
                 else:
                     pace.add(pool.submit(part))
+                if pace.is_useless:
+                    break
         except KeyboardInterrupt:
             # What is read already is kept for the next run.
             pace.add(pool.finish())
@@ -152,21 +135,31 @@ def _read(request: ImportRequest, folder: JobFolder, job: Job, show_bar: ShowBar
 
 
 class _Pace:
-    """Shows how many records are read, and how many in a second."""
+    """Counts the records that are read, and shows how many in a second."""
 
-    def __init__(self, bar: Bar, clock: Callable[[], float]) -> None:
+    def __init__(self, bar: Bar, clock: Callable[[], float], before: Sequence[PartReport]) -> None:
+        """`before` was read by an earlier run of the program."""
         self._bar = bar
         self._clock = clock
         self._began = clock()
         self._records = 0
+        self._refused = sum(part.refused for part in before)
+        self._is_any_usable = any(part.refused < part.read for part in before)
 
     def add(self, reports: Iterator[tuple[Part, PartReport]]) -> None:
         """Show what the processes report."""
         for part, report in reports:
             self._records += report.read
+            self._refused += report.refused
+            self._is_any_usable = self._is_any_usable or report.refused < report.read
             rate = self._records / max(self._clock() - self._began, 1.0)
             self._bar.describe(f"reading: {self._records:,} records, {rate:,.0f}/s")
             self._bar.advance(part.weight)
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether so many records were refused, and no other was found, that there is no use in reading more."""
+        return self._refused >= MAX_USELESS and not self._is_any_usable
 
 
 # --- storing ------------------------------------------------------------------------------------------------------
@@ -178,7 +171,7 @@ def _store(
     """Merge the runs into the table, from where an earlier run of the program stopped."""
     runs = limit_runs(folder.path, open_runs(folder.path), next_session(folder.path))
     parts = [part for run in runs for part in run.header.parts]
-    report = _count_parts(parts, job)
+    report = count_parts(parts, job)
     note = table.finished_parts(job.token).get(_STORED)
     state = msgspec.json.decode(note, type=_Progress) if note else _Progress()
     absent = None
@@ -229,59 +222,6 @@ def _batches(blocks: Iterator[list[RegistryRow]], after: str, bar: Bar) -> Itera
             waiting = waiting[end:]
     if waiting:
         yield keep_newest(waiting)
-
-
-def _count_parts(parts: Sequence[PartReport], job: Job) -> RegistryReport:
-    report = RegistryReport(left_out=job.named[:MAX_NAMED])
-    counts = report.counts
-    counts.update(failures=job.failures, left_out=job.left_out)
-    for part in parts:
-        before = part.read - part.records - part.drafts - part.refused
-        counts.update(read=part.read, drafts=part.drafts, refused=part.refused, before=before)
-        if part.failure or part.left_out:
-            counts["failures"] += bool(part.failure)
-            counts["left_out"] += 1
-            report.left_out.append((part.name, part.failure or part.left_out))
-        report.reasons += [f"{part.name}: {reason}" for reason in part.reasons]
-    del report.reasons[MAX_NAMED:], report.left_out[MAX_NAMED:]
-    return report
-
-
-# --- names that are absent ----------------------------------------------------------------------------------------
-
-
-class AbsentNames:
-    """Names of the store that the files do not have, although the store has them from the same agency.
-
-    The rows of the import and the records of the store are both in the order of their keys, so one pass is enough.
-    """
-
-    def __init__(self, table: RegistryTable, agencies: Set[str], after: str) -> None:
-        self._agencies = agencies
-        self._pages = table.pages(after=after)
-        self._page: list[RegistryRow] = []
-        self._at = 0
-
-    def up_to(self, rows: Sequence[RegistryRow]) -> Iterator[str]:
-        """The absent keys up to the last of these rows."""
-        return self._find({row[0] for row in rows}, rows[-1][0])
-
-    def rest(self) -> Iterator[str]:
-        """The absent keys after all rows."""
-        return self._find(frozenset(), None)
-
-    def _find(self, present: Set[str], last: str | None) -> Iterator[str]:
-        while self._at < len(self._page) or self._refill():
-            key, _, agency, _ = self._page[self._at]
-            if last is not None and key > last:
-                return
-            self._at += 1
-            if agency in self._agencies and key not in present:
-                yield key
-
-    def _refill(self) -> bool:
-        self._page, self._at = next((page for page in self._pages if page), []), 0
-        return bool(self._page)
 
 
 def _forget(table: RegistryTable, state: _Progress, keys: Iterator[str], missing: Missing | None) -> None:

@@ -45,6 +45,9 @@ class PartReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
     failure: str = ""
     #: Why the part was left out, empty if it was not.
     left_out: str = ""
+    #: Records with further URLs, and whether the part is a list of states. An older run has neither.
+    several: int = 0
+    is_list_of_states: bool = False
 
 
 class RunHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):

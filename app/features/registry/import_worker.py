@@ -23,7 +23,14 @@ from app.features.registry.import_job import hold_folder
 from app.features.registry.import_parts import MAX_RECORD_BYTES, Part
 from app.features.registry.import_runs import PartReport, RunHeader, run_path, write_run
 from app.features.registry.import_streams import OversizeRecord, UnreadablePart, cut_blocks, gunzip, is_gzip
-from app.features.registry.reading import MAX_REASONS, BlockReader, Findings, RegistryFormat, detect_format
+from app.features.registry.reading import (
+    MAX_REASONS,
+    BlockReader,
+    Findings,
+    RegistryFormat,
+    detect_format,
+    is_list_of_states,
+)
 from app.features.registry.record import RecordDates, RegistryRecord
 from app.features.registry.wire import RegistryRow, to_row
 
@@ -88,6 +95,10 @@ class UnknownFormat(ValueError):
     """The format of a part is not known. An archive can contain files without records."""
 
 
+class ListOfStates(ValueError):
+    """A part has names and states, and no URLs. DataCite's archives have one for each month."""
+
+
 class RunWriter:
     """Collects the rows of parts, and writes them as a run."""
 
@@ -123,7 +134,7 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
     """Read one part: its report and its rows, in the order of the file. What was read before a failure counts."""
     rows: list[RegistryRow] = []
     agencies: set[str] = set()
-    findings, failure, left_out = Findings(), "", ""
+    findings, failure, left_out, has_states = Findings(), "", "", False
     try:
         for records in _read_blocks(part, options, findings):
             for record in records:
@@ -132,6 +143,8 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
                 agencies.add(record.agency)
             if len(rows) > _MAX_PART_RECORDS:
                 raise UnreadablePart(f"it has more than {_MAX_PART_RECORDS} records; split the file")
+    except ListOfStates:
+        has_states = True
     except UnknownFormat as error:
         left_out = str(error)
     except (UnreadablePart, OversizeRecord, InvalidTable) as error:
@@ -139,7 +152,8 @@ def read_part(part: Part, options: WorkerOptions) -> tuple[PartReport, list[Regi
     except OSError as error:
         failure = f"it cannot be read to its end: {error.strerror or error}"
     counts = findings.read, len(rows), findings.drafts, findings.refused
-    return PartReport(part.name, *counts, findings.reasons, sorted(agencies), failure, left_out), rows
+    found = findings.reasons, sorted(agencies)
+    return PartReport(part.name, *counts, *found, failure, left_out, findings.several, has_states), rows
 
 
 def _read_blocks(part: Part, options: WorkerOptions, findings: Findings) -> Iterator[list[RegistryRecord]]:
@@ -154,8 +168,11 @@ def _read_blocks(part: Part, options: WorkerOptions, findings: Findings) -> Iter
 
 
 def _choose_reader(part: Part, block: bytes, form: RegistryFormat | None) -> BlockReader:
-    """The reader for a part, from its first block. Raises UnknownFormat and InvalidTable."""
-    form = form or detect_format((part.first_line or block)[:_DETECT_BYTES])
+    """The reader for a part, from its first block. Raises ListOfStates, UnknownFormat and InvalidTable."""
+    head = (part.first_line or block)[:_DETECT_BYTES]
+    if is_list_of_states(head):
+        raise ListOfStates
+    form = form or detect_format(head)
     if form is RegistryFormat.CROSSREF:
         return CrossrefReader()
     if form is RegistryFormat.DATACITE:

@@ -20,17 +20,17 @@ _NOT_JSON: Final = "it is not valid JSON"
 Value = TypeVar("Value")
 
 
+_ABSENT: Final = msgspec.Raw()
+#: Levels of members around the values. An answer of Crossref's REST API has two: `message` and `items`.
+_LEVELS: Final = 2
+
+
 class _RawPage(msgspec.Struct, gc=False):
-    """A document whose list is in one of these members."""
+    """A document whose values, or whose only value, are in one of these members."""
 
-    items: list[msgspec.Raw] | None = None
-    data: list[msgspec.Raw] | None = None
-
-
-class _RawMessage(msgspec.Struct, gc=False):
-    """An answer of Crossref's REST API has its list one level deeper."""
-
-    message: _RawPage | None = None
+    items: msgspec.Raw = _ABSENT
+    data: msgspec.Raw = _ABSENT
+    message: msgspec.Raw = _ABSENT
 
 
 class JsonReader(Generic[Value]):
@@ -41,18 +41,21 @@ class JsonReader(Generic[Value]):
         kind: Any,
         members: Callable[[Value], list[Value] | None],
         to_record: Callable[[Value, RecordDates], RegistryRecord | None],
+        has_locations: Callable[[Value], bool] = lambda value: False,
     ) -> None:
         """`members` gives the values that a document contains, None if it is a value itself.
 
-        `to_record` returns None for a draft, and raises InvalidRegistryRecord.
+        `to_record` returns None for a draft, and raises InvalidRegistryRecord. `has_locations` says whether a value has
+        further URLs, which are counted.
         """
         self._decoder: msgspec.json.Decoder[Value | list[Value]] = msgspec.json.Decoder(kind | list[kind])
         self._members = members
         self._to_record = to_record
+        self._has_locations = has_locations
 
     def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
         """See BlockReader."""
-        to_record, records = self._to_record, findings.records
+        to_record, has_locations, records = self._to_record, self._has_locations, findings.records
         for value in self._read_fast(block) or self._read_slowly(block):
             findings.read += 1
             if isinstance(value, str):
@@ -66,6 +69,7 @@ class JsonReader(Generic[Value]):
             if record is None:
                 findings.drafts += 1
             else:
+                findings.several += has_locations(value)
                 records.append(record)
 
     def _read_fast(self, block: bytes) -> list[Value | str] | None:
@@ -111,10 +115,15 @@ class JsonReader(Generic[Value]):
 
 def _list_of(document: bytes) -> list[bytes] | list[msgspec.Raw]:
     """The values of a document as text. Raises msgspec.DecodeError and ValueError."""
+    for _ in range(_LEVELS):
+        if document.lstrip()[:1] == b"[":
+            break
+        page = msgspec.json.decode(document, type=_RawPage)
+        members = (bytes(member) for member in (page.items, page.data, page.message))
+        inner = next((member for member in members if member[:1] in (b"[", b"{")), None)
+        if inner is None:
+            return [document]
+        document = inner
     if document.lstrip()[:1] == b"[":
         return msgspec.json.decode(document, type=list[msgspec.Raw])
-    page = msgspec.json.decode(document, type=_RawPage)
-    if page.items is None and page.data is None:
-        page = msgspec.json.decode(document, type=_RawMessage).message or page
-    values = page.items if page.items is not None else page.data
-    return [document] if values is None else values
+    return [document]

@@ -39,6 +39,8 @@ class Findings:
     read: int = 0
     drafts: int = 0
     refused: int = 0
+    #: Records with further URLs, which a registry record has no place for.
+    several: int = 0
     reasons: list[str] = field(default_factory=list)
 
     def refuse(self, reason: str) -> None:
@@ -53,6 +55,12 @@ class BlockReader(Protocol):
 
     def read(self, block: bytes, dates: RecordDates, findings: Findings) -> None:
         """Add the records of a block to the findings. Raises nothing."""
+
+
+def is_list_of_states(head: bytes) -> bool:
+    """Whether data is a list of DataCite's names and their states, without URLs: one is beside each month's records."""
+    columns = head.removeprefix(_BOM).partition(b"\n")[0].lower().rstrip(b"\r").split(b",")
+    return columns[:2] == [b"doi", b"state"] and b"url" not in columns
 
 
 def detect_format(head: bytes) -> RegistryFormat | None:

@@ -139,6 +139,36 @@ def test_without_any_record_the_exit_status_is_1(
     assert capsys.readouterr().out == f"0 records: {NONE_OF_ALL}\n"
 
 
+@pytest.mark.process
+def test_if_every_record_is_refused_the_exit_status_is_1_and_the_cause_is_named(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = crossref_work("10.5555/old", None)
+    assert imports(store, write(tmp_path / "a.jsonl", json_lines([old, old]))) == 1
+    output = capsys.readouterr()
+    assert output.out == f"2 records: {NONE_OF_ALL.replace('refused 0', 'refused 2')}\n"
+    cause = "no work has resource.primary.URL: files from before 2022 do not have it"
+    assert output.err.splitlines()[-1] == f"no record was usable: {cause}"
+    assert imports(store, write(tmp_path / "b.csv", b"doi,url\n10.5555/a,\n")) == 1
+    assert "no record was usable: the files are of another kind" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_lists_of_states_and_several_locations_are_counted_in_one_line_each(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several = {"primary": {"URL": "https://example.org/work"}, "secondary": [{"URL": "https://mirror.example/"}]}
+    write(tmp_path / "files/a.jsonl", json_lines([WORK | {"resource": several}]))
+    for month in range(1, 4):
+        write(tmp_path / f"files/2024-0{month}.csv", b"doi,state,client_id,updated\n10.5555/a,findable,x,2024-07-01\n")
+    assert imports(store, tmp_path / "files") == 0
+    assert capsys.readouterr() == (
+        f"1 records: {NONE_OF_ALL.replace('new 0', 'new 1')}; 1 with several locations, of which the primary one is "
+        "stored\n",
+        "3 lists of states left out\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

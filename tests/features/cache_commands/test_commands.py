@@ -31,8 +31,10 @@ from app.features.cache_commands.export import ExportChoice, export
 from app.features.cache_commands.warm import warm
 from app.features.options import ENV_PREFIX
 from tests.cache.entries import entry, missing
+from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.parts import command_context, usual_cache
+from tests.registry_records import write_registry
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 #: For a process to start, to answer or to end, in seconds; nothing takes so long that goes well.
@@ -360,6 +362,32 @@ def test_what_is_exported_is_imported_as_it_was(
         (one.key, one.answer) for one in held(store).values()
     }
     assert sorted(path.name for path in tmp_path.glob("b.*")) == [name]
+
+
+@pytest.mark.parametrize("selection", [[], ["--prefix", "10.3000"]], ids=["all", "prefix"])
+def test_an_export_says_what_a_bundle_does_not_have_and_fails_if_nothing_is_left(
+    selection: list[str], tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_registry(Path(store.removeprefix("sqlite:///")), Clock(), dict.fromkeys(("10.3000/R", "10.3000/S"), HANDBOOK))
+    message = "2 registry records are not in a bundle; use --since start\n"
+    output = tmp_path / "bundle"
+    assert run("export", store, *selection, "--output", output) == 1
+    assert capsys.readouterr() == ("", message)
+    assert not output.exists()
+    fill(store, *records("10.3000/1"))
+    assert run("export", store, *selection, "--output", output) == 0
+    assert capsys.readouterr() == ("1 records exported\n", message)
+
+
+def test_a_name_of_a_list_that_has_a_registry_record_alone_is_not_in_the_bundle(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_registry(Path(store.removeprefix("sqlite:///")), Clock(), {"10.3000/R": HANDBOOK})
+    fill(store, *records("10.3000/1"))
+    (tmp_path / "list.txt").write_text("10.3000/r\n10.3000/1\n")
+    assert run("export", store, "--from", tmp_path / "list.txt", "--output", tmp_path / "b") == 1
+    assert keys_in((tmp_path / "b").read_bytes()) == ["10.3000/1"]
+    assert "1 registry records are not in a bundle" in capsys.readouterr().err
 
 
 def test_the_same_store_gives_the_same_compressed_bytes(tmp_path: Path, store: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from app.features.progress import Bar
 from app.features.registry import import_files as tested
 from app.features.registry.import_files import ImportRequest, import_registry
+from app.features.registry.import_report import RegistryReport
 
 NOW = 1_800_000_000.0
 #: Small sizes, so that there are several runs and several transactions.
@@ -35,7 +36,7 @@ class KillingBar:
         """Do nothing."""
 
 
-def run(store: Path, source: str, steps: int = -1) -> tested.RegistryReport:
+def run(store: Path, source: str, steps: int = -1) -> RegistryReport:
     """Import with small runs and transactions."""
     bar = KillingBar(steps)
 

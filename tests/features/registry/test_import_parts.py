@@ -124,13 +124,18 @@ def test_a_path_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
         list(find_parts(str(tmp_path / "absent"), NOW))
 
 
-def test_the_list_of_states_in_the_archive_of_datacite_is_reported_and_costs_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [None, RegistryFormat.DATACITE])
+def test_the_list_of_states_in_the_archive_of_datacite_is_known_and_costs_nothing_else(
+    tmp_path: Path, form: RegistryFormat | None
+) -> None:
     states = gzip.compress(b"doi,state,client_id,updated\n10.5555/a,findable,x,2024-07-01\n")
     archive = write(tmp_path / "a.tar", tar({"2024-07.csv.gz": states, "part_0000.jsonl.gz": datacite_file(NAMES)}))
-    keys, reports = read_all(archive)
+    keys, reports = read_all(archive, form)
     assert keys == KEYS
-    reason = "is not a file of Crossref or DataCite, and not a table with the columns doi and url"
-    assert [(report.left_out, report.failure) for report in reports] == [(reason, ""), ("", "")]
+    assert [(report.is_list_of_states, report.left_out, report.failure) for report in reports] == [
+        (True, "", ""),
+        (False, "", ""),
+    ]
 
 
 def test_a_member_past_the_end_of_its_archive_is_a_failure(tmp_path: Path) -> None:

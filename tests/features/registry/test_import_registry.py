@@ -18,8 +18,10 @@ from app.cache.sqlite.store import SqliteStore
 from app.errors import ConfigurationError
 from app.features.progress import Bar, NoBar
 from app.features.registry import import_files as tested
-from app.features.registry.import_files import ImportRequest, Missing, RegistryReport, import_registry
+from app.features.registry.import_absent import Missing
+from app.features.registry.import_files import ImportRequest, import_registry
 from app.features.registry.import_job import JobFolder
+from app.features.registry.import_report import RegistryReport
 from app.features.registry.reading import RegistryFormat
 from app.features.registry.sqlite_table import RegistryTable
 from app.features.registry.store_table import count_registry
@@ -124,6 +126,21 @@ def test_records_from_before_a_date_are_left_out_and_counted(store: Path, tmp_pa
     rows = [(f"10.5555/{year}", "https://example.org/", "X", f"{year}-01-01") for year in (2019, 2020, 2021)]
     report = imports(store, write(tmp_path / "a.csv", table_of(*rows)), since=1_577_836_800)
     assert (report.counts["before"], sorted(content(store))) == (1, ["10.5555/2020", "10.5555/2021"])
+
+
+def test_reading_stops_if_no_record_is_usable(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "MAX_USELESS", 6)
+    works = [crossref_work(f"10.5555/{number}", None) for number in range(3)]
+    for number in range(9):
+        write(tmp_path / f"old/{number}.jsonl", json_lines(works))
+    write(tmp_path / "old/9.jsonl", json_lines([crossref_work("10.5555/new", "https://example.org/")]))
+    report = imports(store, tmp_path / "old")
+    assert (report.is_useless, report.lacks_targets) == (True, True)
+    assert 6 <= report.counts["read"] == report.counts["refused"] < 27
+    # A record that is usable, before so many were refused, says that the files are right.
+    write(tmp_path / "old/0.jsonl", json_lines([crossref_work("10.5555/new", "https://example.org/")]))
+    report = imports(store, tmp_path / "old")
+    assert (report.is_useless, report.counts["read"], report.counts["new"]) == (False, 26, 1)
 
 
 @pytest.mark.parametrize("missing", Missing)

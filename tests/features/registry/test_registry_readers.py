@@ -83,7 +83,31 @@ def test_a_work_has_the_date_at_which_it_was_indexed_else_deposited(changes: dic
 
 def test_a_work_without_a_target_is_refused_although_it_has_an_address_at_doi_org() -> None:
     found = read(CrossrefReader(), json_lines([crossref_work("10.5555/none", None), WORK]))
-    assert (rows(found), found.reasons) == ([WORK_ROW], ["record 1: '10.5555/none' has no URL"])
+    assert (rows(found), found.reasons) == ([WORK_ROW], ["record 1: '10.5555/none' has no resource.primary.URL"])
+
+
+@pytest.mark.parametrize("indent", [None, 2], ids=["one line", "indented"])
+def test_an_answer_about_one_name_is_one_record(indent: int | None) -> None:
+    work = json.dumps({"status": "ok", "message": WORK}, indent=indent).encode()
+    found = read(CrossrefReader(), work)
+    assert (rows(found), found.read) == ([WORK_ROW], 1)
+    found = read(DataCiteReader(), json.dumps({"data": RECORD, "included": []}, indent=indent).encode())
+    assert (rows(found), found.read) == ([RECORD_ROW], 1)
+
+
+@pytest.mark.parametrize("document", [{"message": {}}, {"message": {"message": WORK}}, {"data": None}])
+def test_a_document_without_a_record_is_one_refused_value(document: dict[str, Any]) -> None:
+    for reader in (CrossrefReader(), DataCiteReader()):
+        found = read(reader, json.dumps(document, indent=1).encode())
+        assert (found.read, found.refused) == (1, 1)
+
+
+def test_works_with_several_locations_are_counted_and_lead_to_the_primary_one() -> None:
+    primary = {"URL": "https://example.org/work"}
+    locations: tuple[list[dict[str, str]] | None, ...] = ([{"URL": "https://mirror.example/"}], [], None)
+    works = [WORK | {"resource": {"primary": primary, "secondary": urls}} for urls in locations]
+    found = read(CrossrefReader(), json_lines([*works, WORK]))
+    assert (rows(found), found.several) == ([WORK_ROW] * 4, 1)
 
 
 def test_drafts_of_datacite_are_counted_and_left_out_and_registered_names_are_read() -> None:
