@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Final
+
+import msgspec
 
 #: Limit of a back-off, in seconds. It holds for callers, for damaged rows and after the clock was corrected. It is also
 #: the longest Retry-After that the upstream client obeys.
@@ -16,8 +17,7 @@ MAX_BACK_OFF: Final = 3_600.0
 ROUNDING: Final = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(msgspec.Struct, frozen=True, gc=False):
     """`tokens` at the time `at`. If `blocked_until` is later, the bucket is empty until then and fills afterwards.
 
     All times are in seconds of one clock.

@@ -35,17 +35,26 @@ class ClientBuckets:
 
     def take(self, client: str) -> None:
         """Take a token of a client. Raises the error of this limit if there is none."""
-        before = self._buckets.get(client)
-        bucket, wait = take_token(before, self._clock(), self._rate.per_second, self._rate.burst)
-        self._buckets[client] = bucket
-        self._buckets.move_to_end(client)
-        if len(self._buckets) > MAX_CLIENTS:
-            self._buckets.popitem(last=False)
+        wait = self._take(client)
         if wait:
             raise self._error(quota=self._quota, retry_after=wait)
+
+    def may_take(self, client: str) -> bool:
+        """Take a token of a client. False if there is none."""
+        return not self._take(client)
 
     def check(self, client: str) -> None:
         """Raise the error of this limit if a client has no token. Takes none."""
         _, wait = take_token(self._buckets.get(client), self._clock(), self._rate.per_second, self._rate.burst)
         if wait:
             raise self._error(quota=self._quota, retry_after=wait)
+
+    def _take(self, client: str) -> float:
+        """Take a token of a client. Returns 0.0, or the seconds until there is one."""
+        buckets = self._buckets
+        bucket, wait = take_token(buckets.get(client), self._clock(), self._rate.per_second, self._rate.burst)
+        buckets[client] = bucket
+        buckets.move_to_end(client)
+        if len(buckets) > MAX_CLIENTS:
+            buckets.popitem(last=False)
+        return wait

@@ -59,6 +59,8 @@ class ExpressProtocol(HttpToolsProtocol):
         #: Written bytes that were unsent at the last sweep, and the last time their number fell.
         self._unsent, self._unsent_since = 0, 0.0
         self._dates: tuple[Any, bytes] = (None, b"")
+        #: The last X-Forwarded-For, the proxies that were trusted then, and the client that it named.
+        self._forwarded: tuple[bytes, object, str] = (b"", None, "")
 
     # --- The connection -----------------------------------------------------------------------------------------
 
@@ -258,8 +260,13 @@ class ExpressProtocol(HttpToolsProtocol):
     def _client_of(self, forwarded_for: bytes | None) -> str:
         """The address of the client of a request with this X-Forwarded-For, None without it."""
         peer = self.client[0] if self.client else ""
-        client = None if forwarded_for is None else forwarded_client(self.app, peer, forwarded_for)
-        return peer if client is None else client[0]
+        if forwarded_for is None:
+            return peer
+        trusted = getattr(self.app, "trusted_hosts", None)  # a reload replaces it
+        if self._forwarded[0] != forwarded_for or self._forwarded[1] is not trusted:
+            client = forwarded_client(self.app, peer, forwarded_for)
+            self._forwarded = forwarded_for, trusted, peer if client is None else client[0]
+        return self._forwarded[2]
 
     def _default_headers(self) -> bytes:
         headers = self.server_state.default_headers

@@ -11,6 +11,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from app.errors import ClientDenied, RateExceeded, TooManyRequests
 from app.features.client_buckets import ClientBuckets, Rate
 from app.features.limits.errors import TooManyBypasses
@@ -22,6 +24,15 @@ from app.web.stage import Stage
 RATE: Final = "rate"
 BYPASS: Final = "bypass"
 DENIED: Final = "denied"
+#: Addresses whose standing is remembered. One more makes all of them be looked up again.
+MAX_ADDRESSES: Final = 4_096
+
+
+class _Standing(msgspec.Struct, frozen=True, gc=False):
+    """What the lists say about the client at an address. `network` is None if no limit holds for the client."""
+
+    is_denied: bool
+    network: str | None
 
 
 class ClientLimits(Stage):
@@ -49,6 +60,7 @@ class ClientLimits(Stage):
         self._deny_file = deny_file
         self._refused = refused
         self._denied_for_now = NetworkList()
+        self._standings: dict[str, _Standing] = {}
         self.reload()
 
     def deny(self, networks: Collection[str]) -> None:
@@ -63,11 +75,12 @@ class ClientLimits(Stage):
         self._decide_admission()
 
     def _decide_admission(self) -> None:
+        self._standings.clear()
         self.admits_all = self._requests is None and not self._denied and not self._denied_for_now
 
     def admit(self, address: str) -> None:
         """Count a request. Raises ClientDenied and RateExceeded."""
-        if address in self._denied or address in self._denied_for_now:
+        if self._find(address).is_denied:
             self._refused(DENIED)
             raise ClientDenied
         if self._requests is not None:
@@ -75,9 +88,10 @@ class ClientLimits(Stage):
 
     def passes(self, address: str) -> bool:
         """Count a request that gets a prepared answer. One that is refused is not counted here."""
-        if address in self._denied or address in self._denied_for_now:
+        standing = self._standings.get(address) or self._find(address)
+        if standing.is_denied:
             return False
-        return self._requests is None or self._may_take(self._requests, address)
+        return self._requests is None or standing.network is None or self._requests.may_take(standing.network)
 
     def charge_bypass(self, address: str) -> None:
         """Count a request that bypasses the cache. Raises TooManyBypasses."""
@@ -85,25 +99,29 @@ class ClientLimits(Stage):
 
     def may_renew(self, address: str) -> bool:
         """Count a bypass of the cache. False if the client has none left: a cached record is the answer then."""
-        return self._may_take(self._bypasses, address)
-
-    def _may_take(self, buckets: ClientBuckets, address: str) -> bool:
-        if address in self._allowed:
-            return True
-        try:
-            buckets.take(self._networks.client_of(address))
-        except TooManyRequests:
-            return False
-        return True
+        network = self._find(address).network
+        return network is None or self._bypasses.may_take(network)
 
     def _take(self, buckets: ClientBuckets, address: str) -> None:
-        if address in self._allowed:
+        network = self._find(address).network
+        if network is None:
             return
         try:
-            buckets.take(self._networks.client_of(address))
+            buckets.take(network)
         except TooManyRequests as error:
             self._refused(error.quota.name)
             raise
+
+    def _find(self, address: str) -> _Standing:
+        """The standing of an address. The lists are searched once for each address, until they change."""
+        standing = self._standings.get(address)
+        if standing is None:
+            if len(self._standings) >= MAX_ADDRESSES:
+                self._standings.clear()
+            network = None if address in self._allowed else self._networks.client_of(address)
+            is_denied = address in self._denied or address in self._denied_for_now
+            standing = self._standings[address] = _Standing(is_denied, network)
+        return standing
 
 
 def _read(path: Path | None) -> NetworkList:

@@ -10,7 +10,7 @@ import pytest
 from app.errors import ClientDenied, ConfigurationError, RateExceeded
 from app.features.client_buckets import MAX_CLIENTS, Rate
 from app.features.limits.errors import TooManyBypasses
-from app.features.limits.limits import BYPASS, DENIED, RATE, ClientLimits
+from app.features.limits.limits import BYPASS, DENIED, MAX_ADDRESSES, RATE, ClientLimits
 from app.resolver.options import ResolveOptions
 from app.web.client_network import ClientNetworks
 from app.web.conditions import Conditions
@@ -144,6 +144,24 @@ def test_a_prepared_answer_is_counted_once_and_its_refusal_by_the_full_path(tmp_
     assert bench.refusals == []
     denied = Bench(deny_file=write_list(tmp_path, CLIENT))
     assert not denied.limits.passes(CLIENT) and denied.limits.passes(OTHER)
+
+
+def test_a_client_that_was_served_is_refused_as_soon_as_its_network_is_denied() -> None:
+    bench = Bench(requests=None)
+    assert bench.limits.passes(CLIENT)
+    bench.limits.deny(["192.0.2.0/24"])
+    assert not bench.limits.passes(CLIENT) and not bench.limits.passes(NEIGHBOUR) and bench.limits.passes(OTHER)
+    bench.limits.deny([])
+    assert bench.limits.passes(CLIENT)
+
+
+def test_a_bounded_number_of_addresses_is_remembered_and_their_limits_hold() -> None:
+    bench = Bench(requests=Rate(1, 1))
+    assert bench.limits.passes(CLIENT)
+    for number in range(MAX_ADDRESSES + 10):
+        bench.limits.passes(f"10.{number // 256}.{number % 256}.1")
+    assert len(bench.limits._standings) <= MAX_ADDRESSES
+    assert not bench.limits.passes(NEIGHBOUR)
 
 
 def test_clients_without_an_address_share_one_bucket() -> None:
