@@ -24,7 +24,9 @@ from app.features.registry.import_runs import (
     run_path,
     write_run,
 )
+from app.features.registry.import_worker import RUN_SECONDS, RunWriter, WorkerOptions
 from app.features.registry.wire import RegistryRow
+from tests.clock import Clock
 
 
 def blocks(rows: list[RegistryRow], size: int) -> Iterator[list[RegistryRow]]:
@@ -106,3 +108,29 @@ def test_many_runs_are_merged_into_few(tmp_path: Path) -> None:
     assert sorted(part.name for run in runs for part in run.header.parts) == sorted(f"part {n}" for n in range(count))
     rows = [row[0] for block in merge_rows([run.blocks() for run in runs]) for row in block]
     assert rows == [f"K{number:03}" for number in range(count)]
+
+
+def test_rows_are_written_when_they_are_many_or_have_waited_for_ten_seconds(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    writer = RunWriter(WorkerOptions(tmp_path, 1, 0, None, 0, 0, run_rows=3), clock)
+    row: RegistryRow = ("10.5555/A", 0, "", "https://example.org/")
+
+    def runs() -> list[int]:
+        return [run.header.rows for run in open_runs(tmp_path)]
+
+    assert writer.seconds_left() is None
+    writer.add(PartReport("a"), [row])
+    clock.advance(RUN_SECONDS - 1.0)
+    writer.add(PartReport("b"), [row])
+    assert (runs(), writer.seconds_left()) == ([], 1.0)
+    clock.advance(1.0)
+    writer.add(PartReport("c"), [])
+    assert (runs(), writer.seconds_left()) == ([2], None)
+    # The seconds of the next run begin with its first part.
+    clock.advance(100.0)
+    writer.add(PartReport("d"), [row])
+    assert runs() == [2]
+    writer.add(PartReport("e"), [row, row])
+    assert runs() == [2, 3]
+    writer.write()
+    assert [part.name for run in open_runs(tmp_path) for part in run.header.parts] == list("abcde")
