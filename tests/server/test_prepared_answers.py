@@ -23,6 +23,7 @@ from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
 from app.cache.entry import Entry
 from app.features.access_log.access_log import AccessLog
+from app.features.access_log.line import LineFormat
 from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
 from app.server.application import application_of
@@ -103,13 +104,13 @@ class Server:
     ) -> None:
         """With a level of `privacy` it writes an access log; `more` are settings."""
         self.lines: list[bytes] = []
+        form = LineFormat("json", privacy or 0)
         log = AccessLog(
-            form="json",
             privacy_level=privacy or 0,
             clock=clock,
             timer=lambda: 0.0,
             new_id=lambda: "made",
-            write=self.lines.append,
+            write=lambda line: self.lines.append(form(line)),
         )
         # Neither budget, breaker nor patience, which run on a clock of their own.
         unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}

@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
-import secrets
+import asyncio
+import atexit
 import time
+from collections.abc import Callable
+from random import Random
 from typing import Final
 
-from app.features.access_log.access_log import AccessLog, write_to_standard_output
+from app.features.access_log.access_log import AccessLog
+from app.features.access_log.line import LineFormat
+from app.features.access_log.line_writer import LineWriter
+from app.features.access_log.metrics import LOST_LINES
 from app.features.access_log.settings import AccessLogSettings
-from app.features.feature import Context, Feature, Opened
+from app.features.feature import Context, Feature, Opened, Service
+
+_STANDARD_OUTPUT: Final = 1
+
+
+class LineService(Service):
+    """Writes the last lines at the end, and counts those that were lost."""
+
+    def __init__(self, writer: LineWriter, count_lost: Callable[..., None]) -> None:
+        self._writer = writer
+        self._count_lost = count_lost
+        self._counted = 0
+
+    async def start(self) -> None:
+        """Write the last lines also if the process ends by a fault."""
+        atexit.register(self._writer.close)
+
+    def tick(self) -> None:
+        """Count the lines that were lost."""
+        lost = self._writer.lost
+        if lost > self._counted:
+            self._count_lost(lost - self._counted)
+            self._counted = lost
+
+    async def stop(self) -> None:
+        """Write the last lines."""
+        await asyncio.to_thread(self._writer.close)
+        atexit.unregister(self._writer.close)
 
 
 def open_access_log(context: Context) -> Opened:
     """The stage that logs each answer."""
-    form = context.settings.group(AccessLogSettings).access_log
-    log = context.find(AccessLog)
-    if log is None and form != "off":
-        log = AccessLog(
-            form=form,
-            privacy_level=context.facts.privacy_level,
-            clock=context.clock,
-            timer=time.perf_counter,
-            new_id=lambda: secrets.token_hex(8),
-            write=write_to_standard_output,
-        )
-    return Opened(stages=() if log is None else (log,))
+    form, level = context.settings.group(AccessLogSettings).access_log, context.facts.privacy_level
+    supplied = context.find(AccessLog)
+    if supplied is not None or form == "off":
+        return Opened(stages=() if supplied is None else (supplied,))
+    writer = LineWriter(_STANDARD_OUTPUT, LineFormat(form, level))
+    random_bits = Random().getrandbits  # noqa: S311 - a request ID is not a secret
+    log = AccessLog(
+        privacy_level=level,
+        clock=context.clock,
+        timer=time.perf_counter,
+        new_id=lambda: f"{random_bits(64):016x}",
+        write=writer.write,
+    )
+    return Opened(stages=(log,), services=(LineService(writer, context.meter.counter(LOST_LINES)),))
 
 
 FEATURE: Final = Feature(

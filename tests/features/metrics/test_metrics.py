@@ -101,8 +101,8 @@ async def everything_happens(proxy: Proxy) -> None:
 
 @anyio
 async def test_the_page_and_a_running_proxy_name_the_same_metrics_with_the_same_types_and_labels() -> None:
-    # The metrics of handle servers are those of an upstream that has such servers.
-    async with running(upstream_routes="10.2641=hdl://127.0.0.1:1") as proxy:
+    # The metrics of handle servers are those of an upstream that has such servers, and the access log has one.
+    async with running(upstream_routes="10.2641=hdl://127.0.0.1:1", access_log="json") as proxy:
         await everything_happens(proxy)
         assert exported((await proxy.get("/metrics")).text) == documented()
 

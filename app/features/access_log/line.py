@@ -1,0 +1,154 @@
+"""The lines of the access log, with as much about the client as the privacy level allows.
+
+| level | client's address       | name               | query |
+| ----- | ---------------------- | ------------------ | ----- |
+| 0     | whole                  | yes                | yes   |
+| 1     | its network (/24, /48) | yes                | no    |
+| 2     | none                   | yes                | no    |
+| 3     | none                   | no                 | no    |
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+#: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
+#: such lines of several processes do not mix in a pipe.
+MAX_PATH: Final = 2_000
+MAX_WORD: Final = 64
+#: The first level that logs no part of a client's address, and the first that logs no path.
+NO_CLIENTS: Final = 2
+_NO_PATHS: Final = 3
+#: Bits of an address that are logged at level 1.
+_IPV4_BITS: Final = 24
+_IPV6_BITS: Final = 48
+#: Addresses whose form in the log is remembered: parsing one takes longer than the rest of a line.
+_ADDRESSES: Final = 1_024
+#: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
+_PLAIN: Final = re.compile(rb"[!#-\[\]-~]*")
+_TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byte:02X}" for byte in range(256))
+#: Bytes that a line takes in memory in addition to its texts.
+_OVERHEAD: Final = 500
+
+
+class Line(msgspec.Struct, gc=False):
+    """The facts of a line. `moment` is in seconds since the epoch; path and query are raw and at most MAX_PATH long."""
+
+    moment: float
+    request_id: str
+    client: str
+    method: str
+    path: bytes
+    query: bytes
+    route: str
+    status: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    cache: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Its size in memory, in bytes."""
+        return len(self.path) + len(self.query) + _OVERHEAD
+
+
+class _Members(msgspec.Struct, gc=False):
+    """What a line shows, in this order. A member that the level hides is UNSET."""
+
+    time: str
+    request_id: str
+    client: str | UnsetType
+    method: str
+    path: str | UnsetType
+    route: str
+    status: int
+    bytes: int
+    ms: float
+    cache: str | None
+
+
+class LineFormat:
+    """Formats lines as JSON or text, at a privacy level."""
+
+    def __init__(self, form: Literal["json", "text"], level: int) -> None:
+        self._encode = _json if form == "json" else _text
+        self._level = level
+        self._second, self._date = -1, ""
+
+    def __call__(self, line: Line) -> bytes:
+        """The line as it is written."""
+        shown = _Members(
+            self._time(line.moment),
+            line.request_id,
+            mask_address(line.client, self._level),
+            escape(line.method.encode("latin-1", "replace"))[:MAX_WORD],
+            format_path(line.path, line.query, self._level),
+            line.route,
+            line.status,
+            line.bytes,
+            round(line.seconds * 1000, 3),
+            line.cache,
+        )
+        return self._encode(shown)
+
+    def _time(self, moment: float) -> str:
+        """The time in UTC, to the millisecond. The part before the milliseconds is formatted once a second."""
+        second, millisecond = divmod(int(moment * 1000), 1000)
+        if second != self._second:
+            self._second, self._date = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._date}.{millisecond:03d}Z"
+
+
+def mask_address(address: str, level: int) -> str | UnsetType:
+    """The client's address that a privacy level lets the log have, UNSET if it lets none."""
+    return UNSET if level >= NO_CLIENTS else _mask(address, level)
+
+
+@lru_cache(maxsize=_ADDRESSES)
+def _mask(address: str, level: int) -> str | UnsetType:
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return UNSET
+    if isinstance(parsed, IPv6Address):
+        parsed = parsed.ipv4_mapped or parsed
+    if level == 0:
+        return str(parsed)
+    bits = _IPV6_BITS if isinstance(parsed, IPv6Address) else _IPV4_BITS
+    return str(ip_network((parsed, bits), strict=False).network_address)
+
+
+def format_path(path: bytes, query: bytes, level: int) -> str | UnsetType:
+    """The raw path, and the query, that a privacy level lets the log have. Bytes that are not graphic become `%XX`."""
+    if level >= _NO_PATHS:
+        return UNSET
+    whole = path + b"?" + query if level == 0 and query else path
+    text = escape(whole[: MAX_PATH + 1])
+    return text if len(text) <= MAX_PATH else text[:MAX_PATH] + "..."
+
+
+def escape(raw: bytes) -> str:
+    """Graphic ASCII without quotation marks and backslashes; other bytes as `%XX` (RFC 3986, section 2.1)."""
+    return raw.decode("ascii") if _PLAIN.fullmatch(raw) else "".join([_TEXTS[byte] for byte in raw])
+
+
+def _json(shown: _Members) -> bytes:
+    return msgspec.json.encode(shown) + b"\n"
+
+
+def _text(shown: _Members) -> bytes:
+    values = ((name, getattr(shown, name)) for name in _Members.__struct_fields__)
+    words = [f"{name}={_word(value)}" for name, value in values if value is not None and value is not UNSET]
+    return " ".join(words).encode("ascii", "replace") + b"\n"
+
+
+def _word(value: object) -> str:
+    text = str(value)
+    return f'"{text}"' if " " in text else text
