@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(namespace, "run"):
         parser.print_help()
         return WRONG_USE
-    from app.cli.worker import skip_httpx_command_line
+    from app.cli.imports import skip_httpx_command_line
 
     skip_httpx_command_line()
     try:

@@ -9,7 +9,7 @@ from app.features.command import Command, CommandContext, add_nothing
 
 
 def _serve(context: CommandContext, _: argparse.Namespace) -> int:
-    from app.cli.worker import collect_nothing
+    from app.cli.imports import collect_nothing
 
     with collect_nothing():
         from app.cli.serve import serve  # the web framework takes half a second to import; other commands need none

@@ -9,12 +9,10 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 
 from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
-from app.cli.worker import start_worker
 from app.errors import ConfigurationError
 from app.main import check, create
 from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
@@ -93,13 +91,7 @@ def _serve_alone(
 def _supervise(
     settings: Settings, load: Callable[[], Settings], sockets: Sequence[socket.socket], notifier: Notifier
 ) -> bool:
-    check(settings)
-    status = f"{_announce(settings, sockets[0])}, {settings.workers} workers"
     in_force = settings
-    spawn = multiprocessing.get_context("spawn")
-
-    def start(pipe: Connection) -> SpawnProcess:
-        return spawn.Process(target=start_worker, args=(in_force, sockets, pipe), daemon=True)
 
     def reload() -> Settings:
         nonlocal in_force
@@ -110,8 +102,10 @@ def _supervise(
 
     with temporary_folder() as folder:
         os.environ[FOLDER_VARIABLE] = str(folder)
+        check(settings)
+        status = f"{_announce(settings, sockets[0])}, {settings.workers} workers"
         return Supervisor(
-            start,
+            lambda pipe: work(in_force, sockets, pipe),
             settings.workers,
             sockets,
             Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),

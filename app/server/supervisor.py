@@ -3,6 +3,9 @@
 The supervisor starts the workers and replaces a worker that ends or hangs. It forwards reload and shutdown to each
 worker through a pipe. Signals are not enough: systemd and a terminal send a signal to every process of the service, so
 a worker could not distinguish a second SIGTERM from the copy of the first.
+
+A worker is a fork of the supervisor, which has one thread and no event loop. So it starts in the time that its store
+takes to open, shares the memory of the imported code, and runs that code even if a newer release was installed since.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkProcess
 from typing import Any, Final
 
 from app.server.http_server import Events
@@ -33,13 +36,14 @@ END_MARGIN: Final = 10.0
 _HANDLED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: Signals that are read in one turn. More of them would only repeat the first ones.
 _MAX_SIGNALS: Final = 64
+_FORK: Final = multiprocessing.get_context("fork")
 
 
 @dataclass(slots=True)
 class _Worker:
     """A worker process and this end of its pipe."""
 
-    process: SpawnProcess
+    process: ForkProcess
     channel: Connection
     #: When its last message arrived, in seconds of the monotonic clock.
     heard_at: float
@@ -52,7 +56,7 @@ class Supervisor:
 
     def __init__(
         self,
-        create: Callable[[Connection], SpawnProcess],
+        work: Callable[[Connection], None],
         workers: int,
         listening: Sequence[socket.socket],
         events: Events,
@@ -60,11 +64,11 @@ class Supervisor:
         reload: Callable[[], Any],
         seconds_to_end: Callable[[], float],
     ) -> None:
-        """`create` makes a process that gets the other end of a pipe. `reload` returns the message for each worker.
+        """`work` is what a worker does, given its end of a pipe. `reload` returns the message for each worker.
 
         `seconds_to_end` is the time in which a worker shuts down.
         """
-        self._create = create
+        self._work = work
         self._worker_count = workers
         self._listening = listening
         self._events = events
@@ -83,22 +87,22 @@ class Supervisor:
 
     def run(self) -> bool:
         """Serve until a signal ends the service. Returns False if its workers could not start."""
-        with _signals() as signals:
-            self._start_missing()
+        with _Signals() as signals:
+            self._start_missing(signals)
             while self._workers or self._deadline is None:
                 self._turn(signals)
         return not self._failed
 
-    def _turn(self, signals: socket.socket) -> None:
+    def _turn(self, signals: _Signals) -> None:
         """Wait for a signal, a message or the end of a worker, and react."""
         channels = [worker.channel for worker in self._workers]
-        wait([signals, *channels, *(worker.process.sentinel for worker in self._workers)], RESTART_PAUSE)
-        for number in _read_signals(signals):
-            self._handle(signal.Signals(number))
+        wait([signals.received, *channels, *(worker.process.sentinel for worker in self._workers)], RESTART_PAUSE)
+        for number in signals.read():
+            self._handle(number)
         for worker in self._workers:
             self._listen(worker)
         self._remove_ended()
-        self._start_missing()
+        self._start_missing(signals)
         self._report_ready()
 
     def _handle(self, number: signal.Signals) -> None:
@@ -163,17 +167,28 @@ class Supervisor:
             self._failed = True
             self._end()
 
-    def _start_missing(self) -> None:
+    def _start_missing(self, signals: _Signals) -> None:
         """Start the workers that are missing."""
         if self._deadline is not None or time.monotonic() < self._restart_at:
             return
         while len(self._workers) < self._worker_count:
             channel, worker_end = multiprocessing.Pipe()
-            process = self._create(worker_end)
-            process.start()
+            process = _FORK.Process(target=self._run_worker, args=(signals, channel, worker_end), daemon=True)
+            with signals.blocked():
+                process.start()
             # While this process has the worker's end open too, it cannot detect that the worker has closed it.
             worker_end.close()
             self._workers.append(_Worker(process, channel, time.monotonic()))
+
+    def _run_worker(self, signals: _Signals, channel: Connection, pipe: Connection) -> None:
+        """Run a worker, in its process. It first gives up what belongs to the supervisor.
+
+        A worker that had the supervisor's end of a pipe open could not detect that the supervisor has ended.
+        """
+        signals.give_up()
+        for connection in (channel, *(worker.channel for worker in self._workers)):
+            connection.close()
+        self._work(pipe)
 
     def _report_ready(self) -> None:
         """Log once that all workers answer."""
@@ -195,26 +210,48 @@ def _send(worker: _Worker, message: Any) -> bool:
     return True
 
 
-@contextmanager
-def _signals() -> Generator[socket.socket]:
+class _Signals:
     """A socket that receives the number of each signal as a byte (Python library reference, set_wakeup_fd)."""
-    signals, wakeup = socket.socketpair()
-    signals.setblocking(False)
-    wakeup.setblocking(False)
-    before = {number: signal.signal(number, lambda *_: None) for number in _HANDLED}
-    signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-    try:
-        yield signals
-    finally:
-        signal.set_wakeup_fd(-1)
-        for number, action in before.items():
+
+    def __init__(self) -> None:
+        self.received, self._wakeup = socket.socketpair()
+        self.received.setblocking(False)
+        self._wakeup.setblocking(False)
+
+    def __enter__(self) -> _Signals:
+        self._before = {number: signal.signal(number, lambda *_: None) for number in _HANDLED}
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        for number, action in self._before.items():
             signal.signal(number, action)
-        signals.close()
-        wakeup.close()
 
+    def read(self) -> Iterable[signal.Signals]:
+        """The signals since the last call."""
+        try:
+            return [signal.Signals(number) for number in self.received.recv(_MAX_SIGNALS) if number in _HANDLED]
+        except BlockingIOError:
+            return ()
 
-def _read_signals(signals: socket.socket) -> Iterable[int]:
-    try:
-        return [number for number in signals.recv(_MAX_SIGNALS) if number in _HANDLED]
-    except BlockingIOError:
-        return ()
+    @contextmanager
+    def blocked(self) -> Generator[None]:
+        """Keep signals waiting. A new process would write its own into the socket of this one."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+
+    def give_up(self) -> None:
+        """In a new process: SIGTERM ends it, and what a terminal sends is left to the supervisor."""
+        self._close()
+        for number in _HANDLED:
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+
+    def _close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        self.received.close()
+        self._wakeup.close()

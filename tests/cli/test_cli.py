@@ -62,16 +62,6 @@ def test_a_start_imports_nothing_that_only_other_commands_need() -> None:
     assert imported_by(start) == {"httpx"}
 
 
-def test_a_worker_imports_nothing_that_only_other_commands_need() -> None:
-    start = (
-        "from app.cli.worker import start_worker; from app.errors import ConfigurationError; "
-        "from app.assembly.settings import Settings\n"
-        "try: start_worker(Settings(store_url='memory:', seed='missing'), None, None)\n"
-        "except ConfigurationError: pass"
-    )
-    assert imported_by(start) == {"httpx"}
-
-
 def imported_by(code: str) -> set[str]:
     """Which of these libraries are imported after a start that ends at a seed that does not exist."""
     libraries = "{'httpx', 'rich', 'pygments', 'redis', 'lxml.html'}"

@@ -38,13 +38,6 @@ async def until(look: Callable[[], Awaitable[bool]], seconds: float, what: str) 
     return time.monotonic() - began
 
 
-def _is_worker(child: psutil.Process) -> bool:
-    try:
-        return any("spawn_main" in word for word in child.cmdline())
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return False
-
-
 class Process:
     """One process in its own session, so its children can be ended with it."""
 
@@ -96,7 +89,7 @@ class Process:
 
     def workers(self) -> list[int]:
         """The ids of the worker processes."""
-        return [child.pid for child in psutil.Process(self._process.pid).children() if _is_worker(child)]
+        return [child.pid for child in psutil.Process(self._process.pid).children()]
 
     def kill(self) -> None:
         """Kill the process and its children, as a power cut would."""

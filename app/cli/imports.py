@@ -1,24 +1,11 @@
-"""The entry of a worker process, which a supervisor starts with nothing imported."""
+"""What the program spares itself when it imports the service."""
 
 from __future__ import annotations
 
 import gc
-import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-
-from app.assembly.settings import Settings
-
-
-def start_worker(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection) -> None:
-    """Import the service and serve until the supervisor ends it. See app.cli.serve.work."""
-    skip_httpx_command_line()
-    with collect_nothing():
-        from app.cli.serve import work
-
-    work(settings, sockets, pipe)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""The start of a worker process."""
+"""What a start imports, and what the garbage collector makes of it."""
 
 from __future__ import annotations
 
 import gc
 
-from app.cli.worker import collect_nothing
+from app.cli.imports import collect_nothing
 
 
 def test_the_garbage_collector_leaves_alone_what_is_imported_and_runs_afterwards() -> None:
