@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
-from app.assembly.features import switched_on
+from app.assembly.features import switched_on, text_folders
 from app.assembly.lifecycle import Lifecycle
 from app.assembly.resolving import UNOBSERVED, assemble
 from app.assembly.settings import Settings
@@ -93,6 +93,7 @@ def build_pages(settings: Settings) -> Pages:
         base_url_hint=settings.public_url or "",
         product_version=__version__,
         contact=settings.web_contact,
+        of_features=text_folders(),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +14,7 @@ from app.errors import ConfigurationError
 from app.features import NAMES
 from app.features.feature import Context, Feature, Observers, Opened, UpstreamKind, require_libraries
 from app.features.options import Settings
+from app.web.look import TextFolder
 
 
 @cache
@@ -58,6 +60,13 @@ def _misses(name: str, needed: str) -> ConfigurationError:
 def upstream_kinds() -> Mapping[str, UpstreamKind]:
     """The upstreams that features open, by the scheme of their URLs."""
     return {scheme: kind for feature in installed() for scheme, kind in feature.upstreams.items()}
+
+
+@cache
+def text_folders() -> tuple[TextFolder, ...]:
+    """The texts and templates of the features that are installed."""
+    folders = (TextFolder(f"app.features.{feature.name}", feature.samples) for feature in installed())
+    return tuple(folder for folder in folders if files(folder.package).joinpath("texts").is_dir())
 
 
 def feature_modules(kind: str) -> tuple[Any, ...]:

@@ -297,6 +297,8 @@ class Feature:
     add_sources: Callable[[Context], None] | None = None
     #: Opens the rest of the feature, for a service.
     open: Callable[[Context], Opened] | None = None
+    #: Facts for each page, by template: a sample. The templates are in its folder `texts`.
+    samples: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
     #: Finds what is wrong with its settings before a start, whether they switch it on or not.
     check: Check | None = None
     #: Opens a store, by the scheme of its URL.

@@ -1,7 +1,7 @@
 """The language of a page: which one a browser prefers, and the texts of each.
 
-A language is one TOML file of `texts/`, named by its tag. Its texts are plain text with `{placeholders}`. An
-institution can put files of its own over ours.
+A language is a TOML file named by its tag, in the folder `texts` of the core and of each feature that has texts. They
+are plain text with `{placeholders}`. An institution can put files of its own over ours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ MAX_RANGES: Final = 30
 _ELEMENT: Final = re.compile(
     r"(\*|[a-z]{1,8}(?:-[a-z0-9]{1,8}){0,7})(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?", re.IGNORECASE
 )
-_COMPLETE: Final = f"app/web/texts/{REFERENCE_LANGUAGE}.toml has all of them"
+#: The package whose folder `texts` has those of the core.
+CORE: Final = "app.web"
+_COMPLETE: Final = "docs/branding.md names the files that have them"
 _TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 
 
@@ -107,27 +109,34 @@ def read_tags(languages: str) -> tuple[str, ...]:
     return tags
 
 
-def load_catalogues(tags: Sequence[str], folder: Path | None = None) -> dict[str, Catalogue]:
-    """Read the catalogue of each tag, in the order of `tags`. Raises ConfigurationError.
+def load_catalogues(
+    tags: Sequence[str], folder: Path | None = None, packages: Sequence[str] = (CORE,)
+) -> dict[str, Catalogue]:
+    """Read the catalogue of each tag, in the order of `tags`, from the texts of `packages`. Raises ConfigurationError.
 
     A file TAG.toml of `folder` replaces texts of ours, or is a language that we do not have.
     """
-    reference = _read_packaged(REFERENCE_LANGUAGE)
+    reference = _read_all(packages, REFERENCE_LANGUAGE)
     catalogues = {}
     for tag in tags:
-        texts = {**_read_packaged(tag), **_read_replacements(tag, folder, reference)}
+        texts = {**_read_all(packages, tag), **_read_replacements(tag, folder, reference)}
         missing = next((key for key in reference if key not in texts), None)
         if missing is not None:
             where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
             raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
-        catalogues[tag] = Catalogue(tag, texts, _read_packaged(f"api/{tag}"))
+        catalogues[tag] = Catalogue(tag, texts, _read_all(packages, f"api/{tag}"))
     return catalogues
 
 
-@lru_cache(maxsize=64)  # a language has two files
-def _read_packaged(tag: str) -> Mapping[str, str]:
-    file = resources.files("app.web").joinpath("texts", f"{tag}.toml")
-    return read_texts(f"texts/{tag}.toml", file.read_text("utf-8")) if file.is_file() else {}
+def _read_all(packages: Sequence[str], name: str) -> dict[str, str]:
+    return {key: text for package in packages for key, text in read_packaged(package, name).items()}
+
+
+@lru_cache(maxsize=256)  # a package has two files of a language
+def read_packaged(package: str, name: str) -> Mapping[str, str]:
+    """The texts in a file of a package's folder `texts`, without its suffix. Empty without such a file."""
+    file = resources.files(package).joinpath("texts", f"{name}.toml")
+    return read_texts(f"{package}: texts/{name}.toml", file.read_text("utf-8")) if file.is_file() else {}
 
 
 def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, str]) -> dict[str, str]:

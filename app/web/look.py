@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from jinja2.bccache import Bucket
 
 from app.errors import ConfigurationError
 from app.web.branding import Brand, Branding, StaticFile, read_brand
-from app.web.languages import Catalogue, load_catalogues, read_tags
+from app.web.languages import CORE, Catalogue, load_catalogues, read_tags
 from app.web.numbers import write_count, write_number, write_share
 from app.web.page_samples import sample_context, sample_facts
 from app.web.shown_values import (
@@ -54,6 +54,17 @@ _PARTS: Final = ("layout.html", "parts.html")
 
 #: Returns the template of a page, such as "home".
 Templates = Callable[[str], Template]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFolder:
+    """The folder `texts` of a package: its texts by language, and its templates.
+
+    `samples` returns facts for each page, by template. They find the errors of custom templates before these are used.
+    """
+
+    package: str
+    samples: Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +112,23 @@ class Look:
         return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else f"{self.folder}"
 
 
-def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
+def open_look(branding: Branding, of_features: Sequence[TextFolder], *, contact: str | None, version: str) -> Look:
     """Read templates, texts and files. Raises ConfigurationError with the file and what is wrong."""
+    folders = (TextFolder(CORE, sample_facts), *of_features)
     brand, files = read_brand(branding)
     for setting, folder in (("templates", branding.templates), ("messages", branding.messages)):
         if folder is not None and not folder.is_dir():
             raise ConfigurationError(f"branding_{setting}: there is no folder {folder}")
-    catalogues = load_catalogues(read_tags(branding.languages), branding.messages)
+    packages = [folder.package for folder in folders]
+    catalogues = load_catalogues(read_tags(branding.languages), branding.messages, packages)
     names = {"version": version, "operator": contact_link(contact)}
-    ours = PackageLoader("app.web", "texts")
+    ours = ChoiceLoader([PackageLoader(package, "texts") for package in packages])
     fallback = _load_own(ours, names)
     if branding.templates is None:
         return Look(brand, files, catalogues, fallback, None, None)
     custom = ChoiceLoader([FileSystemLoader(branding.templates), PrefixLoader({OWN_PREFIX: ours}), ours])
     try:
-        templates = _load(custom, names)
+        templates = _load(custom, _list_names(ours), names)
     except TemplateSyntaxError as error:
         raise ConfigurationError(
             f"{error.filename or branding.templates}, line {error.lineno}: {error.message}"
@@ -123,8 +136,9 @@ def open_look(branding: Branding, *, contact: str | None, version: str) -> Look:
     except (TemplateError, OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{branding.templates}: a template cannot be read: {error}") from error
     look = Look(brand, files, catalogues, templates, fallback, branding.templates)
-    for name, facts in sample_facts().items():
-        look.check(name, {"t": next(iter(catalogues.values())), **sample_context(facts)})
+    for texts in folders:
+        for name, facts in texts.samples().items():
+            look.check(name, {"t": next(iter(catalogues.values())), **sample_context(facts)})
     return look
 
 
@@ -148,7 +162,7 @@ class _OwnCode(BytecodeCache):
 _own_code = cache(_OwnCode)
 
 
-def _load_own(ours: PackageLoader, names: Mapping[str, Any]) -> Templates:
+def _load_own(ours: BaseLoader, names: Mapping[str, Any]) -> Templates:
     """Read our own templates, and compile each at its first use. To compile all of them takes a fifth of a start."""
     environment = _environment(names)
     sources = {name: ours.get_source(environment, name) for name in _list_names(ours)}
@@ -157,17 +171,17 @@ def _load_own(ours: PackageLoader, names: Mapping[str, Any]) -> Templates:
     return lambda name: environment.get_template(f"{name}.html")
 
 
-def _load(loader: BaseLoader, names: Mapping[str, Any]) -> Templates:
+def _load(loader: BaseLoader, files: Sequence[str], names: Mapping[str, Any]) -> Templates:
     """Compile all templates. A custom template replaces ours of the same name."""
     environment = _environment(names)
     environment.loader = loader
-    compiled = {name: environment.get_template(name) for name in _list_names(PackageLoader("app.web", "texts"))}
+    compiled = {name: environment.get_template(name) for name in files}
     pages = {name.removesuffix(".html"): template for name, template in compiled.items() if name not in _PARTS}
     return pages.__getitem__
 
 
-def _list_names(ours: PackageLoader) -> list[str]:
-    """The templates in a folder that has texts too."""
+def _list_names(ours: BaseLoader) -> list[str]:
+    """The templates in folders that have texts too."""
     return [name for name in ours.list_templates() if name.endswith(".html")]
 
 

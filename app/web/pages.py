@@ -15,7 +15,7 @@ from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile
 from app.web.locations_page import show_locations
-from app.web.look import open_look
+from app.web.look import TextFolder, open_look
 from app.web.numbers import write_date
 from app.web.outline import Outline, ValueRow, rows
 from app.web.privacy import PrivacyFacts
@@ -83,20 +83,30 @@ class Pages:
     """Every page of this resolver. Methods return UTF-8. A `language` that is not one of `languages` is the default.
 
     `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `contact` is an
-    e-mail address, a URL or words. Raises ConfigurationError if a text or template of `branding` cannot be used.
+    e-mail address, a URL or words. `of_features` are the texts and templates of features. Raises ConfigurationError if
+    a text or template of `branding` cannot be used.
     """
 
-    def __init__(self, *, branding: Branding, base_url_hint: str, product_version: str, contact: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        branding: Branding,
+        base_url_hint: str,
+        product_version: str,
+        contact: str | None,
+        of_features: Sequence[TextFolder] = (),
+    ) -> None:
+        self._of_features = of_features
         self._address = base_url_hint.rstrip("/")
         self._version = product_version
         self._contact = contact
-        self._look = open_look(branding, contact=contact, version=product_version)
+        self._look = open_look(branding, of_features, contact=contact, version=product_version)
         #: Whether the pages link to the reader's preferences.
         self.has_preferences: Callable[[], bool] = lambda: False
 
     def rebrand(self, branding: Branding) -> None:
         """Read texts, templates and files again. Raises ConfigurationError, and then changes nothing."""
-        self._look = open_look(branding, contact=self._contact, version=self._version)
+        self._look = open_look(branding, self._of_features, contact=self._contact, version=self._version)
 
     @property
     def languages(self) -> tuple[str, ...]:

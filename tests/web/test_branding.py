@@ -35,7 +35,7 @@ def home(pages: Pages, language: str = "en") -> str:
 
 
 def our_look() -> Look:
-    return open_look(read_branding(Settings()), contact=None, version="1.2.3")
+    return open_look(read_branding(Settings()), (), contact=None, version="1.2.3")
 
 
 def refusal(**settings: Any) -> str:

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
+from app.assembly.features import text_folders
 from app.errors import ConfigurationError
 from app.web.languages import (
+    CORE,
     MAX_FILE_BYTES,
     MAX_HEADER_CHARACTERS,
     REFERENCE_LANGUAGE,
@@ -20,12 +22,15 @@ from app.web.languages import (
     choose_language,
     load_catalogues,
     placeholders,
+    read_packaged,
     read_tags,
     read_texts,
 )
 from tests.table import table
 
-CATALOGUES = load_catalogues(("en", "de", "fr", "es"))
+#: The core, and the features that have texts.
+PACKAGES = (CORE, *(folder.package for folder in text_folders()))
+CATALOGUES = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
 ENGLISH = CATALOGUES[REFERENCE_LANGUAGE]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.
 JOINED = (
@@ -123,17 +128,24 @@ def test_french_punctuation_stays_on_the_line_of_its_word() -> None:
     assert not {key for key, text in texts.items() if re.search(" [:;!?»]|« ", text)}
 
 
-def test_every_text_is_used() -> None:
-    package = resources.files("app.web")
-    files = [package.joinpath("pages.py"), package.joinpath("numbers.py"), *package.joinpath("texts").iterdir()]
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_text_is_used_in_its_folder_or_by_the_core(package: str) -> None:
+    folders = {resources.files(one) for one in (CORE, package)}
+    files = [file for folder in folders for file in (*folder.iterdir(), *folder.joinpath("texts").iterdir())]
     sources = "".join(file.read_text("utf-8") for file in files if file.name.endswith((".py", ".html")))
     # `write_count` adds the ending.
-    used = {key: key.removesuffix("_one").removesuffix("_many") for key in ENGLISH.texts}
+    own = read_packaged(package, REFERENCE_LANGUAGE)
+    used = {key: key.removesuffix("_one").removesuffix("_many") for key in own}
     assert not {
         key
         for key, base in used.items()
         if f'"{key}"' not in sources and f'"{base}"' not in sources and not key.startswith(JOINED)
     }
+
+
+def test_a_text_is_in_one_folder() -> None:
+    keys = [key for package in PACKAGES for key in read_packaged(package, REFERENCE_LANGUAGE)]
+    assert len(keys) == len(set(keys))
 
 
 def test_what_is_filled_in_is_escaped_unless_it_is_html() -> None:
@@ -155,7 +167,7 @@ def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> Non
     (tmp_path / "en.toml").write_text('[home]\ntitle = "Find a DOI"\n', "utf-8")
     texts = load_catalogues(("en",), tmp_path)["en"].texts
     assert texts["home.title"] == "Find a DOI"
-    assert texts.keys() == ENGLISH.texts.keys()
+    assert texts.keys() == read_packaged(CORE, "en").keys()
 
 
 def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from importlib import resources
 import pytest
 
 from app.assembly.core import read_branding, read_privacy
+from app.assembly.features import text_folders
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
 from app.handle.location import Location
@@ -18,8 +19,9 @@ from app.handle.record import read_values
 from app.handle.value import HandleValue
 from app.resolver.prefix_chain import ReportContact
 from app.web.colours import check_contrast, contrast, read_palettes
-from app.web.languages import load_catalogues
+from app.web.languages import CORE, load_catalogues
 from app.web.locations_page import MAX_LOCATIONS_SHOWN
+from app.web.look import TextFolder
 from app.web.outline import MAX_VALUES_SHOWN
 from app.web.page_samples import sample_facts
 from app.web.pages import (
@@ -726,6 +728,12 @@ def test_the_stylesheet_loads_nothing() -> None:
 
 
 def test_every_template_has_a_sample_for_the_check_of_custom_templates() -> None:
-    folder = resources.files("app.web").joinpath("texts")
-    names = {file.name.removesuffix(".html") for file in folder.iterdir() if file.name.endswith(".html")}
-    assert set(sample_facts()) == names - {"layout", "parts"}
+    for folder in (TextFolder(CORE, sample_facts), *text_folders()):
+        files = resources.files(folder.package).joinpath("texts").iterdir()
+        names = {file.name.removesuffix(".html") for file in files if file.name.endswith(".html")}
+        assert set(folder.samples()) == names - {"layout", "parts"}, folder.package
+
+
+def test_no_two_folders_have_a_template_of_the_same_name() -> None:
+    names = [*sample_facts(), *(name for folder in text_folders() for name in folder.samples())]
+    assert len(names) == len(set(names))
