@@ -1,4 +1,4 @@
-"""One sample of every page. It finds the errors of custom templates before they are used."""
+"""One sample of every page of the core. It finds the errors of custom templates before they are used."""
 
 from __future__ import annotations
 
@@ -19,43 +19,6 @@ _RECORD: Final = (
 )
 
 
-#: The view of the feature status, as its page shows it.
-_STATUS: Final = {
-    "plots": (
-        {"key": "requests", "path": "M0 60", "newest": 3.0, "highest": 3.0, "unit": ""},
-        {"key": "hit_share", "path": "", "newest": 0.0, "highest": 0.0, "unit": "%"},
-    ),
-    "status": {
-        "version": "1.0.0",
-        "mode": "online",
-        "draining": False,
-        "workers": 1,
-        "requests": {"302": 3},
-        "answers": {"fresh": 2, "asked": 1},
-        "hit_share": 0.67,
-        "unverified": {},
-        "denied": 0,
-        "upstreams": [],
-        "upstream_seconds": 0.2,
-        "budget": {"tokens": 10.0, "rate": 5.0, "in_flight": 0, "waiting": 0, "clients_waiting": 0},
-        "store": {
-            "kind": "memory",
-            "healthy": True,
-            "entries": 0,
-            "bytes": 0,
-            "memory_entries": 1,
-            "memory_bytes": 1000,
-        },
-        "local_records": None,
-        "clients": {"networks": 3, "half": 1, "nine_tenths": 2, "largest_share": 0.67},
-        "connections": 1,
-        "refused": {},
-        "loop_delay": 0.001,
-        "history": [],
-    },
-}
-
-
 def sample_facts() -> dict[str, Mapping[str, Any]]:
     """The facts of each page by template, as `Pages` passes them."""
     shown = rows(read_values(_RECORD).values)
@@ -72,15 +35,12 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "locations": {"locations": (), "hidden": 0, "malformed": ()},
         "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
         "privacy": {"privacy": PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)},
-        "status": {"view": _STATUS},
-        "preferences": {"services": [("ezproxy", "EZproxy")], "chosen": ""},
         "could_not_verify": could_not_verify,
         "alias_chain_too_long": {"reached": _NAME},
         "prefix_inactive": {"message": "A message.", "contact": None},
         "prefix_denied": {"reason": "A reason."},
         "gone": {"reason": "A reason.", "date": "2026-03-01"},
         "error": {"reason": "A reason.", "text": "error.no_reason", "wait": ("retry_soon", 1)},
-        "docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}},
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from app.features.feature import Context, Feature, Opened
 from app.features.library.check import find_rule_problems
@@ -30,10 +30,16 @@ def open_library(context: Context) -> Opened:
     return Opened(stages=(library,), services=(file,), routes=(preferences.add_to,))
 
 
+def sample_facts() -> dict[str, dict[str, Any]]:
+    """The facts of a sample of the page, by its template."""
+    return {"preferences": {"services": [("ezproxy", "EZproxy")], "chosen": ""}}
+
+
 FEATURE: Final = Feature(
     "library",
     "library copy: redirects through a service of the institution",
     needs=("toml_files",),
     open=open_library,
+    samples=sample_facts,
     check=find_rule_problems,
 )

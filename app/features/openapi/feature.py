@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI
 
@@ -21,4 +21,9 @@ def open_openapi(context: Context) -> Opened:
     return Opened(routes=(add,))
 
 
-FEATURE: Final = Feature("openapi", "/openapi.json and /docs", open=open_openapi)
+def sample_facts() -> dict[str, dict[str, Any]]:
+    """The facts of a sample of the page, by its template."""
+    return {"docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}}
+
+
+FEATURE: Final = Feature("openapi", "/openapi.json and /docs", open=open_openapi, samples=sample_facts)

@@ -14,6 +14,7 @@ from app.features.network_list import NetworkList
 from app.features.status.models import STATUS_PATH
 from app.features.status.page import add_status
 from app.features.status.reader import StatusReader
+from app.features.status.samples import sample_facts
 from app.features.status.settings import StatusSettings
 from app.web.operations import Face
 
@@ -58,4 +59,5 @@ FEATURE: Final = Feature(
     "/status: what the service is doing, as a page and as JSON",
     needs=("health", "metrics"),
     open=open_status,
+    samples=sample_facts,
 )
