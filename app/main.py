@@ -18,7 +18,6 @@ from app.assembly.core import (
     open_connections,
     open_core,
     read_branding,
-    read_privacy,
     read_public_url,
     read_redirect_facts,
     read_sub_path,
@@ -80,7 +79,6 @@ def create(
         __version__,
         lambda app: run_lifespan(core, opened.services),
         face,
-        lambda: read_privacy(settings, core.upstream.guards),
         opened.routes,
     )
     paths = find_paths(fastapi, opened.own_api, opened.private, gates)

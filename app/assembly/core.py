@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -36,12 +35,9 @@ from app.web.error_handlers import ErrorPages
 from app.web.name_pages import NamePages
 from app.web.operations import Face
 from app.web.pages import Link, Pages
-from app.web.privacy import PrivacyFacts
 from app.web.record_headers import read_allowed
 from app.web.redirect import RedirectFacts, Redirects
 from app.web.stage import Stage, Stages
-
-_SECONDS_A_DAY: Final = 86_400
 
 
 def read_sub_path(settings: Settings) -> str:
@@ -214,19 +210,3 @@ def open_connections(settings: Settings) -> Connections:
         is_trusted=trusted_addresses(settings.trusted_proxies),
     )
     return Connections(limits)
-
-
-def read_privacy(settings: Settings, urls: Iterable[str]) -> PrivacyFacts:
-    """The settings that decide what is stored. `urls` are those of the upstreams that have been opened."""
-    scheme, networks = settings.store_url.partition(":")[0], ClientNetworks()
-    hosts = (urlsplit(url).hostname or url for url in urls)
-    return PrivacyFacts(
-        log_level=None if settings.value("access_log") in (None, "off") else settings.privacy_level,
-        store="memory" if scheme == "memory" else "file" if scheme == "sqlite" else "server",
-        grace_days=ceil(settings.cache_grace / _SECONDS_A_DAY),
-        # Only the hosts, because a URL may contain a password.
-        hosts=tuple(dict.fromkeys(hosts)),
-        ipv4_prefix=networks.ipv4_prefix,
-        ipv6_prefix=networks.ipv6_prefix,
-        has_countries=settings.country_database is not None,
-    )

@@ -5,6 +5,7 @@ NAMES = (
     "tracing",
     "limits",
     "library",
+    "privacy",
     "compression",
     "metrics",
     "local_records",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -44,20 +44,10 @@ class Catalogue:
 
     language: str
     texts: Mapping[str, str]
-    #: The description of the API, by keys such as "/{doi}.summary". Empty in the language of the OpenAPI document.
-    api_texts: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, key: str, **values: object) -> Markup:
         """The text of a key as HTML, its placeholders filled with `values`, which are escaped unless they are HTML."""
         return escape(self.texts[key]).format(**values)
-
-    def api_text(self, path: str, item: str, method: str = "") -> str | None:
-        """The text about an item of a path: "summary", "description", a parameter or a status. None without any.
-
-        Where a path has several methods, the text of its `method`, such as "POST", comes first.
-        """
-        keys = (f"{method} {path}.{item}", f"{path}.{item}", f"*.{item}")
-        return next((self.api_texts[key] for key in keys if key in self.api_texts), None)
 
 
 def choose_language(accept_language: str | None, available: Sequence[str]) -> str:
@@ -116,19 +106,20 @@ def load_catalogues(
 
     A file TAG.toml of `folder` replaces texts of ours, or is a language that we do not have.
     """
-    reference = _read_all(packages, REFERENCE_LANGUAGE)
+    reference = read_all(packages, REFERENCE_LANGUAGE)
     catalogues = {}
     for tag in tags:
-        texts = {**_read_all(packages, tag), **_read_replacements(tag, folder, reference)}
+        texts = {**read_all(packages, tag), **_read_replacements(tag, folder, reference)}
         missing = next((key for key in reference if key not in texts), None)
         if missing is not None:
             where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
             raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
-        catalogues[tag] = Catalogue(tag, texts, _read_all(packages, f"api/{tag}"))
+        catalogues[tag] = Catalogue(tag, texts)
     return catalogues
 
 
-def _read_all(packages: Sequence[str], name: str) -> dict[str, str]:
+def read_all(packages: Sequence[str], name: str) -> dict[str, str]:
+    """The texts in the file of this name, without its suffix, of each folder `texts`."""
     return {key: text for package in packages for key, text in read_packaged(package, name).items()}
 
 

@@ -17,11 +17,10 @@ from app.web.api import RestApi
 from app.web.conditions import Conditions
 from app.web.error_handlers import ErrorPages
 from app.web.fastapi_errors import add_errors
-from app.web.freshness import NO_STORE, OWN_PAGE, STATIC_FILE, VARY_LANGUAGE
+from app.web.freshness import NO_STORE, STATIC_FILE, VARY_LANGUAGE
 from app.web.header import Header
 from app.web.languages import choose_language
 from app.web.pages import Link, Pages
-from app.web.privacy import PrivacyFacts
 from app.web.redirect import Redirects
 from app.web.request import Request
 from app.web.responses import COMMON_HEADERS, HTML, NO_CORS_HEADERS, PAGE_POLICY, Message, Receive, Scope, Send
@@ -110,13 +109,9 @@ def create_operations(
     version: str,
     lifespan: Lifespan,
     face: Face,
-    read_privacy: Callable[[], PrivacyFacts],
     routes: Sequence[Callable[[FastAPI, Face], None]],
 ) -> FastAPI:
-    """The FastAPI application with the pages and files of the core, and the routes of features.
-
-    `read_privacy` returns what `/privacy` states: the upstreams can change with the local records.
-    """
+    """The FastAPI application with the files of the core, and the routes of features."""
     app = FastAPI(
         title="doi-proxy",
         version=version,
@@ -126,7 +121,6 @@ def create_operations(
         lifespan=lifespan,
     )
     add_errors(app, face.link.base)
-    _add_pages(app, face, read_privacy)
     _add_files(app, face)
     for add in routes:
         add(app, face)
@@ -155,16 +149,6 @@ def find_paths(app: FastAPI, own_api: Mapping[bytes, str], private: Collection[b
     )
 
 
-def _add_pages(app: FastAPI, face: Face, read_privacy: Callable[[], PrivacyFacts]) -> None:
-    @app.api_route("/privacy", methods=["GET", "HEAD"], include_in_schema=False)
-    async def privacy(request: fastapi.Request) -> Response:
-        return own_page(face.pages.privacy(face.link, language_of(request, face.pages), read_privacy()), OWN_PAGE)
-
-    @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
-    async def robots() -> PlainTextResponse:
-        return PlainTextResponse(ROBOTS)
-
-
 def text_headers(*headers: Header) -> dict[str, str]:
     """Headers as Starlette takes them."""
     return {name.decode("ascii"): value.decode("ascii") for name, value in headers}
@@ -183,7 +167,11 @@ def no_file(face: Face, request: fastapi.Request) -> Response:
 
 
 def _add_files(app: FastAPI, face: Face) -> None:
-    """The static files. A reload can add and remove some."""
+    """The static files, and what crawlers read. A reload can add and remove some static files."""
+
+    @app.api_route("/robots.txt", methods=["GET", "HEAD"], include_in_schema=False)
+    async def robots() -> PlainTextResponse:
+        return PlainTextResponse(ROBOTS)
 
     @app.api_route("/favicon.ico", methods=["GET", "HEAD"], include_in_schema=False)
     @app.api_route(STATIC_PATH.decode() + "{file:path}", methods=["GET", "HEAD"], include_in_schema=False)

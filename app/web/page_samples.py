@@ -8,7 +8,6 @@ from typing import Any, Final
 from app.doi.name import HandleName
 from app.handle.record import read_values
 from app.web.outline import Outline, rows
-from app.web.privacy import PrivacyFacts
 from app.web.shown_name import show_name
 
 _NAME: Final = show_name(HandleName("10.1000/182"))
@@ -24,17 +23,16 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
     shown = rows(read_values(_RECORD).values)
     tables = [("ordinary", shown[:1]), ("administrative", shown[1:])]
     values: dict[str, Any] = {"tables": tables, "hidden": 1, "outline": Outline(), "stale": None}
-    not_found: dict[str, Any] = {"without_slash": _NAME, "suggestions": [_NAME], "stale": None, "questionable": ()}
+    not_found: dict[str, Any] = {"without_slash": _NAME, "blocks": (), "stale": None, "questionable": ()}
     could_not_verify: dict[str, Any] = {"reason": "A reason.", "wait": ("retry_soon", 1)}
     return {
         "home": {"address": "https://doi.example.org"},
         "values": {**values, "note": None, "leads_on": True, "leads_to": "https://example.org/"},
         "not_found": {**not_found, "searches": [("Search", "/")], "agency": "", "report": None},
-        "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "suggestions": [_NAME]},
+        "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "blocks": ()},
         "openurl": {},
         "locations": {"locations": (), "hidden": 0, "malformed": ()},
         "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},
-        "privacy": {"privacy": PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=False)},
         "could_not_verify": could_not_verify,
         "alias_chain_too_long": {"reached": _NAME},
         "prefix_inactive": {"message": "A message.", "contact": None},
@@ -50,7 +48,7 @@ def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
         "base": "",
         "query": "",
         "indexed": False,
-        "preferences": True,
+        "links": [{"place": "footer", "path": "/", "key": "home.title"}],
         "title": "Title",
         "heading": "Heading",
         "name": _NAME,

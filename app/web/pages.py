@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from app.doi.name import HandleName
 from app.doi.uri import url_path
@@ -14,12 +14,12 @@ from app.handle.value import HandleValue
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile
+from app.web.languages import CORE
 from app.web.locations_page import show_locations
 from app.web.look import TextFolder, open_look
 from app.web.numbers import write_date
 from app.web.outline import Outline, ValueRow, rows
-from app.web.privacy import PrivacyFacts
-from app.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, show_names, title_text
+from app.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, title_text
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,
@@ -67,6 +67,20 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link of every page to one of a feature, while `is_shown` says so. `key` is that of its text.
+
+    `cookie_key` is the text about the cookie that the page sets, "" if it sets none.
+    """
+
+    place: Literal["header", "footer"]
+    path: str
+    key: str
+    is_shown: Callable[[], bool] = lambda: True
+    cookie_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StaleNote:
     """Why a record that could not be confirmed is shown. `fetched` and `expired` are times in UTC, "" if unknown.
 
@@ -101,8 +115,8 @@ class Pages:
         self._version = product_version
         self._contact = contact
         self._look = open_look(branding, of_features, contact=contact, version=product_version)
-        #: Whether the pages link to the reader's preferences.
-        self.has_preferences: Callable[[], bool] = lambda: False
+        #: The links of features.
+        self.links: list[PageLink] = []
 
     def rebrand(self, branding: Branding) -> None:
         """Read texts, templates and files again. Raises ConfigurationError, and then changes nothing."""
@@ -112,6 +126,11 @@ class Pages:
     def languages(self) -> tuple[str, ...]:
         """The tags of the languages, the default first."""
         return tuple(self._look.catalogues)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages whose folders `texts` the pages read."""
+        return (CORE, *(folder.package for folder in self._of_features))
 
     @property
     def files(self) -> Mapping[str, StaticFile]:
@@ -126,7 +145,7 @@ class Pages:
     def home(self, link: Link, language: str) -> bytes:
         """The form, and what this resolver is."""
         address = link.base if "://" in link.base else self._address
-        return self._page("home", link, language, "home.title", indexed=True, address=address)
+        return self.render("home", link, language, "home.title", indexed=True, address=address)
 
     def values(
         self,
@@ -145,7 +164,7 @@ class Pages:
         shown = rows(values)
         facts: dict[str, Any] = {"tables": _split(shown), "hidden": len(values) - len(shown), "outline": Outline()}
         facts |= {"stale": stale, "note": note, "leads_on": leads_on and note is None, "leads_to": _find_target(values)}
-        return self._page("values", link, language, "values.title_", name, **facts)
+        return self.render("values", link, language, "values.title_", name, **facts)
 
     def values_not_found(self, link: Link, language: str, *, name: HandleName, stale: StaleNote | None = None) -> bytes:
         """The name is registered and has no such values."""
@@ -157,23 +176,18 @@ class Pages:
         language: str,
         *,
         name: HandleName,
-        sections: Mapping[str, Any],
+        sections: Mapping[str, Any] = MappingProxyType({}),
         contact: ReportContact = NO_REPORT_CONTACT,
     ) -> bytes:
-        """The upstream answered that the name does not exist. `contact` can correct that.
-
-        The member `suggestions` of `sections` has the names that the reader may have meant.
-        """
-        suggestions: Sequence[HandleName] = sections.get("suggestions", ())
+        """The upstream answered that the name does not exist. `contact` can correct that."""
         shorter = name.text.rstrip("/")
         slashed = shorter != name.text and "/" in shorter
-        others = [other for other in suggestions if not (slashed and other.text == shorter)]
         without_slash = show_name(HandleName(shorter)) if slashed else None
         searches = [(one.words, one.fill(name.text)) for one in self._look.brand.search_links]
-        facts: dict[str, Any] = {"without_slash": without_slash, "suggestions": show_names(others), "stale": None}
+        facts: dict[str, Any] = {"without_slash": without_slash, "stale": None, "blocks": (), **sections}
         facts |= {"questionable": name.questionable()[:MAX_ITEMS_SHOWN], "searches": searches}
         facts |= {"agency": contact.agency, "report": contact_link(contact.contact)}
-        return self._page("not_found", link, language, "not_found.title_", name, **facts)
+        return self.render("not_found", link, language, "not_found.title_", name, **facts)
 
     def not_a_doi(
         self, link: Link, language: str, *, typed: str, reason: str, sections: Mapping[str, Any] = MappingProxyType({})
@@ -181,43 +195,39 @@ class Pages:
         """What was `typed` is not a DOI, or not a name at all. `reason` is the error's message."""
         typed = typed[:MAX_CHARACTERS_SHOWN]
         facts: dict[str, Any] = {"typed": readable(typed), "reason": reason, "handle_url": public_handle_url(typed)}
-        facts["suggestions"] = show_names(sections.get("suggestions", ()))
-        return self._page("not_a_doi", link, language, "not_a_doi.title", **facts)
+        facts |= {"blocks": (), **sections}
+        return self.render("not_a_doi", link, language, "not_a_doi.title", **facts)
 
     def openurl(self, link: Link, language: str) -> bytes:
         """The OpenURL does not name a DOI."""
-        return self._page("openurl", link, language, "openurl.title")
-
-    def preferences(self, link: Link, language: str, *, services: Sequence[tuple[str, str]], chosen: str) -> bytes:
-        """The services of the library, each with its name and label. `chosen` is one of the names, "none" or ""."""
-        return self._page("preferences", link, language, "preferences.title", services=services, chosen=chosen)
+        return self.render("openurl", link, language, "openurl.title")
 
     def could_not_verify(
         self, link: Link, language: str, *, name: HandleName, reason: str, retry_after: int | None
     ) -> bytes:
         """It is not known whether the name exists. `retry_after` is in seconds."""
         facts = {"reason": reason, "wait": None if retry_after is None else _wait(retry_after)}
-        return self._page("could_not_verify", link, language, "could_not_verify.title_", name, **facts)
+        return self.render("could_not_verify", link, language, "could_not_verify.title_", name, **facts)
 
     def alias_chain_too_long(self, link: Link, language: str, *, name: HandleName, reached: HandleName) -> bytes:
         """The aliases of `name` form a loop or are too many. `reached` is the last name of the chain."""
-        return self._page("alias_chain_too_long", link, language, "alias.title", name, reached=show_name(reached))
+        return self.render("alias_chain_too_long", link, language, "alias.title", name, reached=show_name(reached))
 
     def prefix_inactive(
         self, link: Link, language: str, *, name: HandleName, message: str | None, contact: str | None
     ) -> bytes:
         """The registry marks the name's prefix as inactive. `message` is the registry's own."""
         facts = {"message": message, "contact": contact_link(contact)}
-        return self._page("prefix_inactive", link, language, "prefix.title", name, **facts)
+        return self.render("prefix_inactive", link, language, "prefix.title", name, **facts)
 
     def prefix_denied(self, link: Link, language: str, *, name: HandleName, reason: str) -> bytes:
         """A local record refuses the name's prefix. `reason` is the operator's."""
-        return self._page("prefix_denied", link, language, "denied.title", name, reason=reason)
+        return self.render("prefix_denied", link, language, "denied.title", name, reason=reason)
 
     def gone(self, link: Link, language: str, *, name: HandleName, reason: str, date: str) -> bytes:
         """A local record says that the name is gone. `date` is in ISO 8601."""
         day = write_date(self._look.texts(language), date)
-        return self._page("gone", link, language, "gone.title_", name, reason=reason, date=day)
+        return self.render("gone", link, language, "gone.title_", name, reason=reason, date=day)
 
     def locations(
         self,
@@ -232,7 +242,7 @@ class Pages:
         shown = show_locations(name, candidates)
         facts: dict[str, Any] = {"locations": shown, "hidden": len(candidates) - len(shown)}
         facts |= {"malformed": malformed[:MAX_ITEMS_SHOWN]}
-        return self._page("locations", link, language, "locations.title_", name, **facts)
+        return self.render("locations", link, language, "locations.title_", name, **facts)
 
     def which_ra(
         self,
@@ -254,36 +264,24 @@ class Pages:
             for (text, name), row in rows
         ]
         typed = ", ".join(text for (text, _), _ in rows)
-        return self._page(
+        return self.render(
             "which_ra", link, language, "which_ra.title", rows=shown, typed=typed, count=count, given=given
         )
-
-    def privacy(self, link: Link, language: str, facts: PrivacyFacts) -> bytes:
-        """What this instance stores."""
-        return self._page("privacy", link, language, "privacy.title", privacy=facts)
-
-    def status(self, link: Link, language: str, view: object) -> bytes:
-        """What the service is doing. `view` is that of the feature status, and of page_samples.py."""
-        return self._page("status", link, language, "status.title", view=view)
 
     def error(self, link: Link, language: str, *, title_key: str, reason: str, retry_after: int | None = None) -> bytes:
         """Any other failure. `title_key` is one of ERROR_TITLES, `reason` is a sentence or "", times are in seconds."""
         text = _ERROR_TEXTS.get(title_key, "" if reason else "error.no_reason")
         wait = None if retry_after is None else _wait(retry_after)
-        return self._page("error", link, language, f"title.{title_key}", reason=reason, text=text, wait=wait)
+        return self.render("error", link, language, f"title.{title_key}", reason=reason, text=text, wait=wait)
 
-    def docs(self, link: Link, language: str, schema: dict[str, Any], problems: Mapping[str, str]) -> bytes:
-        """The API, from its OpenAPI description, and the titles of `problems` by their tokens."""
-        return self._page("docs", link, language, "docs.title", schema=schema, problems=problems)
-
-    def _page(
+    def render(
         self, template: str, link: Link, language: str, key: str, name: HandleName | None = None, **facts: Any
     ) -> bytes:
-        """Render a template. A `key` that ends with an underscore is completed by the name's kind."""
+        """Render a template with a title, whose `key` is completed by the name's kind if it ends with an underscore."""
         look = self._look
         texts = look.texts(language)
         context = {"t": texts, "base": link.base, "query": link.query, "indexed": False}
-        context |= {"preferences": self.has_preferences(), **facts}
+        context |= {"links": [one for one in self.links if one.is_shown()], **facts}
         if name is None:
             context["title"] = context["heading"] = texts(key)
         else:

@@ -13,7 +13,10 @@ PageKind = Literal["not_found", "not_a_doi", "problem"]
 
 
 class Section(Protocol):
-    """Data for a block of a template, or members of a problem. Reading it takes no I/O."""
+    """A block of a page, with its data, or members of a problem. Reading them takes no I/O."""
+
+    #: The file of the block's template.
+    template: str
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
@@ -25,5 +28,6 @@ class Section(Protocol):
 def read_sections(
     sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""
 ) -> dict[str, Any]:
-    """The data of all sections."""
-    return {key: value for section in sections for key, value in section.read(kind, name, text).items()}
+    """The data of all sections, and for a page the templates of their `blocks`."""
+    data = {key: value for section in sections for key, value in section.read(kind, name, text).items()}
+    return data if kind == "problem" else {**data, "blocks": [section.template for section in sections]}

@@ -61,7 +61,10 @@ async def show_invented_day(page: Page) -> None:
     async def answer(route: Route) -> None:
         reply = await route.fetch(url=route.request.url.replace("html", "json"))
         status = Status.model_validate(await reply.json()).model_copy(update={"history": invented_day()})
-        await route.fulfill(body=pages.status(Link(""), "en", view(status)), content_type="text/html;charset=utf-8")
+        await route.fulfill(
+            body=pages.render("status", Link(""), "en", "status.title", view=view(status)),
+            content_type="text/html;charset=utf-8",
+        )
 
     await page.route("**/status?*", answer)
 

@@ -182,7 +182,7 @@ def test_a_template_of_the_institution_extends_ours(tmp_path: Path) -> None:
     )
     html = home(branded(templates=tmp_path), "de")
     assert '<a href="/x">News</a>' in html
-    assert '<a href="/doi/docs">API-Dokumentation</a>' in html
+    assert '<a href="/doi/ra/">Welche Agentur?</a>' in html
     assert "<h1>Eine DOI auflösen</h1>" in html
 
 
@@ -254,6 +254,6 @@ def test_the_worked_example_is_shown_as_it_says(monkeypatch: pytest.MonkeyPatch)
         assert shown in english
     assert "Öffnungszeiten" in german and "Geben Sie eine DOI ein" in german
     missing = HandleName("10.1000/x y")
-    html = pages.not_found(HERE, "en", name=missing, sections={"suggestions": ()}).decode()
+    html = pages.not_found(HERE, "en", name=missing).decode()
     assert "Ask our information desk:" in html
     assert 'href="https://library.example.edu/find?doi=10.1000%2Fx%20y"' in html

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from app.web.languages import load_catalogues
+from app.assembly.features import text_folders
+from app.web.languages import CORE, load_catalogues
 from app.web.numbers import write_count, write_date, write_number, write_share
 
-TEXTS = load_catalogues(("en", "de", "fr", "es"))
+PACKAGES = (CORE, *(folder.package for folder in text_folders()))
+TEXTS = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib import resources
+from typing import Any
 
 import pytest
 
-from app.assembly.core import read_branding, read_privacy
+from app.assembly.core import read_branding
 from app.assembly.features import text_folders
 from app.assembly.settings import Settings
 from app.doi.name import HandleName
@@ -31,8 +32,8 @@ from app.web.pages import (
     Pages,
     StaleNote,
 )
-from app.web.privacy import PrivacyFacts
 from app.web.redirect import redirect_stub
+from app.web.shown_name import show_names
 from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
 from tests.table import table
 
@@ -42,12 +43,14 @@ PAGES = Pages(
     base_url_hint="https://doi.example.edu/",
     product_version="1.2.3",
     contact="library@example.edu",
+    of_features=text_folders(),
 )
 HERE = Link("/doi")
+#: Facts for the pages of features.
+FEATURE_PAGES = {page: facts for folder in text_folders() for page, facts in folder.samples().items()}
 ORDINARY = "10.1000/182"
 HOSTILE = "10.5555/<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202egpj.exe\u00ad{{ 7*7 }}{name}"
 LONG = "10.5555/" + "a-very-long-suffix." * 400
-PRIVACY = PrivacyFacts(2, "file", 30, ("doi.org",), 24, 64, has_countries=True)
 NAMES = {"ordinary": ORDINARY, "hostile": HOSTILE, "long": LONG}
 VOID = {"meta", "link", "input", "img", "br", "hr"}
 
@@ -129,6 +132,12 @@ def record_with(data: str) -> tuple[HandleValue, ...]:
     )
 
 
+def suggested(name: HandleName, kind: str) -> dict[str, Any]:
+    """What the feature suggestions adds to a page."""
+    names = {"suggestions": show_names([name]), "suggestions_title": f"{kind}.suggestions"}
+    return {"blocks": ["suggestions.html"], **names}
+
+
 def every_page(language: str, text: str) -> dict[str, bytes]:
     name, link, values = HandleName(text), HERE, record_with(text)
     stale = StaleNote("2026-11-20 09:00 UTC", text)
@@ -141,11 +150,14 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             link,
             language,
             name=name,
-            sections={"suggestions": [name]},
+            sections=suggested(name, "not_found"),
             contact=ReportContact("", text),
         ),
         "openurl": PAGES.openurl(link, language),
-        "privacy": PAGES.privacy(link, language, PRIVACY),
+        **{
+            page: PAGES.render(page, link, language, "home.title", **FEATURE_PAGES[page])
+            for page in ("privacy", "status")
+        },
         "which_ra": PAGES.which_ra(link, language, rows=[((text, name), {"DOI": text, "RA": text})], count=100),
         "locations": PAGES.locations(
             link,
@@ -157,7 +169,7 @@ def every_page(language: str, text: str) -> dict[str, bytes]:
             ],
             malformed=[text],
         ),
-        "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, sections={"suggestions": [name]}),
+        "not_a_doi": PAGES.not_a_doi(link, language, typed=text, reason=text, sections=suggested(name, "not_a_doi")),
         "could_not_verify": PAGES.could_not_verify(link, language, name=name, reason=text, retry_after=30),
         "alias": PAGES.alias_chain_too_long(link, language, name=name, reached=name),
         "prefix": PAGES.prefix_inactive(link, language, name=name, message=text, contact=text),
@@ -254,7 +266,6 @@ def test_an_unknown_language_is_the_default() -> None:
 def test_the_home_page_tells_programs_the_public_address() -> None:
     page = Page(PAGES.home(HERE, "en").decode())
     assert "https://doi.example.edu" in page.words
-    assert page.links["/doi/docs"] == "API documentation"
     assert "https://doi.example.org" in Page(PAGES.home(Link("https://doi.example.org"), "en").decode()).words
 
 
@@ -264,23 +275,21 @@ def test_the_form_resolves_with_its_first_button_and_shows_the_record_with_its_s
     assert second.attributes["name"] == "noredirect"
 
 
-def not_found(text: str, *suggestions: str, contact: str | None = None, language: str = "en") -> Page:
+def not_found(text: str, *, contact: str | None = None, language: str = "en") -> Page:
     name = HandleName(text)
     html = PAGES.not_found(
         Link(""),
         language,
         name=name,
-        sections={"suggestions": [HandleName(other) for other in suggestions]},
         contact=ReportContact("", contact),
     )
     return Page(html.decode())
 
 
-def test_a_name_that_ends_with_a_slash_is_offered_without_it_once() -> None:
-    page = not_found("10.1000/182/", "10.1000/182", "10.1000/18")
+def test_a_name_that_ends_with_a_slash_is_offered_without_it() -> None:
+    page = not_found("10.1000/182/")
     assert page.one("h1").text == "DOI Not Found"
     assert page.source.count('href="/10.1000/182"') == 1
-    assert page.links["/10.1000/18"] == "10.1000/18"
 
 
 def test_a_name_that_ends_otherwise_gets_no_hint_about_slashes() -> None:
@@ -633,39 +642,6 @@ def test_a_record_with_several_locations_does_not_name_one() -> None:
     assert "This DOI leads to one of its locations" in page.words
 
 
-@pytest.mark.parametrize(
-    ("facts", "said", "not_said"),
-    [
-        (replace(PRIVACY, log_level=None), "writes no log of requests", "decide how long"),
-        (replace(PRIVACY, log_level=0), "An address is stored together with a DOI", "writes no log"),
-        (replace(PRIVACY, log_level=1), "not the address itself", "writes no log"),
-        (replace(PRIVACY, log_level=2), "It does not log your address", "writes no log"),
-        (replace(PRIVACY, log_level=3), "neither your address nor the DOI", "writes no log"),
-        (replace(PRIVACY, store="memory"), "in memory until it ends", "in a file"),
-        (replace(PRIVACY, store="server"), "in a database server", "in a file"),
-        (replace(PRIVACY, hosts=()), "sends nothing to the registry", "sends the DOI to"),
-        (replace(PRIVACY, has_countries=False), "first 24 bits", "country of your address"),
-    ],
-)
-def test_the_privacy_page_says_what_the_settings_say(facts: PrivacyFacts, said: str, not_said: str) -> None:
-    words = Page(PAGES.privacy(HERE, "en", facts).decode()).words
-    assert said in words and not_said not in words
-
-
-def test_the_privacy_page_is_made_from_the_settings() -> None:
-    given = Settings(
-        access_log="json",
-        privacy_level=1,
-        store_url="redis://user:secret@store/0",
-        upstream_url="https://user:secret@one.example https://two.example",
-        cache_grace=1.5 * 86_400,
-    )
-    assert read_privacy(given, given.upstream_urls) == PrivacyFacts(
-        1, "server", 2, ("one.example", "two.example"), 24, 64, has_countries=False
-    )
-    assert read_privacy(Settings(mode="sealed"), ()).hosts == ()
-
-
 def test_many_locations_are_cut_and_the_page_says_by_how_many() -> None:
     many = [Location((("href", f"https://example.org/{number}"),)) for number in range(MAX_LOCATIONS_SHOWN + 3)]
     page = Page(PAGES.locations(HERE, "en", name=HandleName(ORDINARY), candidates=many, malformed=()).decode())
@@ -674,28 +650,6 @@ def test_many_locations_are_cut_and_the_page_says_by_how_many() -> None:
     long = [Location((("href", "x" * 60_000),)), Location((("href", "y" * 60_000),))]
     page = Page(PAGES.locations(HERE, "en", name=HandleName(ORDINARY), candidates=long, malformed=()).decode())
     assert len(cells(page)) == 3
-
-
-def test_the_documentation_shows_each_operation_of_the_description() -> None:
-    schema = {
-        "info": {"summary": "A resolver."},
-        "paths": {
-            "/{doi}": {
-                "summary": "members of a path that are no operation are passed over",
-                "get": {
-                    "summary": "Resolve <it>",
-                    "description": "Redirect to `a`.\n\nOr not.",
-                    "parameters": [{"name": "type", "in": "query", "description": "A type."}],
-                    "responses": {"302": {"description": "Found."}},
-                },
-            },
-            "/healthz": {"get": {}},
-        },
-    }
-    page = Page(PAGES.docs(HERE, "en", schema, {}).decode())
-    assert [element.text for element in page.all("h2")] == ["Resolve <it>", "/healthz"]
-    assert "GET /doi/{doi} Redirect to a. Or not. Parameters type A type. Answers 302 Found." in page.words
-    assert page.links["/doi/openapi.json"] == "openapi.json"
 
 
 def test_the_body_of_a_redirect_has_two_lines_and_one_link() -> None:

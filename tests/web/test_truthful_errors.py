@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import pytest
 
+from app.assembly.features import text_folders
 from app.errors import CouldNotVerify, PrefixDenied
-from app.web.languages import load_catalogues
+from app.web.languages import CORE, load_catalogues
 from tests.fake_upstream import EVERY_NAME, FakeUpstream
 from tests.table import table
 from tests.upstream.faults import FAULTS
@@ -568,7 +569,8 @@ def _failures(kind: type[CouldNotVerify] = CouldNotVerify) -> list[type[CouldNot
 @table("language", ["en", "de", "fr", "es"])
 @table("token", sorted({kind.token for kind in _failures()}))
 async def test_every_failure_has_a_sentence_for_people_in_every_language(language: str, token: str) -> None:
-    texts = load_catalogues((language,))[language].texts
+    packages = (CORE, *(folder.package for folder in text_folders()))
+    texts = load_catalogues((language,), packages=packages)[language].texts
     assert texts[f"failure.{token}"].endswith(".")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Response
@@ -15,7 +15,7 @@ from app.features.library.library import Library, write_cookie
 from app.resolver.options import ClientFact
 from app.web.freshness import NO_STORE, vary
 from app.web.operations import Face
-from app.web.pages import Link, Pages
+from app.web.pages import Link, PageLink, Pages
 from app.web.request import Request
 from app.web.responses import Reply, page
 
@@ -39,7 +39,9 @@ class Preferences:
 
     def add_to(self, app: FastAPI, face: Face) -> None:
         """Answer the path in an application. While there are rules, every page has a link to it."""
-        face.pages.has_preferences = lambda: self._library.makes_detours
+        face.pages.links.append(
+            PageLink("footer", PATH, "preferences.title", lambda: self._library.makes_detours, "privacy.cookies_choice")
+        )
 
         @app.api_route(PATH, methods=["GET", "HEAD", "POST"], include_in_schema=False)
         async def preferences(given: FastAPIRequest) -> Response:
@@ -59,12 +61,9 @@ class Preferences:
         services = self._library.rules.services if self._library.makes_detours else ()
         choice = self._library.choice_of(request)
         chosen = next((one.name for one in services if one.base == choice), choice or "")
-        body = pages.preferences(
-            self._link,
-            request.language(pages.languages),
-            services=[(one.name, one.label) for one in services],
-            chosen=chosen,
-        )
+        facts: dict[str, Any] = {"services": [(one.name, one.label) for one in services], "chosen": chosen}
+        language = request.language(pages.languages)
+        body = pages.render("preferences", self._link, language, "preferences.title", **facts)
         return page(200, body, vary=vary(ClientFact.COOKIE, is_page=True))
 
     async def _save(self, request: Request) -> Reply:

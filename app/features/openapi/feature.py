@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from app.features.feature import Context, Feature, Opened
 from app.features.openapi.http import add_openapi
+from app.features.openapi.translations import Translation
 from app.web.operations import Face
 
 
@@ -23,7 +24,8 @@ def open_openapi(context: Context) -> Opened:
 
 def sample_facts() -> dict[str, dict[str, Any]]:
     """The facts of a sample of the page, by its template."""
-    return {"docs": {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}}
+    facts = {"schema": {"info": {}, "paths": {}}, "problems": {"not-a-doi": "Not a DOI"}}
+    return {"docs": {**facts, "translation": Translation({})}}
 
 
 FEATURE: Final = Feature("openapi", "/openapi.json and /docs", open=open_openapi, samples=sample_facts)

@@ -11,13 +11,16 @@ from fastapi.responses import JSONResponse
 from starlette.routing import BaseRoute
 
 from app.features.openapi.document import replace_references, write_document
+from app.features.openapi.translations import read_translation
 from app.web.freshness import OWN_PAGE
 from app.web.operations import Face, language_of, own_page
+from app.web.pages import PageLink
 from app.web.problem import all_titles
 
 
 def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
     """Describe all paths, those of `admin_routes` too."""
+    face.pages.links.append(PageLink("header", "/docs", "site.documentation"))
 
     # The routes are complete at the first request.
     @cache
@@ -34,6 +37,7 @@ def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, 
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs(request: Request) -> Response:
-        return own_page(
-            face.pages.docs(face.link, language_of(request, face.pages), describe_in_place(), all_titles()), OWN_PAGE
-        )
+        language = language_of(request, face.pages)
+        translation = read_translation(face.pages.packages, language)
+        facts: dict[str, Any] = {"schema": describe_in_place(), "problems": all_titles(), "translation": translation}
+        return own_page(face.pages.render("docs", face.link, language, "docs.title", **facts), OWN_PAGE)

@@ -53,7 +53,7 @@ def add_status(
         found = await read()
         if not wants_page:
             return _respond(found.model_dump_json().encode(), JSON)
-        return _respond(pages.status(link, language, view(found)), HTML, *PAGE_POLICY)
+        return _respond(pages.render("status", link, language, "status.title", view=view(found)), HTML, *PAGE_POLICY)
 
     app.add_api_route(STATUS_PATH, status, methods=["HEAD"], include_in_schema=False)
 

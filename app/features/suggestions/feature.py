@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from app.doi.name import HandleName
 from app.features.feature import Context, Feature, Opened
 from app.features.options import Settings
 from app.features.suggestions.settings import SuggestionSettings
 from app.features.suggestions.suggested_names import Existence, SuggestedNames
 from app.resolver.resolver import Resolver
+from app.web.shown_name import show_names
 
 
 def build_suggested_names(settings: Settings, resolver: Resolver, public_url: str | None) -> SuggestedNames:
@@ -28,6 +30,15 @@ def open_suggestions(context: Context) -> Opened:
     return Opened(sections=(names,))
 
 
+def sample_facts() -> dict[str, dict[str, Any]]:
+    """The facts of a sample of the block, by its template."""
+    names = show_names([HandleName("10.1000/182")])
+    return {"suggestions": {"suggestions": names, "suggestions_title": "not_found.suggestions"}}
+
+
 FEATURE: Final = Feature(
-    "suggestions", "names that a writer may have meant, on pages and in problems", open=open_suggestions
+    "suggestions",
+    "names that a writer may have meant, on pages and in problems",
+    open=open_suggestions,
+    samples=sample_facts,
 )

@@ -15,7 +15,10 @@ from app.resolver.resolver import Resolver
 from app.resolver.single_flight import Replaced
 from app.upstream.source import ClientNetwork, Priority
 from app.web.section import PageKind
+from app.web.shown_name import show_names
 
+#: The heading of the block, by the kind of the page.
+_TITLES: Final = {"not_found": "not_found.suggestions", "not_a_doi": "not_a_doi.suggestions"}
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.
 CONCURRENCY: Final = 8
 
@@ -57,7 +60,12 @@ class Existence:
 
 
 class SuggestedNames:
-    """`own_hosts` are the hosts of this resolver, as `app.features.suggestions.suggestion.suggest` expects them."""
+    """The names for pages and problems.
+
+    `own_hosts` are the hosts of this resolver, as `app.features.suggestions.suggestion.suggest` expects them.
+    """
+
+    template: str = "suggestions.html"
 
     def __init__(self, existence: Existence, own_hosts: frozenset[str]) -> None:
         self._existence = existence
@@ -80,7 +88,10 @@ class SuggestedNames:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""
         found = self.for_text(text) if name is None else self.for_name(name)
         if kind != "problem":
-            return {"suggestions": [suggestion.doi for suggestion in found]}
+            # The not-found page itself offers a name without the slashes at its end.
+            offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
+            names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
+            return {"suggestions": show_names(names), "suggestions_title": _TITLES[kind]}
         rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]
         return {"suggestions": rows} if rows else {}
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from app.assembly.features import text_folders
 from app.doi.name import MAX_NAME_BYTES
+from app.features.openapi.translations import read_translation
 from app.resolver.metadata_format import MEDIA_TYPES
 from app.web.api import MAX_CALLBACK
-from app.web.languages import load_catalogues
 from app.web.request_path import MAX_INDEX, MAX_LOCATTS, MAX_PARAMETERS
 from app.web.responses import PAGE_POLICY
 from app.web.which_ra import MAX_NAMES
@@ -168,7 +169,7 @@ async def test_head_has_the_status_and_the_headers_of_get(path: str) -> None:
 
 @pytest.mark.parametrize("language", ["de", "fr", "es"])
 async def test_every_path_is_described_in_every_language(language: str) -> None:
-    texts = load_catalogues((language,))[language]
+    translation = read_translation([folder.package for folder in text_folders()], language)
     document = await description(**EVERYTHING)
     missing: set[tuple[str, str]] = set()
     for path, method, operation in operations(document):
@@ -178,9 +179,9 @@ async def test_every_path_is_described_in_every_language(language: str) -> None:
         names = {resolved(document, one)["name"] for one in (*shared, *operation.get("parameters", ()))}
         items = {"summary", *names, *operation["responses"]} | ({"description"} & operation.keys())
         missing |= {
-            (f"{method.upper()} {path}", item) for item in items if texts.api_text(path, item, method.upper()) is None
+            (f"{method.upper()} {path}", item) for item in items if translation.find(path, item, method.upper()) is None
         }
-    assert not missing, f"add them to app/web/texts/api/{language}.toml"
+    assert not missing, f"add them to texts/api/{language}.toml of their feature"
 
 
 async def test_the_documentation_is_in_the_language_of_the_reader() -> None:

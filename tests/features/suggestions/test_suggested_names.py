@@ -37,6 +37,13 @@ async def test_without_queries_the_rules_decide_the_order() -> None:
         assert proxy.upstream.queries("10.5555/1") == proxy.upstream.queries("10.5555/1.full") == 0
 
 
+async def test_a_name_without_the_slash_at_its_end_is_offered_once(proxy: Proxy) -> None:
+    rows = (await proxy.get("/10.5555/1/", accept="application/problem+json")).json["suggestions"]
+    page = (await proxy.get("/10.5555/1/", accept=BROWSER)).text
+    assert "10.5555/1" in [row["doi"] for row in rows]
+    assert page.count('href="/10.5555/1"') == 1
+
+
 async def test_names_that_do_not_exist_are_not_suggested(proxy: Proxy) -> None:
     proxy.upstream.put("10.5555/1.full", url="https://example.org/")
     for _ in range(2):
