@@ -15,6 +15,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
+from tests.zygote import Zygote, can_fork
+
 # Tests generate the same examples each time and everywhere, so their result depends only on the commit. `make fuzz`
 # sets the variable to "random".
 settings.register_profile("fixed", derandomize=True, database=None, deadline=None, max_examples=50)
@@ -123,6 +125,19 @@ def only_marked_processes() -> Iterator[None]:
         patch.setattr(subprocess.Popen, "__init__", guarded_command)
         patch.setattr(BaseProcess, "start", guarded_worker)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def starts_by_fork() -> Iterator[None]:
+    """A test that starts `python -m app` gets a fork of a process that has imported it; see tests/zygote.py."""
+    if not can_fork():
+        yield
+        return
+    zygote = Zygote(subprocess._fork_exec)  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "_fork_exec", zygote.start)
+        yield
+    zygote.close()
 
 
 def _require_marker() -> None:
