@@ -7,6 +7,8 @@ from typing import Final, Protocol
 
 #: Announcements that a store keeps. A process that missed more than these drops its whole memory tier.
 MAX_ANNOUNCEMENTS: Final = 5_000
+#: An announcement that registry records have changed, whichever they are. A name has no control characters.
+REGISTRY_CHANGED: Final = "\tregistry"
 #: Seconds without use after which a store drops a bucket. A bucket is usually full again after a day.
 MAX_IDLE: Final = 86_400
 

@@ -23,6 +23,12 @@ MAX_SKEW: Final = 60.0
 FOREVER: Final = 253_402_300_799.0
 
 
+#: The edition of a registry record that is not a copy in the memory tier.
+NOT_IN_MEMORY: Final = -1
+#: Bytes that the further fields of a registry record take.
+_COPY_OVERHEAD: Final = 48
+
+
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """The answer about one name, and its soft and hard expiry. Times are seconds since the epoch.
 
@@ -69,6 +75,14 @@ class RegistryEntry(Entry, frozen=True, gc=False):
     """
 
     agency: str
+    #: Of a copy in the memory tier: when it was read from the store, and the edition (TieredStore) that it was read of.
+    read_at: float = 0.0
+    edition: int = NOT_IN_MEMORY
+
+    @property
+    def size(self) -> int:
+        """Bytes of the copy in the memory tier. The agency and the time are objects of their own."""
+        return getsizeof(self.key) + getsizeof(self.answer.values) + getsizeof(self.agency) + OVERHEAD + _COPY_OVERHEAD
 
 
 def bound_times(entry: Entry, now: float, ceiling: float) -> Entry | None:

@@ -76,7 +76,13 @@ class Store(Protocol):
 
 @runtime_checkable
 class RecordStore(Protocol):
-    """A store with records of the registration agencies' files. Every method may raise StoreError."""
+    """A store with records of the registration agencies' files. Every method may raise StoreError.
+
+    Whatever writes or deletes such records announces REGISTRY_CHANGED in the same transaction.
+    """
+
+    async def announce_registry(self) -> None:
+        """Announce REGISTRY_CHANGED: other processes read registry records again. Durable after `flush`."""
 
     async def forget_registry(self, prefix: str) -> int:
         """Delete the registry records whose key begins with `prefix`, and return their number."""

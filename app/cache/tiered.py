@@ -9,6 +9,7 @@ from typing import Final, TypeGuard
 
 from msgspec.structs import replace
 
+from app.cache.coordination import REGISTRY_CHANGED
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
 from app.cache.memory import MemoryStore
@@ -52,6 +53,11 @@ class TieredStore(FallbackStore):
         self._only_verified = only_verified
         self._cursor: str | None = None
         self._purges = Purges()
+        #: How often registry records have changed. A copy of one in memory counts only while it has this edition. One
+        #: import changes more records than can be announced or dropped one by one.
+        self.edition = 0
+        #: Whether this process has replaced a registry record that other processes may have in memory.
+        self._has_confirmed = False
 
     @property
     def memory(self) -> MemoryStore:
@@ -78,12 +84,18 @@ class TieredStore(FallbackStore):
         return self._choose(self._memory.peek(key), await self._read_store(key))
 
     def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
-        """The entry of memory or of the store. Memory keeps it, unless it is a registry record."""
+        """The entry of memory or of the store. Memory keeps it. Of a registry record, it keeps a copy."""
+        if isinstance(cached, RegistryEntry):
+            # Only a copy of what the store had.
+            self._memory.drop(cached.key)
+            cached = None
         if stored is None:
             return cached
         if isinstance(stored, RegistryEntry):
-            # It is never fresh, so each request reads the store again, and memory would gain nothing.
-            return cached if cached is not None and cached.is_usable(self._clock()) else stored
+            if cached is not None and cached.is_usable(self._clock()):
+                return cached
+            self._memory.keep(replace(stored, read_at=self._clock(), edition=self.edition))
+            return stored
         if cached is not None and cached.fetched_at >= stored.fetched_at:
             return cached
         self._memory.keep(stored)
@@ -185,7 +197,11 @@ class TieredStore(FallbackStore):
     async def forget_registry(self, prefix: str = "") -> int:
         """Delete the registry records whose key begins with `prefix`, and return their number."""
         store = self._store
-        return await self._try("forget_registry", store.forget_registry(prefix), 0) if _has_records(store) else 0
+        if not _has_records(store):
+            return 0
+        forgotten = await self._try("forget_registry", store.forget_registry(prefix), 0)
+        self.edition += 1
+        return forgotten
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """All entries whose key begins with `prefix`; see Store. A failure of the store ends the scan."""
@@ -239,6 +255,7 @@ class TieredStore(FallbackStore):
         """Keep memory consistent with the store and the clock. A task runs this loop until it is cancelled."""
         while True:
             await self.forget_announced()
+            await self.announce_confirmed()
             self._memory.drop_expired()
             await self.notice_clock_step()
             await asyncio.sleep(interval)
@@ -252,6 +269,9 @@ class TieredStore(FallbackStore):
             return
         self._cursor = changes.cursor
         scopes = (EVERYTHING,) if changes.overrun else changes.keys
+        if REGISTRY_CHANGED in scopes:
+            self.edition += 1
+            scopes = tuple(scope for scope in scopes if scope != REGISTRY_CHANGED)
         if not scopes:
             return
         for scope in scopes:
@@ -260,6 +280,15 @@ class TieredStore(FallbackStore):
         await self.flush()
         for scope in scopes:
             self._memory.drop_scope(scope)
+
+    async def announce_confirmed(self) -> None:
+        """Let other processes read registry records again, if the upstream has answered about one since the last call.
+
+        One announcement stands for all records: one for each would empty the memory of every process.
+        """
+        if self._has_confirmed and _has_records(self._store):
+            self._has_confirmed = False
+            await self._try("put", self._store.announce_registry(), None)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""
@@ -281,6 +310,7 @@ class TieredStore(FallbackStore):
 
     def _keep(self, entry: Entry) -> None:
         """Replace the entry in memory."""
+        self._has_confirmed = self._has_confirmed or isinstance(self._memory.peek(entry.key), RegistryEntry)
         admitted = expire_unverified(entry) if self._only_verified else entry
         if admitted is None:
             self._memory.drop(entry.key)

@@ -85,7 +85,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     facts: ClientFact = NO_FACTS
     #: The locations for `Link` headers, with their URLs.
     links: tuple[tuple[Location, str], ...] = ()
-    #: Whether it depends only on one fresh record.
+    #: Whether it depends only on one record, which `Resolver.find_fresh` finds.
     is_hit: bool = False
 
 
@@ -235,7 +235,7 @@ def decide(chain: Chain, record: Record, locations: NameLocations, query: Destin
         choice.target,
         choice.facts,
         tuple(links(record, locations, name)),
-        chain.last.origin in (Origin.HIT, Origin.LOCAL)
+        chain.last.origin in (Origin.HIT, Origin.LOCAL, Origin.REGISTRY)
         and not (chain.aliases or locations.any or query.negotiation.conneg),
     )
 

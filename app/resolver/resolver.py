@@ -10,10 +10,10 @@ from typing import Final, Protocol
 
 from cachetools import LRUCache
 
-from app.cache.entry import Entry
+from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
-from app.errors import CouldNotVerify, NotCached, PrefixDenied, UpstreamTimeout
+from app.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied, UpstreamTimeout
 from app.resolver.demand import ORDINARY, Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import Fetcher, ResolverOptions
@@ -30,11 +30,15 @@ from app.resolver.resolution import (
     stale_origin,
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
+from app.upstream.local import SealedSource
 from app.upstream.routed import find_refusal
 from app.upstream.source import Priority, Refusal, Source
 
 #: Names whose hits are counted.
 _MAX_REMEMBERED: Final = 10_000
+#: Seconds for which a copy of a registry record is used without reading the store, while the upstream fails. Clients
+#: keep such an answer as long.
+REGISTRY_SECONDS: Final = 30.0
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
 
@@ -72,12 +76,17 @@ class Resolver:
         self._flights: SingleFlight[Entry] = SingleFlight()
         self._failures = failures
         self._fetcher = Fetcher(cache, source, clock, options=options, failures=failures, observer=self._observer)
+        #: Why no query is sent, if none ever is.
+        self._sealed = NotInBundle() if isinstance(source, SealedSource) else None
         self._hits: LRUCache[str, int] = LRUCache(_MAX_REMEMBERED)
         #: The operator's records, which win over the cache and the upstream. None if there are none.
         self.local_records: LocalAnswers | None = None
 
     def find_fresh(self, name: HandleName) -> Resolution | None:
-        """The answer if it is in memory, fresh and not due for a refresh. `count_answer` counts it if it is used."""
+        """The answer of `resolve` if memory has it: a fresh one that is not due for a refresh, or a registry record.
+
+        `count_answer` counts it if it is used.
+        """
         if self.local_records is not None:
             try:
                 local = self.local_records.resolve(name, self._clock())
@@ -86,9 +95,24 @@ class Resolver:
             if local is not None:
                 return local
         entry = self._peek(name.key)
-        if entry is None or self._clock() >= refresh_from(entry):
+        if entry is None:
             return None
+        now = self._clock()
+        if now >= refresh_from(entry):
+            return self._find_registry(name, entry, now) if isinstance(entry, RegistryEntry) else None
         return Resolution(name, entry, Origin.HIT)
+
+    def _find_registry(self, name: HandleName, copy: RegistryEntry, now: float) -> Resolution | None:
+        """A registry record of memory, while no upstream would be queried about its name."""
+        if copy.edition != self._cache.edition:
+            return None
+        if self._sealed is not None:
+            return Resolution(name, copy, Origin.REGISTRY, self._sealed)
+        failure = self._failures.find_recent(name.key, now, self._timeouts.recheck)
+        # Another process may have an answer of the upstream, and its announcement may be lost.
+        if failure is None or not 0.0 <= now - copy.read_at < REGISTRY_SECONDS:
+            return None
+        return Resolution(name, copy, Origin.REGISTRY, failure)
 
     def count_answer(self, resolution: Resolution) -> Resolution:
         """Count an answer, and return it."""
@@ -160,14 +184,15 @@ class Resolver:
             return Resolution(name, entry, Origin.HIT)
         failure = self._failures.find_recent(name.key, now, self._timeouts.recheck)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
-        step = next_step(entry, now, failed_recently=failure is not None, popular=popular)
+        no_query = failure or self._sealed
+        step = next_step(entry, now, failed_recently=no_query is not None, popular=popular)
         must_renew = entry is not None and failure is None and self._must_renew(entry, now, step, demand)
         if entry is not None and step in (Step.ANSWER, Step.ANSWER_AND_REFRESH) and not must_renew:
             if step is Step.ANSWER_AND_REFRESH and failure is None:
                 self._refresh_ahead(name, entry)
             return Resolution(name, entry, Origin.HIT)
         if entry is not None and (step is Step.ANSWER_STALE or _is_stale_enough(entry, now, demand)):
-            return Resolution(name, entry, stale_origin(entry), failure)
+            return Resolution(name, entry, stale_origin(entry), no_query)
         if (refusal := self._failures.find_refusal(name.key, now)) is not None:
             if entry is None or not entry.is_usable(now):
                 raise refusal

@@ -87,8 +87,8 @@ class Freshness:
         return ((b"expires", http_date(int(until))), control, (name, status))
 
     def of_redirect_hit(self, hit: Resolution, now: int) -> tuple[Header, ...]:
-        """The same of a redirect that depends on one fresh record and not on the client."""
-        if hit.origin is Origin.LOCAL:
+        """The same of a redirect that depends on one record of memory and not on the client."""
+        if hit.origin is not Origin.HIT:
             return self.of_redirect(Chain(hit), now)
         return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age, hit.entry.answer.is_verified)
 

@@ -221,6 +221,9 @@ class BrokenStore:
     async def delete(self, key: str) -> bool:
         raise StoreError
 
+    async def announce_registry(self) -> None:
+        raise StoreError
+
     async def forget_registry(self, prefix: str) -> int:
         raise StoreError
 

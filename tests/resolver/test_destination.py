@@ -57,8 +57,8 @@ def test_a_url_is_the_target_and_depends_on_one_fresh_record() -> None:
     assert found.target is not None and found.target.location == "http://www.doi.org/hb.html"
 
 
-@pytest.mark.parametrize("origin", [one for one in Origin if one not in (Origin.HIT, Origin.LOCAL)])
-def test_what_is_not_fresh_from_memory_is_not_a_hit(origin: Origin) -> None:
+@pytest.mark.parametrize("origin", [one for one in Origin if one not in (Origin.HIT, Origin.LOCAL, Origin.REGISTRY)])
+def test_what_is_not_found_in_memory_is_not_a_hit(origin: Origin) -> None:
     assert not lead(resolution(URL, origin=origin), query=DestinationQuery(NAME)).is_hit
 
 

@@ -1,4 +1,7 @@
-"""Registry records: confirmed by the upstream at their first use, and answered with if it cannot be queried."""
+"""Registry records: confirmed by the upstream at their first use, and answered with if it cannot be queried.
+
+Then memory has a copy, until the file of an agency, a purge or the upstream says something else in any process.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from app.cache.entry import Entry
 from app.doi.name import HandleName
-from app.errors import UpstreamRefused
+from app.errors import NotInBundle, UpstreamRefused
 from app.resolver.demand import Demand
+from app.resolver.failure_memory import FailureMemory
 from app.resolver.resolution import Origin
+from app.resolver.resolver import REGISTRY_SECONDS, Resolver
+from app.upstream.local import SealedSource
+from tests.cache.entries import entry, missing
 from tests.clock import Clock
-from tests.registry_records import count_registry, write_registry
+from tests.parts import usual_cache, usual_options
+from tests.registry_records import FILE_DATE, count_registry, write_registry
 from tests.resolver.test_resolver import NAME, NEW, Bench, running, target
 
 pytestmark = pytest.mark.anyio
@@ -47,14 +56,26 @@ async def test_the_upstream_confirms_it_at_the_first_use(path: Path, owner: str 
         assert bench.queries() == 1
 
 
-async def test_a_confirmation_is_not_announced(path: Path) -> None:
-    """No process has the registry record in memory, and thousands of announcements would empty the memory of all."""
+async def test_confirmations_have_one_announcement_for_all(path: Path) -> None:
+    """Thousands of announcements would empty the memory of every process."""
+    others = [HandleName(f"10.5555/other-{number}") for number in range(3)]
+    write_registry(path, Clock(), {name.text: REGISTRY for name in others})
     async with knowing(path) as bench:
-        bench.upstream.put(NAME.text, url=NEW)
-        await bench.ask()
         await bench.cache.flush()
-        with closing(sqlite3.connect(path)) as file:
-            assert file.execute("SELECT count(*) FROM announcements").fetchone() == (0,)
+        before = announced(path)
+        for name in others:
+            bench.upstream.put(name.text, url=NEW)
+            await bench.ask(name)
+        for _ in range(2):
+            await bench.cache.announce_confirmed()
+        await bench.cache.flush()
+        assert announced(path) - before == 1
+
+
+def announced(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as file:
+        (number,) = file.execute("SELECT count(*) FROM announcements").fetchone()
+        return int(number)
 
 
 async def test_it_answers_while_the_upstream_fails_and_says_so(path: Path) -> None:
@@ -85,3 +106,107 @@ async def test_a_not_found_of_the_upstream_wins_after_a_second_query(path: Path)
 async def test_other_names_are_not_known(path: Path) -> None:
     async with knowing(path) as bench:
         assert not (await bench.ask(HandleName(NAME.text + "/2"))).is_registered
+
+
+def find_target(bench: Bench) -> str | None:
+    """The URL of the registry record that memory answers with. None if it does not answer."""
+    found = bench.resolver.find_fresh(NAME)
+    assert found is None or found.origin is Origin.REGISTRY
+    return None if found is None else target(found)
+
+
+@pytest.fixture
+async def failing(path: Path) -> AsyncIterator[Bench]:
+    """The upstream fails, and memory has the record."""
+    async with knowing(path) as bench:
+        await bench.cache.forget_announced()
+        bench.upstream.fault(NAME.text, "status", status=503)
+        await bench.ask()
+        yield bench
+
+
+async def test_memory_does_not_answer_while_the_upstream_works(path: Path) -> None:
+    async with knowing(path) as bench:
+        await bench.cache.get(NAME.key)
+        assert bench.cache.peek(NAME.key) is not None
+        assert find_target(bench) is None
+
+
+async def test_memory_answers_while_the_name_is_not_queried_again(failing: Bench) -> None:
+    found = failing.resolver.find_fresh(NAME)
+    assert found is not None
+    assert (found.origin, target(found), found.agency) == (Origin.REGISTRY, REGISTRY, "Crossref")
+    assert isinstance(found.failure, UpstreamRefused)
+    failing.clock.advance(REGISTRY_SECONDS)
+    assert find_target(failing) is None
+
+
+async def test_memory_gives_way_to_an_answer_of_the_upstream(failing: Bench) -> None:
+    await failing.cache.put(entry(NAME.key))
+    found = failing.resolver.find_fresh(NAME)
+    assert found is not None
+    assert (found.origin, found.entry) == (Origin.HIT, entry(NAME.key))
+
+
+async def test_an_import_into_the_file_takes_effect_once_it_is_announced(failing: Bench, path: Path) -> None:
+    write_registry(path, Clock(), {NAME.text: NEW}, date=FILE_DATE + 1)
+    await failing.cache.forget_announced()
+    assert find_target(failing) is None
+    assert target(await failing.ask()) == NEW
+    assert find_target(failing) == NEW
+
+
+async def test_an_import_that_changes_nothing_is_not_announced(failing: Bench, path: Path) -> None:
+    write_registry(path, Clock(), {NAME.text: NEW}, date=FILE_DATE - 1)
+    await failing.cache.forget_announced()
+    assert find_target(failing) == REGISTRY
+
+
+@pytest.mark.parametrize("is_prefix", [False, True])
+async def test_a_purge_takes_effect_at_once_here_and_there_once_it_is_announced(
+    failing: Bench, path: Path, is_prefix: bool
+) -> None:
+    there = usual_cache(f"sqlite:///{path}", clock=failing.clock)
+    assert await there.get(NAME.key) is not None
+    purging = there.clear_prefix(NAME.key.partition("/")[0]) if is_prefix else there.delete(NAME.key)
+    assert await purging == 1
+    assert there.peek(NAME.key) is await there.get(NAME.key) is None
+    await there.close()
+    await failing.cache.forget_announced()
+    assert find_target(failing) is None
+    assert await failing.cache.get(NAME.key) is None
+
+
+@pytest.mark.parametrize("answer", [entry(NAME.key), missing(NAME.key)])
+async def test_an_answer_that_another_process_got_takes_effect_once_it_is_announced(
+    failing: Bench, path: Path, answer: Entry
+) -> None:
+    there = usual_cache(f"sqlite:///{path}", clock=failing.clock)
+    await there.get(NAME.key)
+    await there.put(answer)
+    await there.announce_confirmed()
+    await there.close()
+    await failing.cache.forget_announced()
+    assert find_target(failing) is None
+    assert await failing.cache.get(NAME.key) == answer
+
+
+async def test_a_sealed_resolver_answers_from_memory_until_a_change_is_announced(path: Path) -> None:
+    clock = Clock()
+    write_registry(path, clock, {NAME.text: REGISTRY})
+    cache = usual_cache(f"sqlite:///{path}", clock=clock)
+    failures = FailureMemory(ttl=0, most=0, max_bytes=1_000_000)
+    resolver = Resolver(cache, SealedSource(), clock, options=usual_options(), failures=failures)
+    await cache.forget_announced()
+    assert resolver.find_fresh(NAME) is None
+    first = await resolver.resolve(NAME)
+    clock.advance(86_400)
+    found = resolver.find_fresh(NAME)
+    assert found is not None
+    for answer in (first, found):
+        assert (answer.origin, target(answer)) == (Origin.REGISTRY, REGISTRY)
+        assert isinstance(answer.failure, NotInBundle)
+    await cache.forget_registry()
+    assert resolver.find_fresh(NAME) is None
+    await resolver.close()
+    await cache.close()

@@ -51,7 +51,7 @@ def write_batch(
             if table.after_write is not None:
                 table.after_write(connection, written)
         _record_purges(connection, purged, now)
-        _announce(connection, [change.key for change in changes if change.announce])
+        announce(connection, [change.key for change in changes if change.announce])
         connection.executemany(
             "UPDATE entries SET last_used = ? WHERE key = ?", [(int(when), key) for key, when in used.items()]
         )
@@ -127,7 +127,8 @@ def _delete(connection: sqlite3.Connection, keys: Iterable[str]) -> None:
     connection.executemany("DELETE FROM entries WHERE key = ?", [(key,) for key in keys])
 
 
-def _announce(connection: sqlite3.Connection, keys: list[str]) -> None:
+def announce(connection: sqlite3.Connection, keys: Sequence[str]) -> None:
+    """Announce changes to other processes, in the transaction under way."""
     if not keys:
         return
     connection.executemany("INSERT INTO announcements (key) VALUES (?)", [(key,) for key in keys])

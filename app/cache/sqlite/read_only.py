@@ -46,6 +46,10 @@ class ReadOnlySqliteStore:
         """Raises StoreError."""
         raise self._refusal()
 
+    async def announce_registry(self) -> None:
+        """Raises StoreError."""
+        raise self._refusal()
+
     async def forget_registry(self, prefix: str) -> int:
         """Raises StoreError."""
         raise self._refusal()

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
+from app.cache.coordination import MAX_ANNOUNCEMENTS, REGISTRY_CHANGED, Changes
 from app.cache.entry import Entry
 from app.cache.sqlite.batch import write_batch
 from app.cache.sqlite.coordination import CoordinationFile
@@ -110,6 +110,10 @@ class SqliteStore:
             await self.flush()
             self._submit(change)
         return existed
+
+    async def announce_registry(self) -> None:
+        """See RecordStore."""
+        self._submit(Change(REGISTRY_CHANGED, None, True))
 
     async def forget_registry(self, prefix: str) -> int:
         """See RecordStore."""

@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
+from app.cache.coordination import REGISTRY_CHANGED
+from app.cache.sqlite.batch import announce
 from app.cache.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
 from app.cache.sqlite.tables import Table
 from app.errors import StoreError
@@ -76,6 +78,8 @@ class RegistryTable:
             )
             changed, counts = registry_blocks.write(self._connection, rows)
             log_registry(self._connection, changed, self._clock(), is_new_range=is_new_range)
+            if changed:
+                announce(self._connection, (REGISTRY_CHANGED,))
             if finishes is not None:
                 note = finishes.note if isinstance(finishes.note, str) else finishes.note(counts)
                 self._connection.execute(
@@ -115,6 +119,7 @@ class RegistryTable:
         gone = list(keys)
         with self._transaction():
             log_changes(self._connection, LoggedChange.FORGOTTEN, gone, self._clock())
+            announce(self._connection, (REGISTRY_CHANGED,))
             return registry_blocks.delete(self._connection, gone)
 
     def forget_prefix(self, prefix: str) -> int:
@@ -125,6 +130,7 @@ class RegistryTable:
                 rows = list(islice(registry_blocks.read_rows(self._connection, start=prefix), _ROWS))
                 keys = [key for key, *_ in rows if key.startswith(prefix)]
                 total += registry_blocks.delete(self._connection, keys)
+                announce(self._connection, (REGISTRY_CHANGED,))
             if len(keys) < _ROWS:
                 return total
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.assembly.stores import read_tables
 from app.cache.entry import Entry, RegistryEntry
@@ -40,12 +41,12 @@ async def cache(path: Path, clock: Clock) -> AsyncIterator[TieredStore]:
     await opened.close()
 
 
-async def test_without_an_entry_the_registry_record_is_found_and_not_kept_in_memory(cache: TieredStore) -> None:
+async def test_without_an_entry_the_registry_record_is_found_and_copied_into_memory(cache: TieredStore) -> None:
     found = await cache.get(KEY)
     assert isinstance(found, RegistryEntry)
     assert (found.agency, found.fetched_at, found.is_fresh(NOW)) == ("Crossref", FILE_DATE, False)
     assert TARGET.encode() in found.answer.values
-    assert cache.peek(KEY) is None
+    assert cache.peek(KEY) == replace(found, read_at=NOW, edition=cache.edition)
 
 
 async def test_every_usable_answer_of_the_upstream_wins(cache: TieredStore, clock: Clock) -> None:

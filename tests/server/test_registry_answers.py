@@ -1,0 +1,81 @@
+"""An answer from a registry record is the same from the store, from memory and prepared, and memory needs no store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from app.resolver.resolver import Resolver
+from app.server.prepared_answers import ExpressLane
+from app.server.protocol import ExpressProtocol
+from tests.clock import Clock
+from tests.registry_records import write_registry
+from tests.server.test_prepared_answers import FullPathProtocol, Server, get
+
+pytestmark = pytest.mark.anyio
+
+PATH = "/10.5555/known"
+TARGET = b"https://a.example/registry?a=%3C"
+REQUESTS = [get(PATH), get(PATH, method="HEAD"), get("/10.5555/KNOWN"), get("/api/handles/10.5555/known")]
+MODES: list[dict[str, Any]] = [{"mode": "sealed"}, {}]
+ANSWER = ExpressLane.answer
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[str]:
+    path = tmp_path / "store.sqlite3"
+    write_registry(path, Clock(), {"10.5555/known": TARGET.decode()})
+    yield f"sqlite:///{path}"
+
+
+class StoreOnly(FullPathProtocol):
+    """The way of an answer that memory does not have."""
+
+    def data_received(self, data: bytes) -> None:
+        memory_misses = patch.object(Resolver, "_find_registry", lambda *_: None)
+        memory_misses.start()
+        try:
+            super().data_received(data)
+        finally:
+            memory_misses.stop()
+
+
+@pytest.mark.parametrize("mode", MODES, ids=["sealed", "the upstream fails"])
+async def test_every_way_gives_the_same_bytes(store: str, mode: dict[str, Any]) -> None:
+    clock = Clock()
+    express, full, reading = (
+        Server(clock, kind, store_url=store, **mode) for kind in (ExpressProtocol, FullPathProtocol, StoreOnly)
+    )
+    for seconds in (0, 0.5, 1, 3, 40):
+        clock.advance(seconds)
+        for request in REQUESTS:
+            for _ in range(3):
+                expected = await reading.answers(request)
+                assert b"detail=registry" in expected[0]
+                assert await full.answers(request) == expected
+                assert await express.answers(request) == expected
+
+
+async def test_a_sealed_server_answers_from_prepared_bytes_without_its_store(store: str) -> None:
+    server = Server(Clock(), ExpressProtocol, store_url=store, mode="sealed")
+    first, _ = await server.answers(get(PATH))
+    assert b"\r\nlocation: " + TARGET + b"\r\n" in first
+    with closing(sqlite3.connect(store.removeprefix("sqlite:///"))) as file, file:
+        file.execute("DELETE FROM registry_blocks")
+    server.clock.advance(3_600)
+    prepared: list[bytes | None] = []
+
+    def answer(*given: Any) -> bytes | None:
+        prepared.append(ANSWER(*given))
+        return prepared[-1]
+
+    with patch.object(ExpressLane, "answer", answer):
+        second, _ = await server.answers(get(PATH))
+    assert prepared == [second]
+    assert b"\r\nlocation: " + TARGET + b"\r\n" in second
