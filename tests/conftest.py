@@ -42,13 +42,13 @@ _current: pytest.Item | None = None
 
 # Before pytest itself, which selects tests by their markers here.
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest files first, then the other ones with slow tests. At the end, all processes have work."""
     for item in items:
         if any(item.get_closest_marker(name) for name in _WITH_PROCESSES):
             item.add_marker("process")
         # On a busy machine, a process may stand still for longer than any deadline. The summary names what is rerun.
-        if item.get_closest_marker("process"):
+        if item.get_closest_marker("process") and config.pluginmanager.hasplugin("rerunfailures"):
             item.add_marker(pytest.mark.flaky(reruns=1))
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (item.path.name not in LONGEST, item.path not in slow))
