@@ -24,7 +24,7 @@ from app.cache.sqlite.store import SqliteStore
 from app.cache.upgrade import STORE_FORMAT
 from app.cache.wire import pack, unpack
 from app.features.bundles.bundle import BUNDLE_FORMAT, BundleEnd, BundleWriter, Refused, read_bundle
-from app.features.registry.wire import pack_block, unpack_block
+from app.features.registry.wire import pack_block, to_line, unpack_block
 from tests.cache.entries import entry, missing, verified
 from tests.clock import Clock
 from tests.cluster.processes import ROOT
@@ -112,7 +112,7 @@ def test_a_released_dictionary_does_not_change() -> None:
 def test_registry_records_are_read_and_written_in_the_layout_of_this_format() -> None:
     first, data, rows = BLOCK
     assert unpack_block(first, bytes.fromhex(data)) == rows
-    written = pack_block(first, rows)
+    written = pack_block(first, list(map(to_line, rows)))
     assert written[_CHECK_BYTES] == bytes.fromhex(data)[_CHECK_BYTES]
     assert decompress(written[_CHECK_BYTES + 1 :]) == decompress(bytes.fromhex(data)[_CHECK_BYTES + 1 :])
 

@@ -19,6 +19,7 @@ import msgspec
 from app.errors import DoiProxyError
 from app.features.progress import Bar
 from app.features.registry.import_absent import AbsentNames, Missing
+from app.features.registry.import_compression import choose_compress
 from app.features.registry.import_job import Job, JobFolder, with_left_out
 from app.features.registry.import_parts import LeftOut, Part, find_parts, size_of_source
 from app.features.registry.import_pool import ImportPool
@@ -81,7 +82,8 @@ def import_registry(
 
     `clock` gives seconds since the epoch. Raises ConfigurationError, StoreError, and DoiProxyError for a full disk.
     """
-    with JobFolder(store.with_name(store.name + ".import")) as folder, RegistryTable(store, clock=clock) as table:
+    open_table = RegistryTable(store, clock=clock, compress=choose_compress())
+    with JobFolder(store.with_name(store.name + ".import")) as folder, open_table as table:
         job, is_continued = folder.begin(request.source, request.options, restart=request.restart)
         # An earlier import that was dropped by --restart, or whose folder was removed.
         table.forget_imports(besides=job.token)

@@ -11,11 +11,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
+from app.cache.compression import compress
 from app.doi.name import MAX_NAME_BYTES
 from app.errors import DamagedEntry, StoreError
-from app.features.registry.wire import RegistryRow, find_row, pack_block, split_rows, unpack_block
+from app.features.registry.wire import (
+    Compress,
+    RegistryRow,
+    find_line,
+    find_row,
+    pack_block,
+    read_line,
+    split_lines,
+    to_line,
+    unpack_block,
+    unpack_lines,
+)
 
 #: The block of a key: its first key, the number of its records, and its data.
 SELECT_BLOCK: Final = "SELECT first, records, data FROM registry_blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"
@@ -24,6 +36,11 @@ _LATER: Final = "FROM registry_blocks WHERE first > ? AND first < x''"
 _NEXT: Final = f"SELECT first, records, data {_LATER} ORDER BY first LIMIT 1"
 _ALL_LATER: Final = f"SELECT first, data {_LATER} ORDER BY first"
 _NEXT_KEY: Final = f"SELECT min(first) {_LATER}"
+#: The block of a key, and the first key of the next block.
+_SELECT_WITH_BOUND: Final = (
+    "SELECT first, records, data, (SELECT min(first) FROM registry_blocks WHERE first > ?1 AND first < x'')"
+    " FROM registry_blocks WHERE first <= ?1 ORDER BY first DESC LIMIT 1"
+)
 _PUT: Final = (
     "INSERT INTO registry_blocks VALUES (?, ?, ?)"
     " ON CONFLICT (first) DO UPDATE SET records = excluded.records, data = excluded.data"
@@ -53,12 +70,13 @@ WriteCounts = Counter[str]
 
 @dataclass(slots=True)
 class _Block:
-    """A block as the file has it. `rows` is empty if the data is damaged; `records` is their number when written."""
+    """A block as the file has it. `lines` is empty if the data is damaged; `records` is their number when written."""
 
     #: None if the table is empty.
     first: str | None
     records: int
-    rows: dict[str, RegistryRow]
+    #: The texts of the records, in the order of their keys. See wire.py.
+    lines: list[bytes]
 
 
 def create_tables(connection: sqlite3.Connection, _: float) -> None:
@@ -83,16 +101,17 @@ def read_rows(connection: sqlite3.Connection, after: str = "", start: str = "") 
         yield from (row for row in _try_unpack(first, data) if row[0] > after and row[0] >= start)
 
 
-def write(connection: sqlite3.Connection, rows: Sequence[RegistryRow]) -> tuple[list[str], WriteCounts]:
+def write(
+    connection: sqlite3.Connection, rows: Sequence[RegistryRow], compress: Compress
+) -> tuple[list[str], WriteCounts]:
     """Write rows in the order of their keys. A later date wins. Returns the keys that changed in the file."""
-    total, changed = WriteCounts(), list[str]()
+    counts, changed = WriteCounts(), list[str]()
     for block, part in _group(connection, rows):
-        keys, counts = _merge(block.rows, part)
-        total.update(counts)
+        keys = _merge(block, part, counts)
         changed += keys
         if keys:
-            _replace(connection, block)
-    return changed, total
+            _replace(connection, block, compress)
+    return changed, counts
 
 
 def delete(connection: sqlite3.Connection, keys: Sequence[str], *, skips_newer: bool = False) -> int:
@@ -103,9 +122,11 @@ def delete(connection: sqlite3.Connection, keys: Sequence[str], *, skips_newer: 
     gone = 0
     rows: list[RegistryRow] = [(key, 0, "", "") for key in sorted(set(keys))]
     for block, part in _group(connection, rows, skips_newer=skips_newer):
-        found = [row[0] for row in part if block.rows.pop(row[0], None)]
-        gone += len(found)
-        if found:
+        places = [at for at, is_known in (find_line(block.lines, row[0].encode()) for row in part) if is_known]
+        gone += len(places)
+        for at in reversed(places):
+            del block.lines[at]
+        if places:
             _replace(connection, block)
     return gone
 
@@ -126,7 +147,9 @@ def count(connection: sqlite3.Connection, prefix: str) -> int:
 def count_known(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     """The number of these sorted keys that have a record."""
     rows: list[RegistryRow] = [(key, 0, "", "") for key in keys]
-    return sum(sum(row[0] in block.rows for row in part) for block, part in _group(connection, rows))
+    return sum(
+        sum(find_line(block.lines, row[0].encode())[1] for row in part) for block, part in _group(connection, rows)
+    )
 
 
 def _group(
@@ -136,60 +159,70 @@ def _group(
     at = 0
     while at < len(rows):
         key = rows[at][0]
+        found = connection.execute(_SELECT_WITH_BOUND, (key,)).fetchone()
         # Rows before the first block join it.
-        found = connection.execute(SELECT_BLOCK, (key,)).fetchone() or connection.execute(_NEXT, (key,)).fetchone()
-        block = _Block(None, 0, {}) if found is None else _read_block(*found, skips_newer=skips_newer)
-        (bound,) = connection.execute(_NEXT_KEY, (max(key, block.first or key),)).fetchone()
+        *content, bound = found or _find_first(connection, key)
+        block = _read_block(*content, skips_newer=skips_newer) if content else _Block(None, 0, [])
         end = len(rows) if bound is None else bisect_left(rows, bound, lo=at, key=_KEY)
         yield block, rows[at:end]
         at = end
 
 
-def _merge(known: dict[str, RegistryRow], rows: Sequence[RegistryRow]) -> tuple[list[str], WriteCounts]:
-    """Add rows to those of a block. Returns the keys whose row is another one now."""
-    counts, keys = WriteCounts(), list[str]()
+def _find_first(connection: sqlite3.Connection, key: str) -> tuple[Any, ...]:
+    """The first block, for a key before it, and the first key of the second one. Without blocks, only None."""
+    found: tuple[Any, ...] = connection.execute(_NEXT, (key,)).fetchone() or ()
+    return (*found, *connection.execute(_NEXT_KEY, found[:1]).fetchone()) if found else (None,)
+
+
+def _merge(block: _Block, rows: Sequence[RegistryRow], counts: WriteCounts) -> list[str]:
+    """Add rows to the lines of a block, and count them. Returns the keys whose line is another one now."""
+    keys, lines, at = list[str](), block.lines, 0
     for row in rows:
-        key, date, agency, url = row
-        before = known.get(key)
-        if before is None:
-            counts["new"] += 1
-        elif date < before[1]:
-            counts["older"] += 1
-            continue
-        elif (agency, url) != before[2:]:
-            counts["changed"] += 1
-        else:
-            counts["same"] += 1
-            if date == before[1]:
-                continue
-        known[key] = row
-        keys.append(key)
-    return keys, counts
+        at, is_known = find_line(lines, row[0].encode(), at)
+        outcome, is_newer = _compare(row, lines[at]) if is_known else ("new", True)
+        counts[outcome] += 1
+        if is_newer:
+            lines[at : at + is_known] = [to_line(row)]
+            keys.append(row[0])
+    return keys
 
 
-def _replace(connection: sqlite3.Connection, block: _Block) -> None:
-    """Write the rows of a block in place of what the file has, in as many blocks as they need."""
-    rows = sorted(block.rows.values(), key=_KEY)
-    puts = [(piece[0][0], len(piece), pack_block(piece[0][0], piece)) for piece in split_rows(rows)]
+def _compare(row: RegistryRow, line: bytes) -> tuple[str, bool]:
+    """What a row is beside the line of its key, and whether it takes its place."""
+    try:
+        _, date, agency, url = read_line(row[0], line)
+    except DamagedEntry:
+        return "new", True
+    if row[1] < date:
+        return "older", False
+    return ("same", row[1] > date) if (agency, url) == row[2:] else ("changed", True)
+
+
+def _replace(connection: sqlite3.Connection, block: _Block, compress: Compress = compress) -> None:
+    """Write the lines of a block in place of what the file has, in as many blocks as they need."""
+    puts = []
+    for piece in split_lines(block.lines):
+        first = piece[0].partition(b"\t")[0].decode()
+        puts.append((first, len(piece), pack_block(first, piece, compress)))
     if block.first is not None and (not puts or puts[0][0] != block.first):
         connection.execute(_DELETE, (block.first,))
     connection.executemany(_PUT, puts)
-    if len(rows) != block.records:
-        connection.execute(_ADD, (len(rows) - block.records,))
+    if len(block.lines) != block.records:
+        connection.execute(_ADD, (len(block.lines) - block.records,))
 
 
 def _read_block(first: str, records: object, data: object, *, skips_newer: bool) -> _Block:
-    """A block with its rows by their key. Another format version has no rows, or is a StoreError."""
+    """A block with its lines. Another format version has no lines, or is a StoreError."""
     number = records if isinstance(records, int) else 0
     try:
-        rows = unpack_block(first, data)
+        lines = unpack_lines(first, data)
     except DamagedEntry:
-        return _Block(first, number, {})
-    if rows is None and skips_newer:
-        return _Block(first, number, {})
-    if rows is None:
+        return _Block(first, number, [])
+    if lines is None and skips_newer:
+        return _Block(first, number, [])
+    if lines is None:
         raise StoreError(f"A newer doi-proxy wrote the registry records after {first!r}; use it to change them.")
-    return _Block(first, number, {row[0]: row for row in rows})
+    return _Block(first, number, lines)
 
 
 def _try_unpack(first: str, data: object) -> list[RegistryRow]:

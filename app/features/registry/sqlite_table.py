@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
+from app.cache.compression import compress
 from app.cache.coordination import REGISTRY_CHANGED
 from app.cache.sqlite.batch import announce
 from app.cache.sqlite.file import WRITE_TIMEOUT, connect, is_damage, mark_damaged, prepare
@@ -19,7 +20,7 @@ from app.features.registry import sqlite_blocks as registry_blocks
 from app.features.registry.record import RegistryRecord
 from app.features.registry.sqlite_blocks import WriteCounts
 from app.features.registry.sqlite_change_log import CHANGE_LOG, LoggedChange, log_changes, log_registry
-from app.features.registry.wire import RegistryRow, to_record
+from app.features.registry.wire import Compress, RegistryRow, to_record
 
 #: Limit of the records in one call of `write`. 10,000 take about 30 ms, during which other writers wait.
 MAX_BATCH: Final = 20_000
@@ -47,13 +48,14 @@ class ImportPart:
 class RegistryTable:
     """The registry records of one file, for an importer. Every method raises StoreError. Proxies may use the file."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float], compress: Compress = compress) -> None:
         """Open the store at `path`, and create it if it is missing. `clock` gives seconds since the epoch."""
         # Its writes are logged too.
         prepare(path, clock(), (Table(registry_blocks.create_tables), CHANGE_LOG))
         #: The file of the store.
         self.path = path
         self._clock = clock
+        self._compress = compress
         with self._translate_errors():
             self._connection = connect(path, timeout=WRITE_TIMEOUT)
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
@@ -76,7 +78,7 @@ class RegistryTable:
             is_new_range = (
                 bool(rows) and next(registry_blocks.read_rows(self._connection, start=rows[0][0]), None) is None
             )
-            changed, counts = registry_blocks.write(self._connection, rows)
+            changed, counts = registry_blocks.write(self._connection, rows, self._compress)
             log_registry(self._connection, changed, self._clock(), is_new_range=is_new_range)
             if changed:
                 announce(self._connection, (REGISTRY_CHANGED,))

@@ -12,16 +12,19 @@ from app.cache.entry import FOREVER
 from app.errors import DamagedEntry
 from app.features.registry.record import LAST_DATE
 from app.features.registry.wire import (
-    MAX_CHARACTERS,
+    MAX_BYTES,
     MAX_ROWS,
     RegistryRow,
+    find_line,
     find_row,
     pack_block,
-    split_rows,
+    split_lines,
     to_entry,
+    to_line,
     to_record,
     to_row,
     unpack_block,
+    unpack_lines,
 )
 from tests.cache.entries import NOW
 
@@ -40,12 +43,17 @@ def row(key: str = KEY, url: str = "https://a.example/1") -> RegistryRow:
     return key, int(NOW), "Crossref", url
 
 
+def pack(first: str, rows: list[RegistryRow]) -> bytes:
+    return pack_block(first, list(map(to_line, rows)))
+
+
 @given(blocks)
 def test_unpack_block_returns_the_packed_rows(packed: list[RegistryRow]) -> None:
     first = packed[0][0]
-    data = pack_block(first, packed)
+    data = pack(first, packed)
     assert unpack_block(first, data) == packed
     assert [find_row(one[0], first, data) for one in packed] == packed
+    assert unpack_lines(first, data) == [to_line(one) for one in packed]
 
 
 @given(rows)
@@ -58,12 +66,12 @@ def test_a_record_survives_its_row(one: RegistryRow) -> None:
 def test_a_block_under_another_key_is_damaged(one: list[RegistryRow], other: list[RegistryRow]) -> None:
     assume(one[0][0] != other[0][0])
     with pytest.raises(DamagedEntry):
-        unpack_block(other[0][0], pack_block(one[0][0], one))
+        unpack_block(other[0][0], pack(one[0][0], one))
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0, max_value=7))
 def test_a_flipped_bit_is_damage(place: int, bit: int) -> None:
-    data = bytearray(pack_block(KEY, [row(), row("10.1000/183")]))
+    data = bytearray(pack(KEY, [row(), row("10.1000/183")]))
     data[place % len(data)] ^= 1 << bit
     with pytest.raises(DamagedEntry):
         unpack_block(KEY, bytes(data))
@@ -79,20 +87,20 @@ def test_other_data_is_damage(data: object) -> None:
 
 @given(st.lists(st.integers(1, 16_384), max_size=80))
 def test_blocks_keep_their_limits(lengths: list[int]) -> None:
-    long = [row(f"10.1000/{number:03}", "u" * length) for number, length in enumerate(lengths)]
-    cut = list(split_rows(long))
+    long = [b"u" * length for length in lengths]
+    cut = list(split_lines(long))
     assert [one for block in cut for one in block] == long
     assert all(0 < len(block) <= MAX_ROWS for block in cut)
-    assert all(sum(len(one[3]) for one in block) <= MAX_CHARACTERS for block in cut if len(block) > 1)
+    assert all(sum(map(len, block)) <= MAX_BYTES for block in cut if len(block) > 1)
 
 
 def test_a_row_that_a_block_does_not_have_is_none() -> None:
-    assert find_row("10.1000/183", KEY, pack_block(KEY, [row(), row("10.1000/184")])) is None
+    assert find_row("10.1000/183", KEY, pack(KEY, [row(), row("10.1000/184")])) is None
 
 
 @pytest.mark.parametrize("date", [-1, LAST_DATE + 1, 10**30])
 def test_a_date_that_is_not_possible_is_damage(date: int) -> None:
-    data = pack_block(KEY, [(KEY, date, "Crossref", "https://a.example/")])
+    data = pack(KEY, [(KEY, date, "Crossref", "https://a.example/")])
     for read in (lambda: unpack_block(KEY, data), lambda: find_row(KEY, KEY, data)):
         with pytest.raises(DamagedEntry, match="date"):
             read()
@@ -112,3 +120,12 @@ def test_an_entry_is_never_fresh_always_usable_and_has_the_url_value() -> None:
             "timestamp": "2023-11-14T22:13:20Z",
         }
     ]
+
+
+@given(blocks, texts)
+def test_a_key_is_found_among_the_lines_in_the_order_of_keys(packed: list[RegistryRow], text: str) -> None:
+    lines, keys = list(map(to_line, packed)), [one[0] for one in packed]
+    assert [find_line(lines, key.encode()) for key in keys] == [(at, True) for at in range(len(keys))]
+    key = "10.1000/" + text
+    at, is_known = find_line(lines, key.encode())
+    assert (is_known, sorted([*keys, key])[at]) == (key in keys, key)

@@ -1,0 +1,24 @@
+"""Compresses the blocks that an import writes, with isal if it is there."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from app.cache.compression import WINDOW_BITS, compress
+from app.cache.dictionary import DICTIONARY_1
+from app.features.registry.import_streams import library
+from app.features.registry.wire import Compress
+
+#: isal at this level takes a third of the time of zlib for a block, which becomes 3 % longer.
+_LEVEL: Final = 2
+
+
+def choose_compress() -> Compress:
+    """What compresses the text of a block. Without isal it is what compresses all that a store holds."""
+    return compress if library is zlib else _compress
+
+
+def _compress(data: bytes) -> bytes:
+    work = library.compressobj(_LEVEL, zlib.DEFLATED, WINDOW_BITS, zdict=DICTIONARY_1)
+    return bytes(work.compress(data) + work.flush())

@@ -1,0 +1,31 @@
+"""What compresses the blocks of an import gives what every proxy reads, with isal and without it."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.cache.compression import compress, decompress
+from app.features.registry import import_compression
+from app.features.registry.import_compression import choose_compress
+from app.features.registry.wire import MAX_BYTES
+
+
+@given(st.binary(max_size=200), st.integers(1, 2 * MAX_BYTES))
+def test_what_an_import_compresses_is_decompressed(piece: bytes, length: int) -> None:
+    text = (piece * (length // max(1, len(piece)) + 1))[:length]
+    assert decompress(choose_compress()(text)) == text
+
+
+def test_far_repetitions_stay_in_the_window() -> None:
+    texts = [bytes(range(256)) * 8 + b"\n" + bytes([number]) * 15_000 for number in range(2)]
+    text = texts[0] + texts[1] + texts[0]
+    assert decompress(choose_compress()(text)) == text
+
+
+def test_without_isal_the_compression_is_that_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_compression, "library", zlib)
+    assert choose_compress() is compress
