@@ -61,15 +61,19 @@ def create(
     opened = open_features(features, context)
     stages = fold_stages(opened.stages)
     face = build_face(settings, core, pages, read_redirect_facts(settings, clock, chance), stages, opened)
-    prepared = build_prepared_answers(settings, core, stages, clock)
+    prepared = build_prepared_answers(settings, core, stages, pages, clock)
 
     def trust(new: Settings) -> None:
         connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies))
 
+    def rebrand(new: Settings) -> None:
+        pages.rebrand(read_branding(new))
+        core.forget_prepared()
+
     branding = (name for name in type(settings).model_fields if name.startswith("branding_"))
     lifecycle.on_reload(set_log_level, "log_level")
     lifecycle.on_reload(trust, "trusted_proxies")
-    lifecycle.on_reload(lambda new: pages.rebrand(read_branding(new)), *branding)
+    lifecycle.on_reload(rebrand, *branding)
     for gate in opened.gates:
         for path, add in opened.operator_routes.items():
             gate.add_path(path)

@@ -180,7 +180,7 @@ def build_face(
 
 
 def build_prepared_answers(
-    settings: Settings, core: Core, stages: Stages, clock: Callable[[], float]
+    settings: Settings, core: Core, stages: Stages, pages: Pages, clock: Callable[[], float]
 ) -> ExpressLane | None:
     """The prepared answers, if they are switched on."""
     if not settings.express_lane:
@@ -188,6 +188,7 @@ def build_prepared_answers(
     prepared = ExpressLane(
         core.resolver,
         stages,
+        lambda: pages.languages,
         clock=clock,
         timer=time.perf_counter,
         sub_path=read_sub_path(settings).encode(),

@@ -85,7 +85,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     facts: ClientFact = NO_FACTS
     #: The locations for `Link` headers, with their URLs.
     links: tuple[tuple[Location, str], ...] = ()
-    #: Whether it depends only on one record, which `Resolver.find_fresh` finds.
+    #: Whether it depends only on the records of the chain, which `Resolver.find_fresh` finds, and not on the client.
     is_hit: bool = False
 
 
@@ -208,25 +208,28 @@ def decide_without_locations(
     chain: Chain, record: Record, query: DestinationQuery, resolves_here: Callable[[HandleName], bool]
 ) -> Destination | None:
     """Decide where a name leads, given its selected values. None if its locations are needed."""
+    is_hit = _is_fresh(chain)
     if not chain.last.is_registered:
-        return Destination(Kind.NOT_FOUND, chain)
+        return Destination(Kind.NOT_FOUND, chain, is_hit=is_hit)
     shows_alias = query.shows_alias and query.options.action is Action.REDIRECT
     if shows_alias and chain.aliases and resolves_here(chain.last.name):
-        return Destination(Kind.ALIAS, chain)
-    return None if record.values else Destination(Kind.NO_VALUES, chain)
+        return Destination(Kind.ALIAS, chain, is_hit=is_hit)
+    return None if record.values else Destination(Kind.NO_VALUES, chain, is_hit=is_hit)
 
 
 def decide(chain: Chain, record: Record, locations: NameLocations, query: DestinationQuery) -> Destination:
     """Decide where a name leads, given its selected values and its locations. Raises InvalidParameter."""
     if query.options.action is Action.SHOW_URLS:
         return Destination(Kind.LOCATIONS, chain, record, locations)
+    is_fresh = _is_fresh(chain)
     if query.options.action is not Action.REDIRECT:
-        return Destination(Kind.VALUES, chain, record, locations)
+        return Destination(Kind.VALUES, chain, record, locations, is_hit=is_fresh)
     client = query.describe_client() if locations.any else UNKNOWN_CLIENT
     name = chain.last.name
     choice = choose_target(name, record, locations, query.options, client)
+    is_single = not (chain.aliases or locations.any or query.negotiation.conneg)
     if choice.target is None:
-        return Destination(Kind.VALUES, chain, record, locations, facts=choice.facts)
+        return Destination(Kind.VALUES, chain, record, locations, facts=choice.facts, is_hit=is_single and is_fresh)
     return Destination(
         Kind.TARGET,
         chain,
@@ -235,9 +238,12 @@ def decide(chain: Chain, record: Record, locations: NameLocations, query: Destin
         choice.target,
         choice.facts,
         tuple(links(record, locations, name)),
-        chain.last.origin in (Origin.HIT, Origin.LOCAL, Origin.REGISTRY)
-        and not (chain.aliases or locations.any or query.negotiation.conneg),
+        is_single and (is_fresh or chain.last.origin is Origin.REGISTRY),
     )
+
+
+def _is_fresh(chain: Chain) -> bool:
+    return all(resolution.origin in (Origin.HIT, Origin.LOCAL) for resolution in chain.resolutions)
 
 
 @lru_cache(maxsize=1024)

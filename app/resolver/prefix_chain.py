@@ -67,6 +67,8 @@ class ReportContact:
     agency: str
     #: The address of its form, an e-mail address, or words.
     contact: str | None
+    #: Whether every record that could name them was found.
+    is_complete: bool = True
 
 
 NO_REPORT_CONTACT: Final = ReportContact("", None)
@@ -215,7 +217,7 @@ class PrefixChain:
             contact = namespace.contact
             services = await self._resolve_handles((namespace.locs or namespace.services)[:1], background)
         except (CouldNotVerify, InvalidName):
-            return ReportContact("", contact)
+            return ReportContact("", contact, is_complete=False)
         agency = agency_name([(one.name, one.record) for one in services])
         forms = [value.text for one in services for value in one.record.of_type(_REPORT_FORM) if value.text]
         return ReportContact(agency or "", forms[0] if forms else contact)

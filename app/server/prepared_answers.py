@@ -1,76 +1,76 @@
-"""The express lane answers frequent plain requests from prepared bytes, before the server parses them.
+"""Prepared answers: the replies to frequent requests as bytes, which are sent before the server parses a request.
 
-It is a byte cache. Only the application fills it, with replies that depend on the path and one fresh record alone. The
-key is the path, or a whole plain request; the value is the last reply. A reply is used while its record is fresh in
-memory with the same values. Its freshness headers are written again once a second, by the code that wrote the first.
+They are a byte cache that only the application fills. The key is the target with its query and what the headers of a
+request select, or a whole request. A reply is used while every record that it stands on is fresh in memory with the
+same values. Its freshness headers are written again once a second, by the code that wrote the first.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from app.doi.name import HandleName
-from app.host import is_host
-from app.resolver.resolution import Resolution
+from app.handle.answer import ResponseCode
+from app.resolver.resolution import Chain, Origin, Resolution
 from app.resolver.resolver import Resolver
-from app.web.freshness import CACHE_CONTROL, cache_status_text
+from app.server.generations import Generations
+from app.server.plain_head import FORWARDED_FOR, read_plain
+from app.web.freshness import cache_status_text
 from app.web.header import Header, header_lines
-from app.web.negotiation import wants_data
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines, status_line
 from app.web.stage import PreparedRequest, Stages
+from app.web.variants import Variant, Varies, narrow, select_variant
 
 #: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
 OVERHEAD: Final = 1_000
 #: Larger replies and requests take the full path. This keeps the cache small.
 MAX_ANSWER_BYTES: Final = 16_384
 MAX_REQUEST_BYTES: Final = 4_096
-#: The header lines of a request (RFC 9112, section 5), without the forms that parsers read differently.
-_HEAD: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
-#: Headers with which a request takes the full path.
-NOT_PLAIN: Final = frozenset(
-    {
-        b"content-length",
-        b"transfer-encoding",
-        b"expect",
-        b"upgrade",
-        b"if-none-match",
-        b"x-request-id",
-        CACHE_CONTROL,
-    }
-)
-#: The server's parser obeys both. HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).
-_CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
+#: Replies to one target, which differ by language or coding. The one that was prepared first is dropped first.
+MAX_VARIANTS: Final = 16
+#: Bytes of a target that was requested once, in the map of those.
+_SEEN_BYTES: Final = 150
 _VERSION: Final = b" HTTP/1.1\r\n"
 _HEAD_METHOD: Final = b"H"
 _EMPTY_LINE: Final = b"\r\n"
-_FORWARDED_FOR: Final = re.compile(rb"\r\nx-forwarded-for:[ \t]*([^\r]*)", re.IGNORECASE)
+_ERROR: Final = 400
 #: Answers of which one is counted with its client, for all of them. An answer takes this lane 3.6 us; the client of
 #: each would add 2.4 us, and 6 us behind a front proxy (processor time, best of 7).
 CLIENT_SAMPLE: Final = 16
-Value = TypeVar("Value")
+
+
+class Ground(msgspec.Struct, frozen=True, gc=False):
+    """A record besides the first that a reply stands on. `source` is None if memory has no fresh record."""
+
+    name: HandleName
+    source: int | None
+    #: Whether it is part of the chain of the reply, whose records are counted and decide its freshness.
+    is_followed: bool
 
 
 class Prepared(msgspec.Struct, gc=False):
     """A reply as bytes. `head` has the freshness of the second when it was last sent."""
 
     target: bytes
+    variant: Variant
     name: HandleName
-    #: The hash of the record's values (64 bits, keyed). The values themselves would stay in memory after eviction.
+    #: The identity of the record. The record itself would stay in memory after its eviction.
     source: int
-    freshness: Callable[[Resolution, int], tuple[Header, ...]]
+    others: tuple[Ground, ...]
+    freshness: Callable[[Chain, int], tuple[Header, ...]]
     status: int
     #: The header lines that do not change.
     lines: bytes
     #: The empty line and the body.
     tail: bytes
-    #: The inputs of `head`: the time, the time at which the record was fetched, and the server's header lines.
+    #: The inputs of `head`: the time, the times of the record, and the server's header lines.
     second: int = -1
     fetched_at: float = 0.0
+    fresh_until: float = 0.0
     first: bytes = b""
     head: bytes = b""
     cache_status: str | None = None
@@ -78,62 +78,47 @@ class Prepared(msgspec.Struct, gc=False):
     @property
     def size(self) -> int:
         """Its size in memory, in bytes."""
-        return len(self.target) + len(self.name.text) + 2 * len(self.lines) + len(self.tail) + OVERHEAD
+        names = len(self.name.text) + sum(len(one.name.text) + 200 for one in self.others)
+        return len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
 
 
-class Generations(Generic[Value]):
-    """A bounded map with two generations. An entry is dropped once others weighing `most` were used after it.
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """What is known about a whole request: its reply, and its X-Forwarded-For."""
 
-    It holds at most twice that weight, and one entry more.
-    """
+    prepared: Prepared
+    forwarded_for: bytes | None
 
-    def __init__(self, most: int, weigh: Callable[[bytes, Value], int]) -> None:
-        self._most = most
-        self._weigh = weigh
-        self._weight = 0
-        self._young: dict[bytes, Value] = {}
-        self._old: dict[bytes, Value] = {}
 
-    def get(self, key: bytes) -> Value | None:
-        """The value of a key, which counts as used. None if it is not in the map."""
-        value = self._young.get(key)
-        if value is None and (value := self._old.get(key)) is not None:
-            self.put(key, value)
-        return value
+class Shelf:
+    """The replies by target, and by whole request, in a share of the memory."""
 
-    def put(self, key: bytes, value: Value) -> None:
-        """Add a value, or replace it."""
-        if self._weight >= self._most:
-            self._old, self._young, self._weight = self._young, {}, 0
-        # A key that is put again counts twice until its generation is over.
-        self._weight += self._weigh(key, value)
-        self._young[key] = value
-
-    def drop(self, key: bytes) -> None:
-        """Remove a key."""
-        self._young.pop(key, None)
-        self._old.pop(key, None)
-
-    def clear(self) -> None:
-        """Remove every key."""
-        self._young, self._old, self._weight = {}, {}, 0
+    def __init__(self, max_bytes: int) -> None:
+        # Each map holds up to twice its weight.
+        self.targets: Generations[tuple[Prepared, ...]] = Generations(
+            max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
+        )
+        self.requests: Generations[Known] = Generations(
+            max_bytes // 8, lambda request, known: len(request) + known.prepared.size
+        )
 
 
 class ExpressLane:
-    """Answers plain requests for names that are fresh in memory."""
+    """Answers plain requests whose answers depend only on what is fresh in memory."""
 
     def __init__(
         self,
         resolver: Resolver,
         stages: Stages,
+        languages: Callable[[], Sequence[str]],
         *,
         clock: Callable[[], float],
         timer: Callable[[], float],
         sub_path: bytes,
         max_bytes: int,
     ) -> None:
-        """`timer` is that of logged durations. `max_bytes` bounds the cache."""
+        """`languages` are those of the pages. `timer` is that of logged durations. `max_bytes` bounds the cache."""
         self._resolver = resolver
+        self._languages = languages
         self._clock = clock
         self._gates = stages.gates
         self._count_prepared = stages.count_prepared
@@ -143,31 +128,51 @@ class ExpressLane:
         self._log_prepared = stages.log_prepared
         self._shows_clients = any(stage.shows_clients for stage in stages.loggers)
         self._sub_path = sub_path
-        # Each map holds up to twice its weight.
-        self._targets: Generations[Prepared] = Generations(max_bytes * 3 // 8, lambda _, reply: reply.size)
-        self._requests: Generations[Prepared] = Generations(max_bytes // 8, lambda key, reply: len(key) + reply.size)
+        self._usual = Shelf(max_bytes * 3 // 4)
+        #: Replies of which a client can request any number, such as pages, and those to targets with a query.
+        self._rare = Shelf(max_bytes // 4 * 31 // 32)
+        #: The targets of rare replies that were requested once.
+        self._seen: Generations[bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
 
-    def offer(self, target: bytes, reply: Reply, hit: Hit) -> None:
-        """Prepare the application's reply to a plain request for `target`, the raw path as it was sent."""
-        previous = self._targets.get(target)
-        if previous is not None and previous.source == _source(hit.resolution):
+    def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
+        """Prepare the application's reply to a plain request for `target`, the raw path and query as it was sent.
+
+        `header` returns a header of the request. A rare reply is prepared when its target is requested again.
+        """
+        selected = select_variant(header, self._languages())
+        if selected is None:
+            return
+        is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in hit.varies
+        targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, hit.varies)
+        first, *followed = hit.chain.resolutions
+        source, known = _identify(first), targets.get(target) or ()
+        if any(one.variant == variant and one.source == source for one in known):
+            return
+        if is_rare and not known and not self._is_seen(target):
             return
         prepared = Prepared(
             target=target,
-            name=hit.resolution.name,
-            source=_source(hit.resolution),
+            variant=variant,
+            name=first.name,
+            source=source,
+            others=(
+                *[Ground(one.name, _identify(one), True) for one in followed],
+                *[Ground(name, self._source_of(name), False) for name in hit.find_watched()],
+            ),
             freshness=hit.freshness,
             status=reply.status,
             lines=frame_lines(reply),
             tail=_EMPTY_LINE + reply.body,
         )
         if prepared.size <= MAX_ANSWER_BYTES:
-            self._targets.put(target, prepared)
+            others = [one for one in known if one.variant != variant]
+            targets.put(target, (prepared, *others[: MAX_VARIANTS - 1]))
 
     def clear(self) -> None:
         """Drop every reply, because something besides the records has changed."""
-        self._targets.clear()
-        self._requests.clear()
+        for shelf in (self._usual, self._rare):
+            shelf.targets.clear()
+            shelf.requests.clear()
 
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request without a body. None if the request must take the full path.
@@ -177,17 +182,18 @@ class ExpressLane:
         and for a sample.
         """
         began = 0.0 if self._log_prepared is None else self._timer()
-        prepared = self._requests.get(request) or self._find(request)
-        if prepared is None:
+        known = self._usual.requests.get(request) or self._rare.requests.get(request) or self._find(request)
+        if known is None:
             return None
+        prepared = known.prepared
         found = self._resolver.find_fresh(prepared.name)
-        if found is None or _source(found) != prepared.source:
-            self._requests.drop(request)
-            self._targets.drop(prepared.target)
+        followed = () if found is None or not prepared.others else self._find_others(prepared.others)
+        if found is None or _identify(found) != prepared.source or followed is None:
+            self._drop(request, prepared.target)
             return None
         for gate in self._gates:
             # If the client may not have the answer, the full path refuses and counts the request.
-            if not gate.admits_all and not gate.passes(client_of(_forwarded_for(request))):
+            if not gate.admits_all and not gate.passes(client_of(known.forwarded_for)):
                 return None
         self._resolver.count_answer(found)
         second = int(self._clock())
@@ -195,8 +201,10 @@ class ExpressLane:
             second != prepared.second
             or default_headers != prepared.first
             or found.entry.fetched_at != prepared.fetched_at
+            or found.entry.fresh_until != prepared.fresh_until
+            or followed
         ):
-            _write_head(prepared, found, second, default_headers)
+            self._write_head(prepared, found, followed, second, default_headers)
         head_only = request.startswith(_HEAD_METHOD)
         method = "HEAD" if head_only else "GET"
         if self._count_prepared is not None:
@@ -205,61 +213,88 @@ class ExpressLane:
         if not self._answers_until_sample:
             self._answers_until_sample = CLIENT_SAMPLE
             if self._count_client is not None:
-                self._count_client(client_of(_forwarded_for(request)), CLIENT_SAMPLE)
+                self._count_client(client_of(known.forwarded_for), CLIENT_SAMPLE)
+        tail = _EMPTY_LINE if head_only else prepared.tail
         if self._log_prepared is None:
-            return prepared.head + (_EMPTY_LINE if head_only else prepared.tail)
-        client = client_of(_forwarded_for(request)) if self._shows_clients else ""
-        path = below(self._sub_path, prepared.target) if self._sub_path else prepared.target
-        size = 0 if head_only else len(prepared.tail) - len(_EMPTY_LINE)
-        answered = PreparedRequest(method, path, client, prepared.status, size, prepared.cache_status)
-        last = self._log_prepared(answered, self._timer() - began)
-        return prepared.head + last + (_EMPTY_LINE if head_only else prepared.tail)
+            return prepared.head + tail
+        client = client_of(known.forwarded_for) if self._shows_clients else ""
+        path, _, query = prepared.target.partition(b"?")
+        path = below(self._sub_path, path) if self._sub_path else path
+        size = len(tail) - len(_EMPTY_LINE)
+        answered = PreparedRequest(method, path, query, client, prepared.status, size, prepared.cache_status)
+        return prepared.head + self._log_prepared(answered, self._timer() - began) + tail
 
-    def _find(self, request: bytes) -> Prepared | None:
-        """The prepared reply to a request that is not in the map of requests."""
+    def _find(self, request: bytes) -> Known | None:
+        """The prepared reply to a request that is not in the maps of requests."""
         end = request.find(_VERSION)
         target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
-        prepared = self._targets.get(target)
-        if prepared is None or len(request) > MAX_REQUEST_BYTES:
+        usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
+        if not (usual or rare) or len(request) > MAX_REQUEST_BYTES:
             return None
-        if not is_plain(request[end + len(_VERSION) :]):
+        fields = read_plain(request[end + len(_VERSION) :])
+        selected = None if fields is None else select_variant(fields.get, self._languages())
+        if fields is None or selected is None:
             return None
-        self._requests.put(request, prepared)
-        return prepared
+        for shelf, replies in ((self._usual, usual), (self._rare, rare)):
+            for prepared in replies:
+                if prepared.variant.admits(selected):
+                    forwarded_for = fields.get(FORWARDED_FOR)
+                    known = Known(prepared, None if forwarded_for is None else forwarded_for.encode("latin-1"))
+                    shelf.requests.put(request, known)
+                    return known
+        return None
+
+    def _find_others(self, others: tuple[Ground, ...]) -> tuple[Resolution, ...] | None:
+        """The rest of the chain of a reply. None if memory has something else than when the reply was prepared."""
+        followed = []
+        for ground in others:
+            found = self._resolver.find_fresh(ground.name)
+            if (None if found is None else _identify(found)) != ground.source:
+                return None
+            if found is not None and ground.is_followed:
+                followed.append(found)
+        return tuple(followed)
+
+    def _write_head(
+        self, prepared: Prepared, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes
+    ) -> None:
+        for resolution in followed:
+            self._resolver.count_answer(resolution)
+        chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
+        freshness = prepared.freshness(chain, second)
+        prepared.second, prepared.first = second, first
+        prepared.fetched_at, prepared.fresh_until = found.entry.fetched_at, found.entry.fresh_until
+        prepared.head = status_line(prepared.status) + first + prepared.lines + header_lines(freshness)
+        prepared.cache_status = cache_status_text(freshness)
+
+    def _drop(self, request: bytes, target: bytes) -> None:
+        for shelf in (self._usual, self._rare):
+            shelf.requests.drop(request)
+            shelf.targets.drop(target)
+
+    def _is_seen(self, target: bytes) -> bool:
+        """Whether a target was requested before; from now on it was."""
+        key = b"%d" % hash(target)
+        is_seen = self._seen.get(key) is not None
+        if not is_seen:
+            self._seen.put(key, True)
+        return is_seen
+
+    def _source_of(self, name: HandleName) -> int | None:
+        found = self._resolver.find_fresh(name)
+        return None if found is None else _identify(found)
 
 
-def _forwarded_for(request: bytes) -> bytes | None:
-    """The value of X-Forwarded-For; several lines are one list (RFC 9110, section 5.3)."""
-    values = _FORWARDED_FOR.findall(request)
-    return b", ".join(values) if values else None
+def _identify(resolution: Resolution) -> int:
+    """A number that changes with the answer: 64 bits, keyed.
 
-
-def _write_head(prepared: Prepared, found: Resolution, second: int, first: bytes) -> None:
-    freshness = prepared.freshness(found, second)
-    prepared.second, prepared.fetched_at, prepared.first = second, found.entry.fetched_at, first
-    prepared.head = status_line(prepared.status) + first + prepared.lines + header_lines(freshness)
-    prepared.cache_status = cache_status_text(freshness)
-
-
-def is_plain(head: bytes) -> bool:
-    """Whether no header of a request can change the answer about a name without locations."""
-    if not _HEAD.fullmatch(head):
-        return False
-    hosts, accepts = [], []
-    for line in head.split(b"\r\n")[:-2]:
-        name, _, value = line.partition(b":")
-        name, value = name.lower(), value.strip(b" \t")
-        if name in NOT_PLAIN or (name in _CONNECTION and value.lower() != b"keep-alive"):
-            return False
-        if name == b"host":
-            hosts.append(value)
-        elif name == b"accept":
-            accepts.append(value)
-    if len(hosts) != 1 or not is_host(hosts[0]):
-        return False
-    return not wants_data(b", ".join(accepts).decode("latin-1") if accepts else None)
-
-
-def _source(resolution: Resolution) -> int:
+    A "not found" changes with its time too: a page about it, which can show what else was known then, is as old as it.
+    """
+    answer = resolution.entry.answer
     # Bytes remember their hash.
-    return hash(resolution.entry.answer.values)
+    values = hash(answer.values)
+    if resolution.origin is Origin.HIT and answer.code is ResponseCode.SUCCESS:
+        return values
+    more = (resolution.origin, answer.code, resolution.entry.fetched_at, resolution.agency, resolution.allows_detour)
+    gone = resolution.tombstone and (resolution.tombstone.reason, resolution.tombstone.date)
+    return hash((values, more, gone))

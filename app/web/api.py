@@ -17,7 +17,7 @@ from app.handle.answer import ResponseCode
 from app.handle.record import write_values
 from app.handle.value import JSON_STRING
 from app.resolver.options import ResolveOptions
-from app.resolver.resolution import Origin, Resolution
+from app.resolver.resolution import Chain, Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.web.conditions import Conditions
 from app.web.failure_headers import failure_headers, quota_headers
@@ -124,13 +124,13 @@ class RestApi:
         kind, body = _format(body, parameters)
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
+        is_hit = resolution.origin in (Origin.HIT, Origin.LOCAL) and not options.bypasses_cache
+        hit = Hit(Chain(resolution), self._freshness.of_json_hit) if is_hit else None
         if code is ResponseCode.HANDLE_NOT_FOUND:
-            return Reply(404, (kind, tag), body, freshness)
+            return Reply(404, (kind, tag), body, freshness, hit)
         if _has(request, tag):
             # Without the headers of a body (RFC 9110, section 15.4.5).
             return Reply(304, (tag,), b"", freshness)
-        is_hit = resolution.origin in (Origin.HIT, Origin.LOCAL) and code is ResponseCode.SUCCESS
-        hit = Hit(resolution, self._freshness.of_json) if is_hit else None
         return Reply(200, (kind, tag), body, freshness, hit)
 
     def answer_failure(self, failure: CouldNotVerify, name: HandleName, parameters: Parameters) -> Reply:

@@ -44,8 +44,8 @@ _ADMITTED = "doi_proxy.admitted"
 class Lane(Protocol):
     """Prepared answers, which a server tries before the application."""
 
-    def offer(self, target: bytes, reply: Reply, hit: Hit) -> None:
-        """Prepare a reply to a plain request for `target`, the raw path as it was sent."""
+    def offer(self, target: bytes, reply: Reply, hit: Hit, header: Callable[[bytes], str | None]) -> None:
+        """Prepare a reply to a plain request for `target`, the raw path and query. `header` reads a header of it."""
 
     def answer(self, request: bytes, default_headers: bytes, client_of: Callable[[bytes | None], str]) -> bytes | None:
         """The whole answer to one whole request, None if there is none."""
@@ -111,14 +111,10 @@ class Application:
         self._count(request, route, reply.status, seconds)
         stages, last = self._stages, b""
         # Most answers are too small.
-        if stages.concerns is None or not stages.concerns(reply):
-            self._offer(request, reply)
-        else:
+        if stages.concerns is not None and stages.concerns(reply):
             for encoder in stages.encoders:
-                reply = encoder.prepare(reply)
-            self._offer(request, reply)
-            for encoder in stages.encoders:
-                reply = encoder.encode_now(request, reply)
+                reply = encoder.encode_now(request, encoder.prepare(reply))
+        self._offer(request, reply)
         if stages.log_now is not None:
             last = stages.log_now(request, route, reply, seconds)
         elif request.header(REQUEST_ID) is not None:
@@ -196,14 +192,10 @@ class Application:
             status = await self._answer_own_api(request, route, receive, send)
         else:
             reply = await self._answer(request, route)
-            if concerns is None or not concerns(reply):
-                self._offer(request, reply)
-            else:
+            if concerns is not None and concerns(reply):
                 for encoder in self._stages.encoders:
-                    reply = encoder.prepare(reply)
-                self._offer(request, reply)
-                for encoder in self._stages.encoders:
-                    reply = await encoder.encode(request, reply)
+                    reply = await encoder.encode(request, encoder.prepare(reply))
+            self._offer(request, reply)
             status = reply.status
             await send_reply(reply, send, head_only=request.head_only)
         self._count(request, route, status, self._timer() - began)
@@ -215,9 +207,15 @@ class Application:
             self._stages.count_client(request.client_address, 1)
 
     def _offer(self, request: Request, reply: Reply) -> None:
-        """Offer the lane of prepared answers a reply that depends only on the path and one fresh record."""
-        if self.express is not None and reply.hit is not None and request.is_plain:
-            self.express.offer(request.scope["raw_path"], reply, reply.hit)
+        """Offer the lane of prepared answers a reply that depends only on fresh records and on what selects it."""
+        hit = reply.hit
+        if self.express is None or hit is None or request.method == "POST" or request.header(CACHE_CONTROL) is not None:
+            return
+        # A client of HTTP/1.0 gets other statuses.
+        if request.scope["http_version"] != "1.0":
+            query = request.query
+            target: bytes = request.scope["raw_path"]
+            self.express.offer(target + b"?" + query if query else target, reply, hit, request.header)
 
     async def _answer_own_api(self, request: Request, route: str, receive: Receive, send: Send) -> int:
         """Let FastAPI answer, unless a limit forbids it. Returns the status."""

@@ -86,15 +86,20 @@ class Freshness:
             status += f"; detail={detail}".encode()
         return ((b"expires", http_date(int(until))), control, (name, status))
 
-    def of_redirect_hit(self, hit: Resolution, now: int) -> tuple[Header, ...]:
-        """The same of a redirect that depends on one record of memory and not on the client."""
-        if hit.origin is not Origin.HIT:
-            return self.of_redirect(Chain(hit), now)
+    def of_redirect_hit(self, chain: Chain, now: int) -> tuple[Header, ...]:
+        """The same of a redirect that depends on records of memory and not on the client."""
+        hit = chain.last
+        if hit.origin is not Origin.HIT or chain.aliases:
+            return self.of_redirect(chain, now)
         return _of_redirect_hit(hit.entry.fresh_until, now, self._max_age, hit.entry.answer.is_verified)
 
     def of_page(self, chain: Chain, now: int, facts: ClientFact = NO_FACTS) -> tuple[Header, ...]:
         """Cache-Control and Cache-Status of a page about a name, and of its locations as XML."""
         return _shared(chain, now, facts, self._lifetime(chain, now)[1])
+
+    def of_json_hit(self, chain: Chain, now: int) -> tuple[Header, ...]:
+        """The same as `of_json`, of one fresh record."""
+        return self.of_json(chain.last, now)
 
     def of_json(self, resolution: Resolution, now: int) -> tuple[Header, ...]:
         """Cache-Control, Expires, Age and Cache-Status of a record as JSON."""

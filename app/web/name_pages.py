@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from msgspec import structs
+
+from app.doi.name import HandleName
 from app.resolver.destination import Destination
 from app.resolver.options import NO_FACTS, Action, ResolveOptions
 from app.resolver.prefix_chain import ReportContact
@@ -19,8 +22,9 @@ from app.web.pages import Link, Pages, StaleNote
 from app.web.problem import not_found_problem
 from app.web.request import Request
 from app.web.request_path import format_query
-from app.web.responses import XML, Reply, page
+from app.web.responses import XML, Hit, Reply, page
 from app.web.section import Section, read_sections
+from app.web.variants import Varies
 
 
 class NamePages:
@@ -42,17 +46,20 @@ class NamePages:
         self._clock = clock
         self._freshness = Freshness(max_age)
 
-    def not_found(self, request: Request, resolution: Resolution, contact: ReportContact) -> Reply:
+    def not_found(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """A name that is not registered, or is gone."""
+        resolution = found.chain.last
         name, language = resolution.name, request.language(self._pages.languages)
         freshness = self._freshness.of_page(Chain(resolution), self._now())
+        varies = Varies.PAGE | Varies.PROBLEM | Varies.LANGUAGE
+        hit = self._hit(options, found, varies, watches=resolution.tombstone is None)
         if wants_problem(request.header(b"accept")):
             members = read_sections(self.sections, "problem", name)
-            return not_found_problem(resolution, self._link.base, freshness, members)
+            return structs.replace(not_found_problem(resolution, self._link.base, freshness, members), hit=hit)
         if resolution.tombstone is not None:
             stone = resolution.tombstone
             body = self._pages.gone(self._link, language, name=name, reason=stone.reason, date=stone.date)
-            return page(410, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
+            return page(410, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, hit=hit)
         body = self._pages.not_found(
             replace(self._link, query=format_query(request.query)),
             language,
@@ -60,7 +67,9 @@ class NamePages:
             sections=read_sections(self.sections, "not_found", name),
             contact=contact,
         )
-        return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE)
+        # The next page may have the contact that is missing here.
+        hit = hit if contact.is_complete else None
+        return page(404, body, freshness=freshness, vary=VARY_ACCEPT_AND_LANGUAGE, hit=hit)
 
     def locations(self, request: Request, found: Destination) -> Reply:
         """The locations of a name: XML for programs, a page for a browser."""
@@ -77,12 +86,13 @@ class NamePages:
         body = self._pages.locations(self._link, language, name=name, candidates=candidates, malformed=malformed)
         return page(200, body, cite_as(found.chain.last), freshness=freshness, vary=vary(NO_FACTS, is_page=True))
 
-    def values_not_found(self, request: Request, resolution: Resolution) -> Reply:
+    def values_not_found(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """A registered name without the values that were requested."""
-        language = request.language(self._pages.languages)
+        resolution, language = found.chain.last, request.language(self._pages.languages)
         note = self._stale_note(language, resolution)
         body = self._pages.values_not_found(self._link, language, name=resolution.name, stale=note)
-        return page(200, body, cite_as(resolution), freshness=self._freshness.of_page(Chain(resolution), self._now()))
+        freshness = self._freshness.of_page(Chain(resolution), self._now())
+        return page(200, body, cite_as(resolution), freshness=freshness, hit=self._hit(options, found, Varies.LANGUAGE))
 
     def values(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """The values of a name."""
@@ -98,7 +108,19 @@ class NamePages:
             note=note,
         )
         freshness = self._freshness.of_page(Chain(resolution), self._now(), found.facts)
-        return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True))
+        hit = self._hit(options, found, Varies.DATA | Varies.LANGUAGE)
+        return page(200, body, cite_as(resolution), freshness=freshness, vary=vary(found.facts, is_page=True), hit=hit)
+
+    def _hit(self, options: ResolveOptions, found: Destination, varies: Varies, *, watches: bool = False) -> Hit | None:
+        """What a page depends on, if that is one fresh record and, if it `watches`, what its sections look up."""
+        if not found.is_hit or found.chain.is_alias or options.bypasses_cache:
+            return None
+        name = found.chain.last.name
+
+        def find_watched() -> list[HandleName]:
+            return [other for section in self.sections if watches for other in section.list_watched(name)]
+
+        return Hit(found.chain, self._freshness.of_page, varies, find_watched)
 
     def _now(self) -> int:
         return int(self._clock())

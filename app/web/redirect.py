@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from html import escape
 from ipaddress import ip_address
@@ -28,6 +28,7 @@ from app.web.request import Request
 from app.web.request_path import Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, Hit, Reply
 from app.web.stage import NO_DETOUR, Detour, Stages
+from app.web.variants import Varies
 
 #: HTTP/1.0 does not have 303, 307 and 308 (RFC 1945, section 9.3).
 _MODERN: Final = frozenset({303, 307, 308})
@@ -125,22 +126,23 @@ class Redirects:
             return self._redirect(request, options, found, found.target, detour)
         match found.kind:
             case Kind.ALIAS:
-                return self._alias(request, found.chain)
+                return self._alias(request, found.chain, is_hit=found.is_hit and not options.bypasses_cache)
             case Kind.RECORD:
                 return self._api.answer_record(request, found.chain.resolutions[0], options, parameters)
             case Kind.LOCATIONS:
                 return self._name_pages.locations(request, found)
             case Kind.NO_VALUES:
-                return self._name_pages.values_not_found(request, found.chain.last)
+                return self._name_pages.values_not_found(request, options, found)
             case Kind.NOT_FOUND:
-                return self._name_pages.not_found(request, found.chain.last, contact)
+                return self._name_pages.not_found(request, options, found, contact)
         return self._name_pages.values(request, options, found)
 
     def _redirect_hit(self, resolution: Resolution, target: Target) -> Reply:
         """The redirect that every client gets, from one fresh record."""
         location, stub = _location_and_stub(target)
-        freshness = self._freshness.of_redirect_hit(resolution, self._now())
-        hit = Hit(resolution, self._freshness.of_redirect_hit)
+        chain = Chain(resolution)
+        freshness = self._freshness.of_redirect_hit(chain, self._now())
+        hit = Hit(chain, self._freshness.of_redirect_hit, Varies.DATA)
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
 
     def _redirect(
@@ -160,11 +162,10 @@ class Redirects:
         if options.redirection_headers:
             # A browser shows this stub: it is a page.
             status, headers = 200, (*headers, *PAGE_POLICY)
-        # A local record can become part of the rules again while its values stay the same.
-        is_for_all = detour is NO_DETOUR and resolution.allows_detour and not self._awaits_detours()
+        is_for_all = detour is NO_DETOUR and not self._awaits_detours() and not options.bypasses_cache
         if found.is_hit and is_for_all:
-            hit = Hit(resolution, self._freshness.of_redirect_hit)
-            return Reply(status, headers, stub, self._freshness.of_redirect_hit(resolution, now), hit)
+            hit = Hit(found.chain, self._freshness.of_redirect_hit, Varies.DATA)
+            return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), hit)
         freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)
 
@@ -205,12 +206,16 @@ class Redirects:
         country = options.country or self._facts.country(host)
         return Client(address, country, self._facts.chance(), negotiation)
 
-    def _alias(self, request: Request, chain: Chain) -> Reply:
+    def _alias(self, request: Request, chain: Chain, *, is_hit: bool) -> Reply:
         """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
         location = request.url_of(chain.last.name).encode()
         if request.query:
             location += b"?" + request.query
-        return Reply(301, ((b"location", location),), freshness=self._freshness.of_redirect(chain, self._now()))
+        freshness = self._freshness.of_redirect(chain, self._now())
+        # Without a URL of its own, this resolver takes the host of the request.
+        is_for_all = is_hit and request.public_url is not None
+        hit = Hit(chain, self._freshness.of_redirect_hit) if is_for_all else None
+        return Reply(301, ((b"location", location),), freshness=freshness, hit=hit)
 
     def _now(self) -> int:
         return int(self._facts.clock())
@@ -237,7 +242,7 @@ class Redirects:
                 has_contact = name.is_doi and found.chain.last.tombstone is None
                 return await self._prefixes.report_contact(name, demand) if has_contact else NO_REPORT_CONTACT
         except TimeoutError:
-            return NO_REPORT_CONTACT
+            return replace(NO_REPORT_CONTACT, is_complete=False)
 
 
 def _location_and_stub(target: Target) -> tuple[Header, bytes]:

@@ -52,11 +52,6 @@ class Request:
         return None if value is None else value.decode("latin-1")
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the request has neither a query nor a body."""
-        return not self.query and self.method in ("GET", "HEAD")
-
-    @property
     def client_address(self) -> str:
         """The address of the client, "" if it is unknown."""
         client = self.scope.get("client")

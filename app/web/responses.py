@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
-from app.resolver.resolution import Resolution
+from app.doi.name import HandleName
+from app.resolver.resolution import Chain
 from app.web.freshness import NO_STORE, VARY_LANGUAGE
 from app.web.header import Header, header_lines
+from app.web.variants import SAME_FOR_ALL, Varies
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -47,14 +49,22 @@ PAGE_POLICY: Final[tuple[Header, ...]] = (
 _BODILESS: Final = (204, 304)
 
 
-class Hit(msgspec.Struct, frozen=True, gc=False):
-    """The one fresh record that a reply depends on, and the function that writes the freshness of such a reply.
+def _watch_nothing() -> Sequence[HandleName]:
+    return ()
 
-    The function takes the current record, and the time in whole seconds since the epoch.
+
+class Hit(msgspec.Struct, frozen=True, gc=False):
+    """The fresh records that a reply depends on, and the function that writes the freshness of such a reply.
+
+    The function takes the current records, and the time in whole seconds since the epoch.
     """
 
-    resolution: Resolution
-    freshness: Callable[[Resolution, int], tuple[Header, ...]]
+    chain: Chain
+    freshness: Callable[[Chain, int], tuple[Header, ...]]
+    #: What of a request besides its target the reply depends on.
+    varies: Varies = SAME_FOR_ALL
+    #: Further names: the reply depends on what memory has about them.
+    find_watched: Callable[[], Sequence[HandleName]] = _watch_nothing
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
@@ -64,7 +74,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[Header, ...]
     body: bytes = b""
     freshness: tuple[Header, ...] = ()
-    #: None if the reply depends on anything but one fresh record, such as a fact about the client.
+    #: None if the reply depends on anything but fresh records, such as a fact about the client.
     hit: Hit | None = None
 
 
@@ -117,6 +127,7 @@ def page(
     *,
     freshness: tuple[Header, ...] = (NO_STORE,),
     vary: Header = VARY_LANGUAGE,
+    hit: Hit | None = None,
 ) -> Reply:
     """An HTML page. `vary` is one header: older caches read only one of several lines."""
-    return Reply(status, (HTML, *PAGE_POLICY, vary, *headers), body, freshness)
+    return Reply(status, (HTML, *PAGE_POLICY, vary, *headers), body, freshness, hit)

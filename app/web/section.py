@@ -24,6 +24,9 @@ class Section(Protocol):
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The data about a name or, if there is none, about a text."""
 
+    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
+        """The names of which `read` looks up in memory whether they exist."""
+
 
 def read_sections(
     sections: Sequence[Section], kind: PageKind, name: HandleName | None, text: str = ""

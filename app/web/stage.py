@@ -24,10 +24,11 @@ Answer = Callable[[Request, str, Receive, Send], Awaitable[None]]
 
 
 class PreparedRequest(msgspec.Struct, frozen=True, gc=False):
-    """The facts about a request that a prepared answer is for, and about the answer. `path` is raw, `size` in bytes."""
+    """A request that gets a prepared answer, and the answer. `path` and `query` are raw, `size` is in bytes."""
 
     method: str
     path: bytes
+    query: bytes
     client: str
     status: int
     size: int

@@ -114,7 +114,8 @@ def test_a_name_that_is_not_registered_is_not_found() -> None:
 def test_an_alias_is_shown_or_followed(query: DestinationQuery, everywhere: bool, kind: Kind) -> None:
     alias = resolution({"index": 1, "type": "HS_ALIAS", "data": OTHER.text})
     found = lead(alias, resolution(URL, name=OTHER), query=query, everywhere=everywhere)
-    assert (found.kind, found.is_hit) == (kind, False)
+    # A redirect at the end of aliases has the freshness of all of them, and is written for each request.
+    assert (found.kind, found.is_hit) == (kind, kind is not Kind.TARGET)
 
 
 def test_an_appendix_may_not_lead_to_another_host() -> None:

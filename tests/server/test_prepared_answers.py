@@ -19,6 +19,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings
 from app.assembly.stores import open_cache
 from app.cache.entry import Entry
@@ -27,7 +28,9 @@ from app.features.access_log.line import LineFormat
 from app.handle.answer import Answer, ResponseCode
 from app.main import SuppliedParts, create
 from app.server.application import application_of
-from app.server.prepared_answers import ExpressLane, Generations, is_plain
+from app.server.generations import Generations
+from app.server.plain_head import read_plain
+from app.server.prepared_answers import ExpressLane
 from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
@@ -35,7 +38,11 @@ from tests.table import table
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
 URL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://www.doi.org/hb.html"},"ttl":86400}'
+#: Longer than what is compressed at least, and shorter than what is prepared at most.
+LONG = b'{"index":3,"type":"DESC","data":"%s"}' % b" ".join(b"%d" % number for number in range(2_500))
 RECORDS = {
+    "10.1000": b'{"index":1,"type":"DESC","data":"a prefix without a service"}',
+    "10.1000/LONG": URL + b"," + LONG,
     "10.1000/182": URL,
     "10.1000/Ä": b'{"index":1,"type":"URL","data":{"format":"string","value":"http://ex\xc3\xa4mple.org/\xc3\xbc"}}',
     "10.1000/MAIL": b'{"index":1,"type":"URL","data":"mailto:a@example.org"}',
@@ -47,6 +54,9 @@ RECORDS = {
     "10.1000/LOC": URL + b',{"index":2,"type":"10320/loc","data":"<locations>'
     b'<location http_role=\\"conneg\\" href=\\"http://example.org/m\\" weight=\\"0\\"/><location href=\\"http://example.org/p\\"/></locations>"}',
 }  # fmt: skip
+BROWSER = ("Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language: de, en;q=0.5", "Cookie: a=b")
+#: For the first one, 10.1000/182 is suggested.
+MISSING = ("10.1000/182.", "10.1000/MISSING")
 
 
 class Wire(asyncio.Transport):
@@ -116,11 +126,12 @@ class Server:
         unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
         unbound |= {"upstream_stale_timeout": 60.0}
         told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
-        chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
+        self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
         cache = open_cache(chosen, clock)
         self.memory = cache.memory
         parts = SuppliedParts(cache=cache, access_log=None if privacy is None else log)
-        self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5)
+        self.lifecycle = Lifecycle(chosen)
+        self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5, lifecycle=self.lifecycle)
         self.clock, self._kind = clock, kind
         self.put_all(ttl)
         self._config = Config(self.application, log_config=None, lifespan="off")
@@ -132,6 +143,8 @@ class Server:
         now = self.clock()
         for key, value in RECORDS.items():
             self.memory.keep(Entry(key, Answer(ResponseCode.SUCCESS, b"[" + value + b"]"), now, now + ttl, now + 10**6))
+        for key in MISSING:
+            self.memory.keep(Entry(key, Answer(ResponseCode.HANDLE_NOT_FOUND), now, now + ttl, now + ttl))
 
     async def answers(self, *chunks: bytes) -> tuple[bytes, bool]:
         """What one connection is sent for `chunks`, and whether it was closed."""
@@ -158,17 +171,24 @@ paths = st.sampled_from(
      "/api/handles/10.1000/182", "/api/handles/10.1000/loc?callback=f",
      "/API/handles/10.1000%2f182", "/api/handles/10.1000/loc", "/api/handles/10.1000/182?type=URL",
      "/api/handles/10.1000/alias",
-     "/api/handles/10.1000/182?pretty", "/", "/foo/bar", "/robots.txt", "/10.1000/%ZZ", "/api/foo"]
+     "/api/handles/10.1000/182?pretty", "/", "/foo/bar", "/robots.txt", "/10.1000/%ZZ", "/api/foo",
+     "/10.1000/182?auth", "/10.1000/182?urlappend=%00%ff", "/10.1000/182?format=bibtex", "/10.1000/182?a#b",
+     "/api/handles/10.1000/missing?auth=true", "/10.1000/long?action=api", "/10.1000/182?type=X", "/10.1000/182?\xe9"]
 )  # fmt: skip
 plain_paths = st.sampled_from(
-    ["/10.1000/182", "/10.1000%2F182", "/10.1000/links", "/api/handles/10.1000/182", "/10.1000/mail"]
-)
+    ["/10.1000/182", "/10.1000%2F182", "/10.1000/links", "/api/handles/10.1000/182", "/10.1000/mail",
+     "/10.1000/182?noredirect", "/10.1000/none", "/10.1000/script", "/10.1000/missing", "/10.1000/182.",
+     "/api/handles/10.1000/missing", "/api/handles/10.1000/182?type=URL&index=1", "/10.1000/182?urlappend=%3Fx",
+     "/10.1000/long?noredirect", "/api/handles/10.1000/long", "/10.1000/alias", "/10.1000/alias?noredirect"]
+)  # fmt: skip
 header_lines = st.lists(
     st.sampled_from(
         ["Accept: */*", "Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Accept: application/x-bibtex", "Accept:",
          "accept: text/html", "Accept: application/json;q=0.9, text/html;q=0.5", "User-Agent: curl/8.0",
          "User-Agent: Mozilla/5.0",
-         "Accept-Language: de", "Cookie: a=b", "Connection: keep-alive", "Connection: close", "Connection: Keep-Alive",
+         "Accept-Language: de", "Accept-Language: fr;q=0.9, es;q=0.8", "Accept-Encoding: zstd, gzip",
+         "Cookie: a=b", "Accept: application/json", "Authorization: Basic YTpi",
+         "Connection: keep-alive", "Connection: close", "Connection: Keep-Alive",
          "If-None-Match: *", 'If-None-Match: "x"', "Proxy-Connection: close",
          "Proxy-Connection: keep-alive", "Content-Length: 0", "Accept-Encoding: gzip", "X-Odd:  spaced \t",
          "Origin: https://app.example", "Expect: 100-continue", "Host: y",
@@ -204,7 +224,7 @@ class Ways:
         for server in (self.full, self.now, self.express):
             server.put_all(86_400.0)
         for chunks, step in asked:
-            for _ in range(2):
+            for _ in range(3):
                 answers = await self.full.answers(*chunks)
                 lines = self._lines(self.full)
                 for server in (self.now, self.express):
@@ -274,14 +294,149 @@ async def test_a_plain_request_takes_the_lane_from_the_second_time(path: str) ->
 
 
 @pytest.mark.parametrize(
-    "path", ["/10.1000/loc", "/10.1000/alias", "/10.1000/none", "/10.1000/182?x", "/10.1000/script", "/"]
-)
+    "path",
+    ["/10.1000/loc", "/10.1000/alias", "/10.1000/182?auth", "/10.1000/182?cert", "/10.1000/182?format=bibtex", "/",
+     "/api/handles/10.1000/182?cert=true", "/foo/bar"],
+)  # fmt: skip
 async def test_what_is_not_plain_never_takes_the_lane(path: str) -> None:
     server = Server(Clock(), ExpressProtocol)
     uses = lane_uses(server.application)
-    for _ in range(3):
+    for _ in range(4):
         await server.answers(get(path))
     assert uses == []
+
+
+@table(
+    ("path", "status"),
+    [
+        ("/10.1000/182?urlappend=%3Fx", 302),
+        ("/10.1000/182?locatt=x", 302),
+        ("/10.1000/182?action=api", 200),
+        ("/10.1000/182?type=NONE", 200),
+        ("/10.1000/182?noredirect", 200),
+        ("/10.1000/none", 200),
+        ("/10.1000/missing", 404),
+        ("/api/handles/10.1000/182?type=URL", 200),
+        ("/api/handles/10.1000/182?index=1&pretty", 200),
+        ("/api/handles/10.1000/missing", 404),
+        ("/api/handles/10.1000/none?type=URL", 200),
+    ],
+)
+async def test_pages_and_targets_with_a_query_take_the_lane_from_the_third_time(path: str, status: int) -> None:
+    server = Server(Clock(), ExpressProtocol)
+    uses = lane_uses(server.application)
+    for _ in range(2):
+        await server.answers(get(path, *BROWSER))
+    assert uses == []
+    await server.answers(get(path, *BROWSER) + get(path, *BROWSER, method="HEAD"))
+    assert uses == [("GET", status), ("HEAD", status)]
+
+
+async def test_an_alias_has_a_prepared_answer_if_the_service_knows_its_own_url() -> None:
+    server = Server(Clock(), ExpressProtocol, public_url="https://doi.example.org")
+    uses = lane_uses(server.application)
+    for _ in range(2):
+        assert b"location: https://doi.example.org/10.1000/182\r\n" in (await server.answers(get("/10.1000/alias")))[0]
+    assert uses == [("GET", 301)]
+    server.memory.drop("10.1000/182")
+    assert (await server.answers(get("/10.1000/alias")))[0].startswith(b"HTTP/1.1 502 ")
+
+
+async def test_each_language_and_coding_has_its_own_prepared_page() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    choices = [
+        (f"Accept-Language: {language}", f"Accept-Encoding: {coding}")
+        for language in ("en", "de", "fr")
+        for coding in ("identity", "gzip")
+    ]
+    first = {one: (await server.answers(get("/10.1000/long?noredirect", *one)))[0] for one in choices}
+    assert len(set(first.values())) == len(choices)
+    for one in choices:
+        await server.answers(get("/10.1000/long?noredirect", *one))
+    uses = lane_uses(server.application)
+    for one in choices:
+        written, _ = await server.answers(get("/10.1000/long?noredirect", *one))
+        assert written == first[one]
+        assert (b"content-encoding: gzip" in written) == (one[1] == "Accept-Encoding: gzip")
+    assert len(uses) == len(choices)
+
+
+async def test_a_page_about_a_missing_name_dies_when_more_is_known_about_a_suggested_one() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    server.memory.drop("10.1000/182")
+    for _ in range(3):
+        written, _ = await server.answers(get("/10.1000/182."))
+    uses = lane_uses(server.application)
+    assert (await server.answers(get("/10.1000/182.")))[0] == written
+    assert len(uses) == 1
+    now = server.clock()
+    server.memory.keep(Entry("10.1000/182", Answer(ResponseCode.HANDLE_NOT_FOUND), now, now + 600, now + 600))
+    changed, _ = await server.answers(get("/10.1000/182."))
+    assert len(uses) == 1
+    assert b"10.1000/182<" in written.replace(b"<wbr>", b"") and changed != written
+
+
+async def test_a_prepared_page_about_a_missing_name_is_as_old_as_what_it_is_about() -> None:
+    server = Server(Clock(), ExpressProtocol)
+    for _ in range(3):
+        await server.answers(get("/10.1000/missing"))
+    server.clock.advance(60)
+    now = server.clock()
+    server.memory.keep(Entry("10.1000/MISSING", Answer(ResponseCode.HANDLE_NOT_FOUND), now, now + 600, now + 600))
+    uses = lane_uses(server.application)
+    await server.answers(get("/10.1000/missing"))
+    assert uses == []
+    server.memory.drop("10.1000/MISSING")
+    assert (await server.answers(get("/10.1000/missing")))[0].startswith(b"HTTP/1.1 502 ")
+
+
+def held(application: Application) -> int:
+    """The bytes of all that is prepared."""
+    lane = application.express
+    assert isinstance(lane, ExpressLane)
+    shelves = (lane._usual, lane._rare)
+    maps: list[Generations[Any]] = [one for shelf in shelves for one in (shelf.targets, shelf.requests)]
+    halves = [(one, half) for one in maps for half in (one._young, one._old)]
+    return sum(one._weigh(key, value) for one, half in halves for key, value in half.items())
+
+
+async def test_random_queries_and_headers_evict_no_frequent_answer_and_stay_within_the_memory() -> None:
+    most = 2_000_000
+    server = Server(Clock(), ExpressProtocol, express_memory_bytes=most)
+    uses = lane_uses(server.application)
+    for _ in range(2):
+        await server.answers(get("/10.1000/182"))
+    for number in range(3_000):
+        await server.answers(
+            get(f"/10.1000/182?urlappend={number}", f"Accept-Language: {number}")
+            + get(f"/10.1000/mail?x={number}") * 3
+            + get("/10.1000/links", f"Accept: a/{number};q=0.1, */*", f"X-Anything: {number}")
+        )
+        if number % 500 == 0:
+            await server.answers(get("/10.1000/182"))
+    # That a target was requested is kept in addition.
+    assert held(server.application) <= most
+    del uses[:]
+    await server.answers(get("/10.1000/182"))
+    assert len(uses) == 1
+
+
+@pytest.mark.parametrize("header", ["Accept-Language", "Accept", "Accept-Encoding"])
+async def test_a_huge_header_that_selects_a_page_takes_the_full_path(header: str) -> None:
+    server = Server(Clock(), ExpressProtocol)
+    uses = lane_uses(server.application)
+    for _ in range(4):
+        await server.answers(get("/10.1000/182?noredirect", f"{header}: {'de, ' * 600}en"))
+    assert uses == []
+
+
+async def test_a_new_look_drops_what_is_prepared() -> None:
+    server = Server(Clock(), ExpressProtocol, branding_languages="en,de")
+    for _ in range(3):
+        german, _ = await server.answers(get("/10.1000/none", "Accept-Language: de"))
+    assert b'lang="de"' in german
+    server.lifecycle.reload(server.settings.model_copy(update={"branding_languages": "en"}))
+    assert b'lang="en"' in (await server.answers(get("/10.1000/none", "Accept-Language: de")))[0]
 
 
 @pytest.mark.parametrize("first", ["/10.1000/loc", "/10.1000/182"])
@@ -373,12 +528,13 @@ async def test_a_head_over_64_kib_is_refused_and_the_connection_closed() -> None
         "Upgrade: h2c",
         "If-None-Match: *",
         "Expect: 100-continue",
-        "Accept: application/x-bibtex",
+        "Authorization: Bearer x",
+        "Cache-Control: max-age=0",
     ],
 )
 def test_headers_that_change_the_answer_are_not_plain(line: str) -> None:
-    assert is_plain(b"Host: x\r\n\r\n")
-    assert not is_plain(f"Host: x\r\n{line}\r\n\r\n".encode())
+    assert read_plain(b"Host: x\r\n\r\n") == {b"host": "x"}
+    assert read_plain(f"Host: x\r\n{line}\r\n\r\n".encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -394,7 +550,7 @@ def test_headers_that_change_the_answer_are_not_plain(line: str) -> None:
     ],
 )
 def test_a_head_that_parsers_disagree_about_is_not_plain(head: bytes) -> None:
-    assert not is_plain(head)
+    assert read_plain(head) is None
 
 
 async def test_what_is_prepared_is_bounded_by_bytes() -> None:

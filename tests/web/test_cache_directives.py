@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from app.server.prepared_answers import is_plain
+from app.server.plain_head import read_plain
 from app.web.cache_directives import NO_DIRECTIVES, CacheDirectives, read_directives
 from tests.table import table
 from tests.web.proxy import Proxy, running
@@ -43,8 +43,8 @@ def test_a_header_is_read_and_what_is_unknown_is_ignored(header: str | None, exp
 
 def test_the_express_lane_leaves_a_request_with_cache_control_to_the_application() -> None:
     head = b"host: x\r\n%s\r\n"
-    assert is_plain(head % b"")
-    assert not is_plain(head % b"cache-control: max-age=0\r\n")
+    assert read_plain(head % b"") is not None
+    assert read_plain(head % b"cache-control: max-age=0\r\n") is None
 
 
 async def moved(proxy: Proxy, seconds: float) -> str:

@@ -81,7 +81,7 @@ class AccessLog(Stage):
             answered.client,
             answered.method,
             answered.path[:_MAX_BYTES],
-            b"",
+            answered.query[:_MAX_BYTES],
             PREPARED,
             answered.status,
             answered.size,

@@ -16,6 +16,7 @@ from app.web.negotiation import Coding, choose_coding
 from app.web.request import Request
 from app.web.responses import Message, Reply, Send
 from app.web.stage import Stage
+from app.web.variants import Varies
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -120,7 +121,10 @@ class Compression(Stage):
 
     def prepare(self, reply: Reply) -> Reply:
         """The answer with Accept-Encoding in `Vary`, if it has a compressed form."""
-        return structs.replace(reply, headers=vary_by_encoding(reply.headers)) if self.is_large(reply) else reply
+        if not self.is_large(reply):
+            return reply
+        hit = None if reply.hit is None else structs.replace(reply.hit, varies=reply.hit.varies | Varies.CODING)
+        return structs.replace(reply, headers=vary_by_encoding(reply.headers), hit=hit)
 
     def _find(self, key: tuple[Coding, bytes]) -> bytes | None:
         body = self._known.get(key)
@@ -156,9 +160,7 @@ def _compress(body: bytes, coding: Coding) -> bytes:
 
 
 def _encoded(reply: Reply, body: bytes, coding: Coding) -> Reply:
-    return structs.replace(
-        reply, headers=(*weaken_tag(reply.headers), (_CONTENT_ENCODING, coding.encode())), body=body, hit=None
-    )
+    return structs.replace(reply, headers=(*weaken_tag(reply.headers), (_CONTENT_ENCODING, coding.encode())), body=body)
 
 
 def _weaken(request: Request, reply: Reply) -> Reply:

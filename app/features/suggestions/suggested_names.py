@@ -81,8 +81,7 @@ class SuggestedNames:
 
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""
-        names = [found.doi for found in suggest_instead(name, own_hosts=self._own_hosts)]
-        await self._existence.look_up(names, client)
+        await self._existence.look_up(self.list_watched(name), client)
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""
@@ -94,6 +93,10 @@ class SuggestedNames:
             return {"suggestions": show_names(names), "suggestions_title": _TITLES[kind]}
         rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]
         return {"suggestions": rows} if rows else {}
+
+    def list_watched(self, name: HandleName) -> Sequence[HandleName]:
+        """The names that `for_name` suggests if they exist, or may exist."""
+        return [found.doi for found in suggest_instead(name, own_hosts=self._own_hosts)]
 
     def _sort(self, suggestions: Iterable[Suggestion]) -> list[Suggestion]:
         states = [(found, self._existence.find(found.doi)) for found in suggestions]

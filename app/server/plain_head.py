@@ -1,0 +1,54 @@
+"""The heads of requests that can have a prepared answer: those that every parser reads alike, without conditions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from app.host import is_host
+from app.web.freshness import CACHE_CONTROL
+from app.web.variants import SELECTING
+
+#: The header lines of a request (RFC 9112, section 5), without the forms that parsers read differently.
+_LINES: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)+\r\n")
+#: Headers with which a request takes the full path.
+NOT_PLAIN: Final = frozenset(
+    {
+        b"authorization",
+        b"content-length",
+        b"transfer-encoding",
+        b"expect",
+        b"upgrade",
+        b"if-none-match",
+        b"x-request-id",
+        CACHE_CONTROL,
+    }
+)
+#: The server's parser obeys both. HTTP/1.1 does not define the second (RFC 9112, appendix C.2.2).
+_CONNECTION: Final = frozenset({b"connection", b"proxy-connection"})
+_HOST: Final = b"host"
+#: It does not select an answer. It names the client, for limits and logs.
+FORWARDED_FOR: Final = b"x-forwarded-for"
+_READ: Final = frozenset({*SELECTING, FORWARDED_FOR, _HOST})
+
+
+def read_plain(head: bytes) -> Mapping[bytes, str] | None:
+    """The headers that count, given the header lines of a request. None if the request takes the full path.
+
+    Several lines are one list (RFC 9110, section 5.3).
+    """
+    if not _LINES.fullmatch(head):
+        return None
+    found: dict[bytes, list[bytes]] = {}
+    for line in head.split(b"\r\n")[:-2]:
+        name, _, value = line.partition(b":")
+        name = name.lower()
+        if name in NOT_PLAIN or (name in _CONNECTION and value.strip(b" \t").lower() != b"keep-alive"):
+            return None
+        if name in _READ:
+            found.setdefault(name, []).append(value.strip(b" \t"))
+    hosts = found.get(_HOST, ())
+    if len(hosts) != 1 or not is_host(hosts[0]):
+        return None
+    return {name: b", ".join(values).decode("latin-1") for name, values in found.items()}
