@@ -19,6 +19,7 @@ from bench.findings import Section
 from bench.names import MAX_NAMES, read_names, synthetic
 from bench.plan import LARGE, ZIPF_EXPONENT, Plan
 from bench.report import write_report, write_section
+from bench.rows import ROWS
 from bench.tools import NotMeasured
 
 _HERE: Final = Path(__file__).parent
@@ -26,6 +27,7 @@ _HERE: Final = Path(__file__).parent
 _PARTS: Final = {
     "throughput": ("bench.throughput", "throughput"),
     "latency": ("bench.throughput", "latency"),
+    "service": ("bench.service", "service"),
     "cold": ("bench.cold", "cold"),
     "native": ("bench.native", "native"),
     "units": ("bench.units", "units"),
@@ -36,6 +38,7 @@ _PARTS: Final = {
     "failover": ("bench.failover", "failover"),
     "soak": ("bench.soak", "soak"),
     "scale": ("bench.scale", "scale"),
+    "spike": ("bench.spike", "spike"),
     "large": ("bench.large_store", "large_store"),
 }
 #: Throughput includes latency.
@@ -119,6 +122,8 @@ def _plan(chosen: argparse.Namespace, work: Path) -> Plan:
         batch_sizes=tuple(chosen.batch_sizes),
         zipf_exponent=chosen.zipf_exponent,
         records=chosen.records,
+        spike_records=chosen.spike_records,
+        rows=tuple(chosen.row),
     )
 
 
@@ -146,6 +151,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--records", type=int, default=3_000_000, help="registry records of the large store (default 3000000)"
+    )
+    parser.add_argument(
+        "--spike-records", type=int, default=1_000_000, help="registry names of the spike (default 1000000)"
+    )
+    parser.add_argument(
+        "--row",
+        nargs="+",
+        default=[],
+        choices=[row.key for row in ROWS],
+        metavar="ROW",
+        help="rows of the part service (default: all)",
     )
     parser.add_argument(
         "--names", type=Path, metavar="FILE", help="DOI names, one a line, also gzip (default: generated)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,29 +65,38 @@ def proxy_command(port: int) -> list[str]:
     return [program("doi-proxy"), "serve", "--port", str(port)]
 
 
-def _proxy(
-    label: str, *, express: bool, workers: int = 1, command: Callable[[int], list[str]] = proxy_command
+def proxy(
+    label: str,
+    *,
+    express: bool = True,
+    workers: int = 1,
+    command: Callable[[int], list[str]] = proxy_command,
+    settings: Mapping[str, str] | None = None,
 ) -> Contestant:
+    """doi-proxy with settings of the environment; `{folder}` in a value is the site's folder."""
+
     @contextmanager
     def start(site: Site) -> Iterator[Server]:
+        chosen = {name: value.format(folder=site.folder) for name, value in (settings or {}).items()}
         # Each contestant has its own copy of the store, so none finds records that another one fetched.
         store = site.folder / f"{label.replace(', ', '-').replace(' ', '-')}.sqlite3"
-        shutil.copyfile(site.store, store)
-        chosen = proxy_environment(site.upstream, f"sqlite:///{store}", express=express, workers=workers)
+        if "DOI_PROXY_STORE_URL" not in chosen:
+            shutil.copyfile(site.store, store)
+        usual = proxy_environment(site.upstream, f"sqlite:///{store}", express=express, workers=workers)
         cores = site.cores.for_workers(workers)
-        with served(command, cores=cores, environment=chosen, path=path_of(HOT)) as server:
+        with served(command, cores=cores, environment={**usual, **chosen}, path=path_of(HOT)) as server:
             yield server
 
     return Contestant(label, start)
 
 
-def _by_uvicorn(app: str, *flags: str) -> Callable[[int], list[str]]:
+def by_uvicorn(app: str, *flags: str) -> Callable[[int], list[str]]:
     plain = ("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning")
     return lambda port: python("-m", "uvicorn", app, "--port", str(port), *plain, *flags)
 
 
 def _uvicorn(label: str, app: str, *flags: str) -> Contestant:
-    command = _by_uvicorn(app, *flags)
+    command = by_uvicorn(app, *flags)
     return Contestant(label, lambda site: served(command, cores=site.cores.server), resolves=False)
 
 
@@ -113,13 +122,13 @@ def _nginx(label: str, configuration: str, *, resolves: bool) -> Contestant:
     return Contestant(label, start, resolves=resolves)
 
 
-EXPRESS_ON: Final = _proxy("doi-proxy", express=True)
-EXPRESS_OFF: Final = _proxy("doi-proxy, full path", express=False)
+EXPRESS_ON: Final = proxy("doi-proxy", express=True)
+EXPRESS_OFF: Final = proxy("doi-proxy, full path", express=False)
 #: As under any ASGI server: uvicorn's own protocol does not know this application.
-ASGI_ALONE: Final = _proxy(
-    "doi-proxy, ASGI alone", express=False, command=_by_uvicorn("bench.plain_asgi:create_from_environment", "--factory")
+ASGI_ALONE: Final = proxy(
+    "doi-proxy, ASGI alone", express=False, command=by_uvicorn("bench.plain_asgi:create_from_environment", "--factory")
 )
-TWO_WORKERS: Final = _proxy("doi-proxy, 2 workers", express=True, workers=2)
+TWO_WORKERS: Final = proxy("doi-proxy, 2 workers", express=True, workers=2)
 BARE_ASGI: Final = _uvicorn("bare ASGI", "bench.constant:bare", "--lifespan", "off")
 FASTAPI: Final = _uvicorn("FastAPI route", "bench.constant:fastapi", "--factory")
 NGINX: Final = _nginx("nginx constant", CONSTANT, resolves=False)

@@ -28,11 +28,17 @@ _MICROSECONDS: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """A closed loop: answers a second, and the number of requests that failed or got 4xx or 5xx."""
+    """A closed loop: answers a second, and the number of requests that failed, and that got 4xx or 5xx."""
 
     rate: float
     requests: int
-    failed: int
+    broken: int
+    refused: int
+
+    @property
+    def failed(self) -> int:
+        """Requests without an answer, or with 4xx or 5xx."""
+        return self.broken + self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +58,21 @@ def read_wrk(output: str) -> Throughput:
     if found is None:
         raise NotMeasured(f"not measured: the output of wrk has no result: {output.strip()[-300:]!r}")
     requests, microseconds, broken, refused = map(int, found.groups())
-    return Throughput(requests / max(microseconds, 1) * _MICROSECONDS, requests, broken + refused)
+    return Throughput(requests / max(microseconds, 1) * _MICROSECONDS, requests, broken, refused)
 
 
-def closed_loop(url: str, seconds: float, cores: tuple[int, ...], arguments: Sequence[str] = ()) -> Throughput:
-    """Request `url` for `seconds`. With `arguments`, those of load.lua, `url` is a base URL."""
+def closed_loop(
+    url: str, seconds: float, cores: tuple[int, ...], arguments: Sequence[str] = (), headers: Sequence[str] = ()
+) -> Throughput:
+    """Request `url` for `seconds` with these headers. With `arguments`, those of load.lua, `url` is a base URL."""
     need("wrk")
     # wrk accepts one script, and whole seconds only.
     parts = (["load.lua"] if arguments else []) + ["done.lua"]
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write("\n".join((_HERE / part).read_text(encoding="utf-8") for part in parts))
         script.flush()
-        command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "-s", script.name, url]
+        command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "-s", script.name]
+        command += [*(f"-H{header}" for header in headers), url]
         return read_wrk(_output(pinned([*command, "--", *arguments], cores), seconds))
 
 

@@ -43,6 +43,10 @@ class Plan:
     zipf_exponent: float = ZIPF_EXPONENT
     #: Records of the large store.
     records: int = 3_000_000
+    #: Registry names of the spike.
+    spike_records: int = 1_000_000
+    #: The rows of the part service; none for all.
+    rows: tuple[str, ...] = ()
 
 
 def build_store(path: Path, entries: Iterable[Entry]) -> Path:

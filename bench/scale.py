@@ -30,6 +30,8 @@ REGISTERED: Final = 391_000_000
 NOT_FOUND: Final = 0.03
 #: The peak is three times the mean, as if all requests of a day came within eight hours.
 PEAK: Final = 3.0
+#: The DOI Foundation's status page, 2025-10-12: "spikes were large (100x normal traffic)".
+SPIKE: Final = 100.0
 #: A core is half busy at the peak.
 BUSY: Final = 0.5
 _CORES_A_HOST: Final = 2

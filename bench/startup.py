@@ -25,7 +25,7 @@ from bench.tools import NotMeasured
 
 RECORDS: Final = 1_000_000
 _STARTS: Final = 5
-_WITHIN: Final = 1.0
+_WITHIN: Final = 0.6
 #: The imports that any service of this kind needs.
 _IMPORTS: Final = "import fastapi, httpx, uvicorn"
 

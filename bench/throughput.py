@@ -4,44 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Final, Literal
+from typing import Final
 
 from bench import contestants
 from bench.contestants import BARE_ASGI, EXPRESS_OFF, EXPRESS_ON, NGINX_CACHE, TWO_WORKERS, Contestant, Site
-from bench.findings import Bars, Claim, Section, Table
-from bench.loads import CONNECTIONS, OPEN_CONNECTIONS, Latency, closed_loop, each_once, open_loop
-from bench.names import HOT, path_of, zipf
+from bench.findings import Bars, Section, Table
+from bench.loads import CONNECTIONS, OPEN_CONNECTIONS, Latency, Throughput, closed_loop, each_once, open_loop
+from bench.names import HOT, MAX_NAMES, path_of
 from bench.plan import Plan, store_of
+from bench.requests import Load, Names, names_of, write_list
 from bench.rounds import Series, interleaved, ratio
 from bench.servers import Server, python, served
 from bench.tools import NotMeasured
 
-#: Requests in a list that is repeated.
-_QUESTIONS: Final = 200_000
-#: Of ten requests of the mixed load, one is for a name that is in no cache.
-_ONE_IN: Final = 10
 _WARM_UP: Final = 1.0
 _HALF: Final = 0.5
 #: The cores of two workers and the load generator.
 _CORES_WANTED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One load. `path` is that of the hot name; otherwise `kind` names the list of requests."""
-
-    title: str
-    kind: Literal["hot", "names", "mixed"]
-    path: str = path_of(HOT)
-
-
-REDIRECT: Final = Load("One hot DOI, redirect", "hot")
-REST: Final = Load("One hot DOI, REST JSON", "hot", "/api/handles" + path_of(HOT))
-NAMES: Final = Load("Many DOIs, Zipf-distributed, redirect", "names")
-MIXED: Final = Load("90 % known and 10 % new DOIs, redirect", "mixed")
+REDIRECT: Final = Load("One hot DOI, redirect")
+REST: Final = Load("One hot DOI, REST JSON", "/api/handles" + path_of(HOT), status=200)
+NAMES: Final = Load("Many DOIs, Zipf-distributed, redirect", names=Names(MAX_NAMES))
+MIXED: Final = Load("90 % known and 10 % new DOIs, redirect", names=Names(MAX_NAMES, one_new_in=10, warm=False))
 LOADS: Final = (REDIRECT, REST, NAMES, MIXED)
 
 Rates = dict[Load, dict[Contestant, Series]]
@@ -49,52 +36,63 @@ Rates = dict[Load, dict[Contestant, Series]]
 
 @dataclass(slots=True)
 class Field:
-    """The running contestants, the lists of requests, and the failures."""
+    """The running contestants, and the failures."""
 
     plan: Plan
     running: dict[Contestant, Server]
-    lists: Mapping[str, Path]
     not_measured: list[str]
     failed: dict[tuple[Load, Contestant], int] = field(default_factory=dict)
     #: Processor seconds of an answer, one value per run.
     cpu: dict[tuple[Load, Contestant], list[float]] = field(default_factory=dict)
     _asked: int = 0
+    _lists: dict[Load, tuple[str, ...]] = field(default_factory=dict)
 
     def takers(self, load: Load) -> list[Contestant]:
         """The contestants that can take part in a load."""
-        return [one for one in self.running if one.resolves or load.kind == "hot"]
+        return [one for one in self.running if one.resolves or load.is_hot]
 
     def run(self, load: Load, one: Contestant, seconds: float) -> float:
         """Answers a second."""
         self._asked += 1
-        server, cores = self.running[one], self.plan.cores.load
+        server = self.running[one]
         before = server.cpu()
-        if load.kind == "hot":
-            done = closed_loop(server.url + load.path, seconds, cores)
-        else:
-            done = closed_loop(server.url, seconds, cores, (str(self.lists[load.kind]), f"r{self._asked}"))
+        plan = replace(self.plan, seconds=seconds)
+        if load not in self._lists:
+            self._lists[load] = write_list(load, plan.names, plan.folder)
+        done = send(plan, server, load, self._lists[load], f"r{self._asked}")
         self.cpu.setdefault((load, one), []).append((server.cpu() - before) / max(done.requests, 1))
         self.failed[load, one] = self.failed.get((load, one), 0) + done.failed
         return done.rate
 
     def warm_up(self, load: Load, one: Contestant) -> None:
         """Request each known name once from every contestant, which fills its cache."""
-        if load.kind == "names":
-            each_once(self.running[one].url, [path_of(name) for name in self.plan.names], self.plan.cores.load)
+        warm(self.plan, self.running[one], load)
         self.run(load, one, _WARM_UP)
+
+
+def send(plan: Plan, server: Server, load: Load, listed: Sequence[str], tag: str) -> Throughput:
+    """Send a load in a closed loop. `listed` is its list of requests; new names begin with the tag."""
+    url = server.url if listed else server.url + load.path
+    return closed_loop(url, plan.seconds, plan.cores.load, (*listed, tag) if listed else (), load.headers)
+
+
+def warm(plan: Plan, server: Server, load: Load) -> None:
+    """Request each name of a list once, which fills the cache."""
+    if load.names is not None and load.names.warm:
+        paths = [path_of(name) for name in names_of(load.names, plan.names)]
+        each_once(server.url, paths, plan.cores.load)
 
 
 @contextmanager
 def on_the_field(plan: Plan, chosen: Sequence[Contestant]) -> Iterator[Field]:
     """Start the stand-in and the contestants. `not_measured` names those that could not start."""
     store = store_of(plan.folder / "names.sqlite3", plan.names)
-    lists = _write_lists(plan)
     with ExitStack() as stack:
         stand_in = stack.enter_context(
             served(lambda port: python("-m", "bench.stand_in", "--port", str(port)), cores=plan.cores.load)
         )
         site = Site(plan.folder, plan.cores, stand_in.url, store)
-        started = Field(plan, {}, lists, [])
+        started = Field(plan, {}, [])
         for one in chosen:
             try:
                 started.running[one] = stack.enter_context(one.start(site))
@@ -135,18 +133,6 @@ def latency(plan: Plan) -> tuple[Section, ...]:
         return (_latency_section(on, peaks),)
 
 
-def _write_lists(plan: Plan) -> dict[str, Path]:
-    asked = [path_of(name) for name in zipf(plan.names, _QUESTIONS)]
-    lines = {
-        "names": asked,
-        "mixed": ["*" if number % _ONE_IN == 0 else path for number, path in enumerate(asked)],
-    }
-    files = {kind: plan.folder / f"paths-{kind}.txt" for kind in lines}
-    for kind, file in files.items():
-        file.write_text("\n".join(lines[kind]) + "\n", encoding="ascii")
-    return files
-
-
 def _throughput_section(on: Field, rates: Rates) -> Section:
     tables = (*(_table(on, load, series) for load, series in rates.items()), _among_ourselves(rates))
     notes = list(on.not_measured)
@@ -163,7 +149,6 @@ def _throughput_section(on: Field, rates: Rates) -> Section:
             f"{len(on.plan.names):,} ({on.plan.names_from}); each was requested once before the first round."
         ),
         tables=tables,
-        claims=_claims(rates),
         bars=tuple(
             Bars(load.title, tuple((one.name, it) for one, it in found.items())) for load, found in rates.items()
         ),
@@ -196,21 +181,6 @@ def rate(series: Series) -> str:
 def times(series: Series | None) -> str:
     """A ratio with its spread, or a dash."""
     return "–" if series is None else f"{series.median:.2f} ({series.low:.2f} to {series.high:.2f})"
-
-
-def _claims(rates: Rates) -> tuple[Claim, ...]:
-    wanted = (
-        ("redirects, express lane / bare ASGI", REDIRECT, EXPRESS_ON, BARE_ASGI, 1.5),
-        ("REST JSON, express lane / bare ASGI", REST, EXPRESS_ON, BARE_ASGI, 1.3),
-        ("redirects, full path / bare ASGI", REDIRECT, EXPRESS_OFF, BARE_ASGI, 0.5),
-        ("REST JSON, full path / bare ASGI", REST, EXPRESS_OFF, BARE_ASGI, 0.5),
-    )
-    found = ((what, ratio(rates[load], of, to), bound) for what, load, of, to, bound in wanted)
-    return tuple(
-        Claim(what, measured.median, ">=", bound, "x", (measured.low, measured.high))
-        for what, measured, bound in found
-        if measured is not None
-    )
 
 
 #: The contestants whose latency is measured.
