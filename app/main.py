@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from app import __version__
+from app.assembly.checks import CoreInspection
 from app.assembly.core import (
     NO_PARTS,
     SuppliedParts,
@@ -17,7 +18,6 @@ from app.assembly.core import (
     new_context,
     open_connections,
     open_core,
-    read_branding,
     read_public_url,
     read_redirect_facts,
     read_sub_path,
@@ -28,7 +28,6 @@ from app.assembly.lifespan import run_lifespan
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings, load
 from app.errors import ConfigurationError
-from app.features.check import Inspection
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
 from app.web.application import Application, OwnSite
@@ -66,14 +65,8 @@ def create(
     def trust(new: Settings) -> None:
         connections.set_trusted_proxies(trusted_addresses(new.trusted_proxies))
 
-    def rebrand(new: Settings) -> None:
-        pages.rebrand(read_branding(new))
-        core.forget_prepared()
-
-    branding = (name for name in type(settings).model_fields if name.startswith("branding_"))
     lifecycle.on_reload(set_log_level, "log_level")
     lifecycle.on_reload(trust, "trusted_proxies")
-    lifecycle.on_reload(rebrand, *branding)
     for gate in opened.gates:
         for path, add in opened.operator_routes.items():
             gate.add_path(path)
@@ -109,9 +102,8 @@ def check(settings: Settings) -> None:
     async def open_and_close() -> None:
         open_countries(settings.country_database)
         read_allowed(settings.record_headers)
-        build_pages(settings)
         for feature in switched_on(settings):
-            for finding in () if feature.check is None else feature.check(Inspection(settings)):
+            for finding in () if feature.check is None else feature.check(CoreInspection(settings)):
                 if finding.severity == "error":
                     raise ConfigurationError(str(finding))
         core = open_core(settings)

@@ -50,7 +50,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "cryptography": frozenset({"features.native"}),
     "sqlite3": frozenset({"cache", "features.registry", "features.follow"}),
     "redis": frozenset({"features.valkey"}),
-    "jinja2": frozenset({"web"}),
+    # The second has the templates of an institution.
+    "jinja2": frozenset({"web", "features.branding"}),
     # Every feature that answers requests.
     "fastapi": frozenset({"web", "features", "assembly"}),
     "starlette": frozenset({"web", "features"}),

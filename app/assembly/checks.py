@@ -23,6 +23,7 @@ from app.features.feature import require_libraries
 from app.features.redaction import redact
 from app.upstream.source import CONTROL_NAME, UpstreamQuery
 from app.web.country import open_countries
+from app.web.pages import Pages
 from app.web.record_headers import read_allowed
 
 _SQLITE: Final = "sqlite:///"
@@ -40,6 +41,10 @@ class CoreInspection(Inspection):
     """An inspection that can open the parts of the core."""
 
     settings: Settings
+
+    def open_pages(self) -> Pages:
+        """See Inspection."""
+        return build_pages(self.settings)
 
 
 def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offline: bool) -> list[Finding]:
@@ -85,7 +90,6 @@ def find_unusable_content(inspection: CoreInspection) -> Iterator[Finding]:
     settings = inspection.settings
     yield from inspection.find_refusal("country_database", lambda: open_countries(settings.country_database))
     yield from inspection.find_refusal("record_headers", lambda: read_allowed(settings.record_headers))
-    yield from inspection.find_refusal("branding", lambda: build_pages(settings))
 
 
 def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:

@@ -27,7 +27,6 @@ from app.server.proxies import trusted_addresses
 from app.server.shared_folder import FOLDER_VARIABLE
 from app.upstream.source import Source
 from app.web.api import RestApi
-from app.web.branding import Branding
 from app.web.client_network import ClientNetworks
 from app.web.conditions import Conditions
 from app.web.country import open_countries
@@ -75,17 +74,9 @@ def read_redirect_facts(settings: Settings, clock: Callable[[], float], chance: 
     )
 
 
-def read_branding(settings: Settings) -> Branding:
-    """The settings of branding as one value."""
-    prefix = "branding_"
-    names = (name for name in type(settings).model_fields if name.startswith(prefix))
-    return Branding(**{name.removeprefix(prefix): getattr(settings, name) for name in names})
-
-
 def build_pages(settings: Settings) -> Pages:
-    """The pages, with the texts and templates of the institution. Raises ConfigurationError."""
+    """The pages, with the texts and templates of the features."""
     return Pages(
-        branding=read_branding(settings),
         base_url_hint=settings.public_url or "",
         product_version=__version__,
         contact=settings.web_contact,

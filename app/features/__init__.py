@@ -1,6 +1,7 @@
 """The features, in the order of their stages: the first is the outermost. Each has a folder with its feature.py."""
 
 NAMES = (
+    "branding",
     "access_log",
     "tracing",
     "limits",

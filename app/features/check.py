@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from app.errors import ConfigurationError
 from app.features.options import Settings
+
+if TYPE_CHECKING:
+    from app.web.pages import Pages
 
 #: An error keeps the proxy from working. A warning is a risk. A note needs no action.
 Severity = Literal["error", "warning", "note"]
@@ -36,6 +39,10 @@ class Inspection:
     #: Where each setting was set, such as `DOI_PROXY_PORT` or `--port`.
     sources: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
+
+    def open_pages(self) -> Pages:
+        """The pages of the core and of the features, in our own face."""
+        raise NotImplementedError
 
     def is_set(self, name: str) -> bool:
         """Whether a setting has a value that differs from its default. No if its feature is not installed."""

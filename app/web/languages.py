@@ -1,7 +1,7 @@
 """The language of a page: which one a browser prefers, and the texts of each.
 
 A language is a TOML file named by its tag, in the folder `texts` of the core and of each feature that has texts. They
-are plain text with `{placeholders}`. An institution can put files of its own over ours.
+are plain text with `{placeholders}`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from pathlib import Path
-from string import Formatter
+from types import MappingProxyType
 from typing import Any, Final
 
 from markupsafe import Markup, escape
 
 from app.errors import ConfigurationError
 
-#: The language whose keys and placeholders every other language must have.
-REFERENCE_LANGUAGE: Final = "en"
-#: Larger language files are refused; ours have 15 kB.
-MAX_FILE_BYTES: Final = 262_144
+#: Our languages. The first is the default, and every other language has its keys and placeholders.
+LANGUAGES: Final = ("en", "de", "fr", "es")
+#: No texts of an institution.
+NO_TEXTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 #: Longer Accept-Language headers are read up to here; browsers send fewer than 100 characters.
 MAX_HEADER_CHARACTERS: Final = 500
 #: Language ranges after this many are not looked at.
@@ -34,8 +33,6 @@ _ELEMENT: Final = re.compile(
 )
 #: The package whose folder `texts` has those of the core.
 CORE: Final = "app.web"
-_COMPLETE: Final = "docs/branding.md names the files that have them"
-_TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +87,11 @@ def _shortened(wanted: str) -> Iterator[str]:
             subtags.pop()
 
 
-def read_tags(languages: str) -> tuple[str, ...]:
-    """The tags in a list such as "en, de", the default first. Raises ConfigurationError."""
-    tags = tuple(dict.fromkeys(tag.strip() for tag in languages.split(",")))
-    wrong = next((tag for tag in tags if not _TAG.fullmatch(tag)), None)
-    if wrong is not None:
-        raise ConfigurationError(f"branding_languages: {wrong[:40]!r} is not a language tag; write tags such as en, de")
-    return tags
-
-
 def load_catalogues(
-    tags: Sequence[str], folder: Path | None = None, packages: Sequence[str] = (CORE,)
+    tags: Sequence[str] = LANGUAGES, packages: Sequence[str] = (CORE,), own: Mapping[str, Mapping[str, str]] = NO_TEXTS
 ) -> dict[str, Catalogue]:
-    """Read the catalogue of each tag, in the order of `tags`, from the texts of `packages`. Raises ConfigurationError.
-
-    A file TAG.toml of `folder` replaces texts of ours, or is a language that we do not have.
-    """
-    reference = read_all(packages, REFERENCE_LANGUAGE)
-    catalogues = {}
-    for tag in tags:
-        texts = {**read_all(packages, tag), **_read_replacements(tag, folder, reference)}
-        missing = next((key for key in reference if key not in texts), None)
-        if missing is not None:
-            where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
-            raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
-        catalogues[tag] = Catalogue(tag, texts)
-    return catalogues
+    """The catalogue of each tag, in their order, from the texts of `packages`. Those of `own`, by tag, replace them."""
+    return {tag: Catalogue(tag, {**read_all(packages, tag), **own.get(tag, {})}) for tag in tags}
 
 
 def read_all(packages: Sequence[str], name: str) -> dict[str, str]:
@@ -128,52 +104,6 @@ def read_packaged(package: str, name: str) -> Mapping[str, str]:
     """The texts in a file of a package's folder `texts`, without its suffix. Empty without such a file."""
     file = resources.files(package).joinpath("texts", f"{name}.toml")
     return read_texts(f"{package}: texts/{name}.toml", file.read_text("utf-8")) if file.is_file() else {}
-
-
-def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, str]) -> dict[str, str]:
-    path = None if folder is None else folder / f"{tag}.toml"
-    if path is None or not path.is_file():
-        return {}
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: the language file is larger than {MAX_FILE_BYTES} bytes")
-        toml = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: the language file cannot be read: {error}") from error
-    texts = read_texts(str(path), toml)
-    for key, text in texts.items():
-        wrong = _find_fault(text, reference.get(key))
-        if wrong is not None:
-            raise ConfigurationError(f"{path}, line {_find_line(toml, key)}: {key}: {wrong}")
-    return texts
-
-
-def _find_fault(text: str, reference: str | None) -> str | None:
-    """What is wrong with a text that is to replace `reference`, None if nothing is."""
-    if reference is None:
-        return f"there is no such text; {_COMPLETE}"
-    try:
-        unknown = placeholders(text) - placeholders(reference)
-    except ValueError as error:
-        return f"the braces are wrong: {error}"
-    return f"there is no placeholder {{{min(unknown)}}} in this text" if unknown else None
-
-
-def placeholders(text: str) -> set[str]:
-    """The names in braces. Raises ValueError if the braces are not balanced."""
-    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
-
-
-def _find_line(toml: str, key: str) -> int:
-    """The line of a key such as "home.title", 1 if it is written in a way that is not found."""
-    table, _, name = key.partition(".")
-    inside = False
-    for number, line in enumerate(toml.splitlines(), 1):
-        if line.lstrip().startswith("["):
-            inside = line.strip().startswith(f"[{table}]")
-        elif inside and re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line):
-            return number
-    return 1
 
 
 def read_texts(where: str, toml: str) -> dict[str, str]:

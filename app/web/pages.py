@@ -13,7 +13,7 @@ from app.handle.location import Location
 from app.handle.value import HandleValue
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
-from app.web.branding import Branding, StaticFile
+from app.web.branding import Branding, StaticFile, our_branding
 from app.web.languages import CORE
 from app.web.locations_page import show_locations
 from app.web.look import TextFolder, open_look
@@ -97,14 +97,12 @@ class Pages:
     """Every page of this resolver. Methods return UTF-8. A `language` that is not one of `languages` is the default.
 
     `base_url_hint` is the address that the home page shows to programs if a link's base is not a URL. `contact` is an
-    e-mail address, a URL or words. `of_features` are the texts and templates of features. Raises ConfigurationError if
-    a text or template of `branding` cannot be used.
+    e-mail address, a URL or words. `of_features` are the texts and templates of features.
     """
 
     def __init__(
         self,
         *,
-        branding: Branding,
         base_url_hint: str,
         product_version: str,
         contact: str | None,
@@ -114,12 +112,12 @@ class Pages:
         self._address = base_url_hint.rstrip("/")
         self._version = product_version
         self._contact = contact
-        self._look = open_look(branding, of_features, contact=contact, version=product_version)
+        self.rebrand(our_branding())
         #: The links of features.
         self.links: list[PageLink] = []
 
     def rebrand(self, branding: Branding) -> None:
-        """Read texts, templates and files again. Raises ConfigurationError, and then changes nothing."""
+        """Change the face of the pages. Raises ConfigurationError, and then changes nothing."""
         self._look = open_look(branding, self._of_features, contact=self._contact, version=self._version)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib import resources
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,17 +12,15 @@ from markupsafe import Markup
 
 from app.assembly.features import text_folders
 from app.errors import ConfigurationError
+from app.features.branding.messages import placeholders
 from app.web.languages import (
     CORE,
-    MAX_FILE_BYTES,
+    LANGUAGES,
     MAX_HEADER_CHARACTERS,
-    REFERENCE_LANGUAGE,
     Catalogue,
     choose_language,
     load_catalogues,
-    placeholders,
     read_packaged,
-    read_tags,
     read_texts,
 )
 from tests.table import table
@@ -31,7 +28,7 @@ from tests.table import table
 #: The core, and the features that have texts.
 PACKAGES = (CORE, *(folder.package for folder in text_folders()))
 CATALOGUES = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
-ENGLISH = CATALOGUES[REFERENCE_LANGUAGE]
+ENGLISH = CATALOGUES[LANGUAGES[0]]
 #: Keys that are put together from a part that stands in the code and one that a fact decides.
 JOINED = (
     "gone.title_", "which_ra.", "locations.", "privacy.", "status.", "values.leads_",
@@ -91,27 +88,15 @@ def test_any_header_chooses_a_language_there_is(header: str) -> None:
 
 
 def test_the_languages_are_in_the_order_of_the_setting() -> None:
-    assert read_tags("fr, en,fr") == ("fr", "en")
     assert list(load_catalogues(("fr", "en"))) == ["fr", "en"]
 
 
-@pytest.mark.parametrize("languages", ["", "en,", "english language", "../en", "EN"])
-def test_a_list_of_languages_that_cannot_be_read_is_refused(languages: str) -> None:
-    with pytest.raises(ConfigurationError, match="branding_languages"):
-        read_tags(languages)
-
-
-def test_a_language_without_texts_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"there is no language 'tlh': the text site.skip is missing"):
-        load_catalogues(("en", "tlh"))
-
-
-@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != REFERENCE_LANGUAGE])
+@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != LANGUAGES[0]])
 def test_each_language_has_the_keys_of_the_reference(language: str) -> None:
     assert set(CATALOGUES[language].texts) == set(ENGLISH.texts)
 
 
-@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != REFERENCE_LANGUAGE])
+@pytest.mark.parametrize("language", [tag for tag in CATALOGUES if tag != LANGUAGES[0]])
 def test_each_text_has_the_placeholders_of_the_reference(language: str) -> None:
     theirs, ours = CATALOGUES[language].texts, ENGLISH.texts
     different = {key for key, text in ours.items() if placeholders(text) != placeholders(theirs[key])}
@@ -133,7 +118,7 @@ def test_every_text_is_used_in_its_folder_or_by_the_core(package: str) -> None:
     files = [file for folder in folders for file in (*folder.iterdir(), *folder.joinpath("texts").iterdir())]
     sources = "".join(file.read_text("utf-8") for file in files if file.name.endswith((".py", ".html")))
     # `write_count` adds the ending.
-    own = read_packaged(package, REFERENCE_LANGUAGE)
+    own = read_packaged(package, LANGUAGES[0])
     used = {key: key.removesuffix("_one").removesuffix("_many") for key in own}
     assert not {
         key
@@ -143,7 +128,7 @@ def test_every_text_is_used_in_its_folder_or_by_the_core(package: str) -> None:
 
 
 def test_a_text_is_in_one_folder() -> None:
-    keys = [key for package in PACKAGES for key in read_packaged(package, REFERENCE_LANGUAGE)]
+    keys = [key for package in PACKAGES for key in read_packaged(package, LANGUAGES[0])]
     assert len(keys) == len(set(keys))
 
 
@@ -160,39 +145,3 @@ def test_a_placeholder_in_what_is_filled_in_is_left_alone() -> None:
 def test_a_catalogue_that_cannot_be_read_says_which(toml: str) -> None:
     with pytest.raises(ConfigurationError, match=r"messages/xx\.toml"):
         read_texts("messages/xx.toml", toml)
-
-
-def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "en.toml").write_text('[home]\ntitle = "Find a DOI"\n', "utf-8")
-    texts = load_catalogues(("en",), tmp_path)["en"].texts
-    assert texts["home.title"] == "Find a DOI"
-    assert texts.keys() == read_packaged(CORE, "en").keys()
-
-
-def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None:
-    own = resources.files("app.web").joinpath("texts", "en.toml").read_text("utf-8")
-    (tmp_path / "it.toml").write_text(own.replace("Skip to content", "Vai al contenuto"), "utf-8")
-    assert load_catalogues(("en", "it"), tmp_path)["it"].texts["site.skip"] == "Vai al contenuto"
-
-
-@pytest.mark.parametrize(
-    ("toml", "message"),
-    [
-        ('[home]\ntitle = "x"\nlead = y\n', r"de\.toml: the language file cannot be read: .*line 3"),
-        ('[home]\ntitle = "x"\ntitel = "y"', r"de\.toml, line 3: home\.titel: there is no such text"),
-        ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: there is no placeholder \{v\}"),
-        ('[site]\nversion = "{version"', r"de\.toml, line 2: site\.version: the braces are wrong"),
-        ('[site]\n"version" = "{version.x}"', r"de\.toml, line 2: site\.version: there is no placeholder"),
-        ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file is larger than"),
-    ],
-)
-def test_a_broken_file_of_the_institution_is_named_with_its_line(tmp_path: Path, toml: str, message: str) -> None:
-    (tmp_path / "de.toml").write_text(toml, "utf-8")
-    with pytest.raises(ConfigurationError, match=message):
-        load_catalogues(("en", "de"), tmp_path)
-
-
-def test_a_file_of_the_institution_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "en.toml").write_bytes(b"\xff")
-    with pytest.raises(ConfigurationError, match=r"en\.toml: the language file cannot be read"):
-        load_catalogues(("en",), tmp_path)

@@ -11,20 +11,17 @@ from typing import Any
 
 import pytest
 
-from app.assembly.core import read_branding
 from app.assembly.features import text_folders
-from app.assembly.settings import Settings
 from app.doi.name import HandleName
+from app.features.branding.samples import sample_facts
 from app.handle.location import Location
 from app.handle.record import read_values
 from app.handle.value import HandleValue
 from app.resolver.prefix_chain import ReportContact
-from app.web.colours import check_contrast, contrast, read_palettes
 from app.web.languages import CORE, load_catalogues
 from app.web.locations_page import MAX_LOCATIONS_SHOWN
 from app.web.look import TextFolder
 from app.web.outline import MAX_VALUES_SHOWN
-from app.web.page_samples import sample_facts
 from app.web.pages import (
     ERROR_TITLES,
     NOTES,
@@ -37,9 +34,7 @@ from app.web.shown_name import show_names
 from app.web.shown_values import MAX_CHARACTERS_SHOWN, PERMISSIONS
 from tests.table import table
 
-BRANDING = read_branding(Settings())
 PAGES = Pages(
-    branding=BRANDING,
     base_url_hint="https://doi.example.edu/",
     product_version="1.2.3",
     contact="library@example.edu",
@@ -660,20 +655,6 @@ def test_the_body_of_a_redirect_has_two_lines_and_one_link() -> None:
     assert page.one("title").text == "Handle Redirect"
     assert page.one("a").attributes == {"href": target.strip()}
     assert page.one("a").text == target.strip()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_background(scheme: str) -> None:
-    css = resources.files("app.web").joinpath("static", "style.css").read_text("utf-8")
-    check_contrast(read_palettes(css)[scheme], scheme, "accent", "background")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "ratio"),
-    [("#000000", "#ffffff", 21.0), ("#ffffff", "#ffffff", 1.0), ("#767676", "#ffffff", 4.54)],
-)
-def test_the_contrast_is_that_of_wcag(one: str, other: str, ratio: float) -> None:
-    assert round(contrast(one, other), 2) == ratio
 
 
 def test_the_stylesheet_loads_nothing() -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import create_model, model_validator
 
 from app.assembly.features import feature_modules
-from app.assembly.settings.branding import BrandingSettings
 from app.assembly.settings.cache import CacheSettings
 from app.assembly.settings.client import ClientSettings
 from app.assembly.settings.server import ServerSettings
@@ -17,12 +16,10 @@ from app.features.options import Settings as Root
 
 
 # pydantic lists the fields of the last class first.
-class CoreSettings(
-    BrandingSettings, WebSettings, CacheSettings, UpstreamSettings, ClientSettings, ServerSettings, Root
-):
+class CoreSettings(WebSettings, CacheSettings, UpstreamSettings, ClientSettings, ServerSettings, Root):
     """The settings of the core."""
 
-    tables = ("server", "client", "upstream", "cache", "store", "web", "branding")
+    tables = ("server", "client", "upstream", "cache", "store", "web")
 
     @model_validator(mode="after")
     def _share_a_store(self) -> CoreSettings:

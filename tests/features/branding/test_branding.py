@@ -7,54 +7,46 @@ from typing import Any
 
 import pytest
 
-from app.assembly.core import build_pages, read_branding
+from app.assembly.core import build_pages
 from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings, load
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
+from app.features.branding.branding import MAX_LOGO_BYTES, read_branding, read_named_links
+from app.features.branding.feature import rebrand
+from app.features.branding.settings import BrandingSettings
 from app.main import create
-from app.web.branding import MAX_LOGO_BYTES, read_brand, read_named_links
-from app.web.look import Look, open_look
+from app.web.branding import Branding
+from app.web.languages import CORE
 from app.web.pages import Link, Pages
 from tests.web.proxy import running
 
 pytestmark = pytest.mark.anyio
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HERE = Link("/doi")
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 4"><path d="M0 0h4v4z"/></svg>'
 
 
 def branded(**settings: Any) -> Pages:
     given = Settings(**{f"branding_{name}": value for name, value in settings.items()})
-    return Pages(branding=read_branding(given), base_url_hint="", product_version="1.2.3", contact=None)
+    pages = build_pages(given)
+    rebrand(pages, given)
+    return pages
 
 
 def home(pages: Pages, language: str = "en") -> str:
     return pages.home(HERE, language).decode()
 
 
-def our_look() -> Look:
-    return open_look(read_branding(Settings()), (), contact=None, version="1.2.3")
+def read(**settings: Any) -> Branding:
+    return read_branding(Settings(**settings).group(BrandingSettings), (CORE,))
 
 
 def refusal(**settings: Any) -> str:
     with pytest.raises(ConfigurationError) as refused:
         branded(**settings)
     return refused.value.message
-
-
-def test_our_own_templates_are_compiled_once_in_a_process() -> None:
-    first, second = our_look().templates("home"), our_look().templates("home")
-    assert first is not second
-    assert first.root_render_func.__code__ is second.root_render_func.__code__
-
-
-def test_each_of_our_own_templates_compiles() -> None:
-    pages = our_look().templates
-    names = [file.stem for file in (ROOT / "app/web/texts").glob("*.html")]
-    assert "home" in names
-    assert [pages(name).name for name in names] == [f"{name}.html" for name in names]
 
 
 def test_name_texts_and_links_are_on_the_home_page() -> None:
@@ -77,7 +69,7 @@ def test_name_texts_and_links_are_on_the_home_page() -> None:
 
 def test_the_icon_of_the_site_has_the_colour_and_the_name() -> None:
     def icon(**settings: Any) -> bytes:
-        _, files = read_brand(read_branding(Settings(**settings)))
+        files = read(**settings).files
         assert files["/favicon.ico"] == files["/static/favicon.svg"]
         return files["/favicon.ico"].content
 
@@ -149,9 +141,9 @@ def test_a_logo_that_cannot_be_shown_is_refused(tmp_path: Path, file: str, conte
 
 
 def test_a_colour_is_in_the_stylesheet_and_changes_its_address() -> None:
-    plain, files = read_brand(read_branding(Settings()))
-    changed, own = read_brand(read_branding(Settings(branding_accent="#7A0019")))
-    assert changed.stylesheet != plain.stylesheet
+    plain, changed = read(), read(branding_accent="#7A0019")
+    files, own = plain.files, changed.files
+    assert changed.brand.stylesheet != plain.brand.stylesheet
     assert b"--accent: #7a0019; --on-accent: #ffffff;" in own["/static/style.css"].content
     assert own["/static/style.css"].content.startswith(files["/static/style.css"].content)
 
@@ -248,6 +240,7 @@ def test_the_worked_example_is_shown_as_it_says(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(ROOT)
     settings = load({}, {}, ROOT / "config/branding-example/doi-proxy.toml")
     pages = build_pages(settings)
+    rebrand(pages, settings)
     english, german = home(pages), home(pages, "de")
     assert pages.languages == ("en", "de")
     for shown in ("Example University Library", "/doi/static/logo-", "Ask a librarian", "Opening hours", "data set"):

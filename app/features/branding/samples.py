@@ -1,4 +1,4 @@
-"""One sample of every page of the core. It finds the errors of custom templates before they are used."""
+"""A sample of every page of the core. It finds the errors of custom templates before they are used."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
@@ -80,3 +81,7 @@ class BrandingSettings(SettingsGroup):
         description="Folder of language files such as `en.toml`, whose texts replace those of doi-proxy.",
         json_schema_extra=RELOADED,
     )
+
+
+SETTINGS: Final = BrandingSettings
+TABLES: Final = ("branding",)

@@ -1,0 +1,86 @@
+"""The texts of an institution: a file such as `en.toml` replaces texts of ours, or is a language of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Formatter
+from typing import Final
+
+from app.errors import ConfigurationError
+from app.web.languages import LANGUAGES, read_all, read_texts
+
+#: Larger language files are refused; ours have 15 kB.
+MAX_FILE_BYTES: Final = 262_144
+_COMPLETE: Final = "docs/branding.md names the files that have them"
+_TAG: Final = re.compile(r"[a-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
+
+
+def read_tags(languages: str) -> tuple[str, ...]:
+    """The tags in a list such as "en, de", the default first. Raises ConfigurationError."""
+    tags = tuple(dict.fromkeys(tag.strip() for tag in languages.split(",")))
+    wrong = next((tag for tag in tags if not _TAG.fullmatch(tag)), None)
+    if wrong is not None:
+        raise ConfigurationError(f"branding_languages: {wrong[:40]!r} is not a language tag; write tags such as en, de")
+    return tags
+
+
+def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    """The texts in a file TAG.toml of `folder` for each tag. Raises ConfigurationError if a language misses a text."""
+    reference = read_all(packages, LANGUAGES[0])
+    found: dict[str, Mapping[str, str]] = {}
+    for tag in tags:
+        found[tag] = _read_replacements(tag, folder, reference)
+        known = read_all(packages, tag).keys() | found[tag].keys()
+        missing = next((key for key in reference if key not in known), None)
+        if missing is not None:
+            where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
+            raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
+    return found
+
+
+def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, str]) -> dict[str, str]:
+    path = None if folder is None else folder / f"{tag}.toml"
+    if path is None or not path.is_file():
+        return {}
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path}: the language file is larger than {MAX_FILE_BYTES} bytes")
+        toml = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: the language file cannot be read: {error}") from error
+    texts = read_texts(str(path), toml)
+    for key, text in texts.items():
+        wrong = _find_fault(text, reference.get(key))
+        if wrong is not None:
+            raise ConfigurationError(f"{path}, line {_find_line(toml, key)}: {key}: {wrong}")
+    return texts
+
+
+def _find_fault(text: str, reference: str | None) -> str | None:
+    """What is wrong with a text that is to replace `reference`, None if nothing is."""
+    if reference is None:
+        return f"there is no such text; {_COMPLETE}"
+    try:
+        unknown = placeholders(text) - placeholders(reference)
+    except ValueError as error:
+        return f"the braces are wrong: {error}"
+    return f"there is no placeholder {{{min(unknown)}}} in this text" if unknown else None
+
+
+def placeholders(text: str) -> set[str]:
+    """The names in braces. Raises ValueError if the braces are not balanced."""
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+def _find_line(toml: str, key: str) -> int:
+    """The line of a key such as "home.title", 1 if it is written in a way that is not found."""
+    table, _, name = key.partition(".")
+    inside = False
+    for number, line in enumerate(toml.splitlines(), 1):
+        if line.lstrip().startswith("["):
+            inside = line.strip().startswith(f"[{table}]")
+        elif inside and re.match(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=", line):
+            return number
+    return 1

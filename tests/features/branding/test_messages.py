@@ -1,0 +1,67 @@
+"""The texts of an institution: what a file may replace, and what it must have."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigurationError
+from app.features.branding.messages import MAX_FILE_BYTES, read_messages, read_tags
+from app.web.languages import CORE, Catalogue, load_catalogues, read_packaged
+
+
+def load(tags: tuple[str, ...], folder: Path) -> dict[str, Catalogue]:
+    return load_catalogues(tags, own=read_messages(tags, folder, (CORE,)))
+
+
+def test_the_languages_are_in_the_order_of_the_setting() -> None:
+    assert read_tags("fr, en,fr") == ("fr", "en")
+
+
+@pytest.mark.parametrize("languages", ["", "en,", "english language", "../en", "EN"])
+def test_a_list_of_languages_that_cannot_be_read_is_refused(languages: str) -> None:
+    with pytest.raises(ConfigurationError, match="branding_languages"):
+        read_tags(languages)
+
+
+def test_a_language_without_texts_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no language 'tlh': the text site.skip is missing"):
+        read_messages(("en", "tlh"), None, (CORE,))
+
+
+def test_a_file_of_the_institution_replaces_texts_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "en.toml").write_text('[home]\ntitle = "Find a DOI"\n', "utf-8")
+    texts = load(("en",), tmp_path)["en"].texts
+    assert texts["home.title"] == "Find a DOI"
+    assert texts.keys() == read_packaged(CORE, "en").keys()
+
+
+def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None:
+    own = resources.files("app.web").joinpath("texts", "en.toml").read_text("utf-8")
+    (tmp_path / "it.toml").write_text(own.replace("Skip to content", "Vai al contenuto"), "utf-8")
+    assert load(("en", "it"), tmp_path)["it"].texts["site.skip"] == "Vai al contenuto"
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ('[home]\ntitle = "x"\nlead = y\n', r"de\.toml: the language file cannot be read: .*line 3"),
+        ('[home]\ntitle = "x"\ntitel = "y"', r"de\.toml, line 3: home\.titel: there is no such text"),
+        ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: there is no placeholder \{v\}"),
+        ('[site]\nversion = "{version"', r"de\.toml, line 2: site\.version: the braces are wrong"),
+        ('[site]\n"version" = "{version.x}"', r"de\.toml, line 2: site\.version: there is no placeholder"),
+        ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file is larger than"),
+    ],
+)
+def test_a_broken_file_of_the_institution_is_named_with_its_line(tmp_path: Path, toml: str, message: str) -> None:
+    (tmp_path / "de.toml").write_text(toml, "utf-8")
+    with pytest.raises(ConfigurationError, match=message):
+        read_messages(("en", "de"), tmp_path, (CORE,))
+
+
+def test_a_file_of_the_institution_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "en.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=r"en\.toml: the language file cannot be read"):
+        read_messages(("en",), tmp_path, (CORE,))

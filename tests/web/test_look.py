@@ -1,0 +1,38 @@
+"""Our own templates: each renders, and is compiled once in a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jinja2 import Environment
+
+from app.assembly.features import text_folders
+from app.features.branding.samples import sample_context, sample_facts
+from app.web.branding import our_branding
+from app.web.look import Look, open_look
+
+SAMPLES = {**sample_facts(), **{page: facts for one in text_folders() for page, facts in one.samples().items()}}
+
+
+def our_look() -> Look:
+    return open_look(our_branding(), text_folders(), contact=None, version="1.2.3")
+
+
+def render(look: Look, page: str) -> str:
+    return look.render(page, {"t": look.texts("en"), **sample_context(SAMPLES[page])})
+
+
+@pytest.mark.parametrize("page", SAMPLES)
+def test_each_template_renders_its_sample(page: str) -> None:
+    assert render(our_look(), page).strip()
+
+
+def test_a_template_is_compiled_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = render(our_look(), "home")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a template is compiled again")
+
+    monkeypatch.setattr(Environment, "compile", refuse)
+    assert render(our_look(), "home") == shown
