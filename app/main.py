@@ -31,10 +31,8 @@ from app.errors import ConfigurationError
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
 from app.web.application import Application, OwnSite
-from app.web.country import open_countries
 from app.web.fastapi_errors import allowed_methods
 from app.web.operations import Operations, create_operations, find_paths
-from app.web.record_headers import read_allowed
 from app.web.stage import fold_stages
 
 __all__ = ["SuppliedParts", "check", "create", "create_from_environment"]
@@ -59,7 +57,7 @@ def create(
     core, pages = open_core(settings, context, observers, parts=parts), build_pages(settings)
     opened = open_features(features, context)
     stages = fold_stages(opened.stages)
-    face = build_face(settings, core, pages, read_redirect_facts(settings, clock, chance), stages, opened)
+    face = build_face(settings, core, pages, read_redirect_facts(context, chance, settings.web_max_age), stages, opened)
     prepared = build_prepared_answers(settings, core, stages, pages, clock)
 
     def trust(new: Settings) -> None:
@@ -100,8 +98,6 @@ def check(settings: Settings) -> None:
     """Find out before workers are started whether these settings can be used. Raises ConfigurationError."""
 
     async def open_and_close() -> None:
-        open_countries(settings.country_database)
-        read_allowed(settings.record_headers)
         for feature in switched_on(settings):
             for finding in () if feature.check is None else feature.check(CoreInspection(settings)):
                 if finding.severity == "error":

@@ -22,7 +22,7 @@ DECIDED: Final = ("cache-control", "expires", "vary", "age", "cache-status", "et
 #: Modules that name such a header and decide none.
 NOT_DECIDING: Final = frozenset(
     {
-        "web/record_headers.py",  # the headers that a record cannot set
+        "features/record_headers/headers.py",  # the headers that a record cannot set
         "features/admin/gate.py",  # replaces them all on answers of /admin
         "features/setup/probe.py",  # the answers with which `doctor` tests a front proxy
         "features/setup/doctor.py",

@@ -22,9 +22,7 @@ from app.features.check import Check, Finding, Inspection
 from app.features.feature import require_libraries
 from app.features.redaction import redact
 from app.upstream.source import CONTROL_NAME, UpstreamQuery
-from app.web.country import open_countries
 from app.web.pages import Pages
-from app.web.record_headers import read_allowed
 
 _SQLITE: Final = "sqlite:///"
 #: Longest time for the check of the store, and of one upstream, in seconds.
@@ -66,7 +64,7 @@ def inspect(values: Mapping[str, SourcedValue], checks: Iterable[Check], *, offl
         problem, _, remedy = one.message.rpartition("; ")
         findings.append(Finding("warning", one.source, problem, remedy))
     inspection = CoreInspection(settings, {name: one.source for name, one in values.items()}, offline)
-    for check in (*checks, find_feature_problems, find_unusable_content, *(() if offline else _NETWORK_CHECKS)):
+    for check in (*checks, find_feature_problems, *(() if offline else _NETWORK_CHECKS)):
         known = {one.source for one in findings if one.severity == "error"}
         findings += [one for one in check(inspection) if one.severity != "error" or one.source not in known]
     return findings
@@ -83,13 +81,6 @@ def find_feature_problems(inspection: Inspection) -> Iterator[Finding]:
             continue
         if feature.check is not None:
             yield from feature.check(inspection)
-
-
-def find_unusable_content(inspection: CoreInspection) -> Iterator[Finding]:
-    """Files and lists of the core that can be read and have content that the proxy refuses."""
-    settings = inspection.settings
-    yield from inspection.find_refusal("country_database", lambda: open_countries(settings.country_database))
-    yield from inspection.find_refusal("record_headers", lambda: read_allowed(settings.record_headers))
 
 
 def find_store_failure(inspection: CoreInspection) -> Iterator[Finding]:

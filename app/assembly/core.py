@@ -29,12 +29,10 @@ from app.upstream.source import Source
 from app.web.api import RestApi
 from app.web.client_network import ClientNetworks
 from app.web.conditions import Conditions
-from app.web.country import open_countries
 from app.web.error_handlers import ErrorPages
 from app.web.name_pages import NamePages
 from app.web.operations import Face
 from app.web.pages import Link, Pages
-from app.web.record_headers import read_allowed
 from app.web.redirect import RedirectFacts, Redirects
 from app.web.stage import Stage, Stages
 
@@ -63,14 +61,14 @@ def read_facts(settings: Settings) -> Facts:
     )
 
 
-def read_redirect_facts(settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> RedirectFacts:
-    """What redirects need besides a request. Raises ConfigurationError."""
+def read_redirect_facts(context: Context, chance: Callable[[], float], max_age: float) -> RedirectFacts:
+    """What redirects need besides a request, once the features are open."""
     return RedirectFacts(
-        clock=clock,
+        clock=context.clock,
         chance=chance,
-        country=open_countries(settings.country_database),
-        max_age=settings.web_max_age,
-        record_headers=read_allowed(settings.record_headers),
+        country=context.find_country,
+        max_age=max_age,
+        read_headers=context.read_headers,
     )
 
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from app.assembly.lifecycle import end_tasks
-from app.cache.upgrade import Rewritable, rewrite_entries
 from app.features.feature import Core, Service
 
 #: Seconds between two ticks of the services.
@@ -21,8 +20,6 @@ async def run_lifespan(core: Core, services: Sequence[Service]) -> AsyncIterator
     for service in services:
         await service.start()
     tasks = [asyncio.create_task(core.cache.watch()), asyncio.create_task(_tick(services))]
-    if isinstance(store := core.cache.store, Rewritable):
-        tasks.append(asyncio.create_task(rewrite_entries(store)))
     tasks += [asyncio.create_task(service.run()) for service in services]
     try:
         yield

@@ -6,7 +6,7 @@ import zlib
 from functools import cache
 from typing import Any, Final
 
-from app.cache.dictionary import DICTIONARY_1
+from app.cache.dictionary import read_dictionary_1
 
 #: The window has room for the dictionary (11 kB). Negative: without the header and the checksum of RFC 1950.
 WINDOW_BITS: Final = -14
@@ -25,7 +25,7 @@ def compress(data: bytes) -> bytes:
 
 def decompress(data: bytes) -> bytes:
     """Reverse `compress`. Raises ValueError for other data, and for more than MAX_BYTES."""
-    work = zlib.decompressobj(WINDOW_BITS, DICTIONARY_1)
+    work = zlib.decompressobj(WINDOW_BITS, read_dictionary_1())
     try:
         found = work.decompress(data, MAX_BYTES)
     except zlib.error as error:
@@ -38,4 +38,6 @@ def decompress(data: bytes) -> bytes:
 @cache
 def _prepared() -> Any:
     """The state after the dictionary has been read. Reading it takes ten times as long as copying the state."""
-    return zlib.compressobj(_LEVEL, zlib.DEFLATED, WINDOW_BITS, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, DICTIONARY_1)
+    return zlib.compressobj(
+        _LEVEL, zlib.DEFLATED, WINDOW_BITS, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, read_dictionary_1()
+    )

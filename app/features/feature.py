@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     from app.cache.fallback import TierObserver
     from app.cache.tiered import TieredStore
+    from app.doi.name import HandleName
     from app.features.check import Check, Finding
     from app.features.operators import OperatorGate
     from app.features.options import Settings
+    from app.handle.record import Record
     from app.resolver.destination import Destinations
     from app.resolver.observer import ResolutionObserver
     from app.resolver.prefix_chain import PrefixChain
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from app.upstream.guard import UpstreamObserver
     from app.upstream.routed import Upstream
     from app.web.client_network import ClientNetworks
+    from app.web.header import Header
     from app.web.operations import Face
     from app.web.pages import Link
     from app.web.section import Section
@@ -202,6 +205,10 @@ class Context:
         self.gates: list[OperatorGate] = []
         #: Denies a network for some seconds and returns the end. None without the feature limits.
         self.deny: Callable[[str, float], float] | None = None
+        #: The country of a client's address, as an ISO 3166 code. None if it is unknown.
+        self.find_country: Callable[[str], str | None] = lambda address: None
+        #: The headers that a record adds to the redirect of its name.
+        self.read_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
         #: How requests are spread over clients.
         self.read_shares: Callable[[], ClientShares] = lambda: ClientShares(0, 0, 0, None)
         self._provided: dict[type, object] = {}

@@ -21,7 +21,6 @@ from jinja2.bccache import Bucket
 
 from app.web.branding import Brand, Branding, StaticFile
 from app.web.languages import CORE, Catalogue, load_catalogues
-from app.web.numbers import write_count, write_number, write_share
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,
@@ -136,7 +135,6 @@ def _open_environment(names: Mapping[str, Any], loader: BaseLoader | None = None
         "granted": list_permissions,
         "most_characters": MAX_CHARACTERS_SHOWN,
     }
-    environment.globals |= {"number": write_number, "share": write_share, "counted": write_count}
     environment.globals |= {"shape": shape, "data_href": data_href, "name_href": name_href}
     environment.filters |= {"visible": visible, "time": format_time, "hexadecimal": hexadecimal}
     return environment

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from html import escape
@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.doi.name import HandleName
+from app.handle.record import Record
 from app.resolver.destination import Destination, DestinationQuery, Destinations, Kind
 from app.resolver.options import DEFAULT_OPTIONS, Client, Negotiation, ResolveOptions
 from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
@@ -23,7 +24,6 @@ from app.web.header import Header
 from app.web.link_header import link_header
 from app.web.name_pages import NamePages
 from app.web.negotiation import is_browser, negotiate, wants_data, wants_page, wants_problem
-from app.web.record_headers import record_headers
 from app.web.request import Request
 from app.web.request_path import Parameters, read_options
 from app.web.responses import HTML, PAGE_POLICY, Hit, Reply
@@ -47,8 +47,8 @@ class RedirectFacts:
     country: Callable[[str], str | None]
     #: Longest time in seconds for which browsers and caches may store an answer.
     max_age: float
-    #: The headers that records may set, by their lower-case names.
-    record_headers: frozenset[bytes] = frozenset()
+    #: The headers that a record adds to the redirect of its name.
+    read_headers: Callable[[Record, HandleName], Sequence[Header]] | None = None
 
 
 class Redirects:
@@ -150,8 +150,8 @@ class Redirects:
     ) -> Reply:
         """The redirect to a target or to a detour: the same for every client, or chosen for this one."""
         resolution, now, facts = found.chain.last, self._now(), found.facts | detour.facts
-        allowed = self._facts.record_headers
-        from_record = record_headers(found.record, resolution.name, allowed) if allowed else ()
+        read_headers = self._facts.read_headers
+        from_record = () if read_headers is None else read_headers(found.record, resolution.name)
         headers = (*from_record, *(link_header(*one) for one in found.links), *detour.headers)
         status, (location, stub) = target.status, _location_and_stub(target)
         if detour.location is not None:

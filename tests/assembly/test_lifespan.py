@@ -36,11 +36,11 @@ async def test_a_service_rewrites_the_store_of_an_earlier_release(
     store = unpack_file("0.1.0", tmp_path)
     heard = Heard("The store has format")
     caplog.set_level(logging.INFO)
-    logging.getLogger("app.cache.upgrade").addHandler(heard)
+    logging.getLogger("app.features.rewriting.rewriting").addHandler(heard)
     try:
         application = create(Settings(store_url=f"sqlite:///{store}", mode="sealed"))
         fastapi: Any = application._operations.app
         async with asyncio.timeout(30), fastapi.router.lifespan_context(fastapi):
             await heard.event.wait()
     finally:
-        logging.getLogger("app.cache.upgrade").removeHandler(heard)
+        logging.getLogger("app.features.rewriting.rewriting").removeHandler(heard)

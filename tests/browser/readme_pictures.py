@@ -13,6 +13,7 @@ from playwright.async_api import Page, Route, ViewportSize, async_playwright
 from app.assembly.core import build_pages
 from app.assembly.settings import Settings
 from app.features.status.models import HistoryPoint, Status, view
+from app.features.status.page import page_facts
 from app.web.pages import Link
 from tests.browser.proxy_process import ROOT
 from tests.browser.site import UNKNOWN, open_site
@@ -62,7 +63,7 @@ async def show_invented_day(page: Page) -> None:
         reply = await route.fetch(url=route.request.url.replace("html", "json"))
         status = Status.model_validate(await reply.json()).model_copy(update={"history": invented_day()})
         await route.fulfill(
-            body=pages.render("status", Link(""), "en", "status.title", view=view(status)),
+            body=pages.render("status", Link(""), "en", "status.title", **page_facts(view(status))),
             content_type="text/html;charset=utf-8",
         )
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cache.compression import MAX_BYTES, compress, decompress
-from app.cache.dictionary import DICTIONARY_1
+from app.cache.dictionary import read_dictionary_1
 from tests.cache.entries import values
 
 
@@ -42,7 +42,7 @@ def test_data_that_is_cut_or_followed_by_more_is_refused() -> None:
 
 
 def test_no_more_than_the_limit_is_decompressed() -> None:
-    work = zlib.compressobj(9, zlib.DEFLATED, -14, 8, zlib.Z_DEFAULT_STRATEGY, DICTIONARY_1)
+    work = zlib.compressobj(9, zlib.DEFLATED, -14, 8, zlib.Z_DEFAULT_STRATEGY, read_dictionary_1())
     bomb = work.compress(bytes(MAX_BYTES + 1)) + work.flush()
     with pytest.raises(ValueError, match="no end"):
         decompress(bomb)
@@ -50,4 +50,4 @@ def test_no_more_than_the_limit_is_decompressed() -> None:
 
 def test_the_dictionary_is_the_one_that_stores_were_written_with() -> None:
     """Changed, it would make every record of every store unreadable. A new dictionary needs a new format version."""
-    assert sha256(DICTIONARY_1).hexdigest() == "6bfcf5c81c0e76463aa0cb2bfb7eb90493f7e512a13178b13bdb39631fa32dc1"
+    assert sha256(read_dictionary_1()).hexdigest() == "6bfcf5c81c0e76463aa0cb2bfb7eb90493f7e512a13178b13bdb39631fa32dc1"

@@ -18,7 +18,7 @@ import pytest
 
 from app.assembly.stores import read_tables
 from app.cache.compression import decompress
-from app.cache.dictionary import DICTIONARY_1
+from app.cache.dictionary import read_dictionary_1
 from app.cache.entry import Entry
 from app.cache.sqlite.store import SqliteStore
 from app.cache.upgrade import STORE_FORMAT
@@ -106,7 +106,7 @@ def test_entries_are_written_in_the_layout_of_this_format(one: Entry, row: str) 
 
 def test_a_released_dictionary_does_not_change() -> None:
     digest = "6bfcf5c81c0e76463aa0cb2bfb7eb90493f7e512a13178b13bdb39631fa32dc1"
-    assert sha256(DICTIONARY_1).hexdigest() == digest
+    assert sha256(read_dictionary_1()).hexdigest() == digest
 
 
 def test_registry_records_are_read_and_written_in_the_layout_of_this_format() -> None:

@@ -12,7 +12,7 @@ from mmdb_writer import MMDBWriter
 from netaddr import IPSet  # type: ignore[import-untyped]
 
 from app.errors import ConfigurationError
-from app.web.country import open_countries
+from app.features.country.database import open_countries
 from tests.table import table
 from tests.web.proxy import Proxy, running
 
@@ -291,9 +291,6 @@ class TestCountry:
     def test_a_database_of_ipv4_knows_no_ipv6(self, tmp_path: Path) -> None:
         countries = open_countries(database(tmp_path, {"192.0.2.0/24": country("GB")}, version=4))
         assert [countries("192.0.2.7"), countries("2001:db8::7")] == ["GB", None]
-
-    def test_without_a_database_every_country_is_unknown(self) -> None:
-        assert open_countries(None)("192.0.2.7") is None
 
     @pytest.mark.parametrize("content", [None, b"", b"no database", b"\xab\xcd\xefMaxMind.com"])
     def test_what_is_no_database_is_told_at_the_start(self, tmp_path: Path, content: bytes | None) -> None:

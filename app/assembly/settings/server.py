@@ -80,22 +80,11 @@ class ServerSettings(SettingsGroup):
         description="Names that pages resolve: `doi` answers 400 for a handle that is not a DOI name, `any` "
         "resolves it.",
     )
-    country_database: Path | None = Field(
-        None,
-        description="MMDB file that maps addresses to countries, for records that choose a location by country. "
-        "None is included.",
-    )
     express_lane: bool = Field(
         True, description="Send repeated simple requests a prepared answer. The bytes are the same as without it."
     )
     express_memory_bytes: int = Field(
         128 * 1024 * 1024, ge=0, description="Memory for prepared answers, in bytes, in addition to the memory tier."
-    )
-    record_headers: str = Field(
-        "",
-        pattern=r"^[A-Za-z0-9-]*(\s*,\s*[A-Za-z0-9-]+)*$",
-        description="Headers that 10320/headers values are allowed to set on a redirect, separated by commas. "
-        "Headers that control browsers, front proxies or the connection are refused.",
     )
 
     @field_validator("public_url")

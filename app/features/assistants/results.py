@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 from app.features.lists.verdict import ListRow, Verdict
 from app.features.parse.models import ParsedTextModel, WarningModel
 from app.features.parse.parsing import ParsedText, to_object
+from app.features.suggestion_model import SuggestionModel
 from app.features.suggestions.suggestion import Suggestion
-from app.web.problem import SuggestionModel
 
 #: Takes the place of a control, formatting, private-use or unassigned character.
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"

@@ -12,8 +12,9 @@ from typing import Any, Final
 from app.errors import RequestTooLarge, UnsupportedBody
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
+from app.features.lists.media_type import read_content_type
 from app.features.lists.table import ColumnReader
-from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT, read_content_type
+from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT
 from app.web.responses import Receive
 
 #: Bytes that a reader cuts into items at a time. As many empty lines take 0.4 ms of processor time.

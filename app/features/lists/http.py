@@ -13,8 +13,8 @@ from app.features.lists.body import LIST_BODY, problem_responses, read_body_form
 from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.verdict import read_fields
 from app.features.lists.writing import JsonLinesWriter
+from app.features.suggestion_model import SuggestionModel
 from app.web.media_types import CSV, JSON, NDJSON
-from app.web.problem import SuggestionModel
 
 RESOLVE_PATH: Final = "/api/resolve"
 _OUTPUTS: Final = {"ndjson": NDJSON, "csv": CSV, "json": JSON}

@@ -13,9 +13,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from app.features.openapi.models import AgencyModel, HandleAnswerModel
+from app.features.openapi.models import AgencyModel, HandleAnswerModel, ProblemModel
 from app.web.media_types import JSON
-from app.web.problem import ProblemModel
 
 #: A part of an OpenAPI document.
 Part = dict[str, Any]

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from app.features.suggestion_model import SuggestionModel
+
 
 class HandleValueModel(BaseModel):
     """One value of a record. Other members pass through as the upstream sent them."""
@@ -46,3 +48,15 @@ class AgencyModel(BaseModel):
     DOI: str = Field(description="The name as the client spelled it.", examples=["10.1000/182"])
     RA: str | None = Field(None, examples=["DataCite"])
     status: str | None = Field(None, examples=["DOI does not exist"])
+
+
+class ProblemModel(BaseModel):
+    """A problem as the description of the API has it (RFC 9457)."""
+
+    type: str = Field(description="A URL of the page `/docs`; its fragment is stable.", examples=["/docs#not-found"])
+    title: str = Field(description="What the type means.", examples=["The name is not registered"])
+    status: int = Field(description="The status of the answer.", examples=[404])
+    detail: str = Field(description="What is wrong with this request.")
+    doi: str | None = Field(None, description="The name as the client spelled it, if it could be read.")
+    suggestions: list[SuggestionModel] | None = Field(None, description="Names that the client may have meant.")
+    retry_after: int | None = Field(None, description="Seconds to wait, as in Retry-After.")

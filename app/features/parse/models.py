@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from app.features.parse.parsing import Kind
-from app.web.problem import SuggestionModel
+from app.features.suggestion_model import SuggestionModel
 
 
 class WarningModel(BaseModel):

@@ -6,7 +6,7 @@ import zlib
 from typing import Final
 
 from app.cache.compression import WINDOW_BITS, compress
-from app.cache.dictionary import DICTIONARY_1
+from app.cache.dictionary import read_dictionary_1
 from app.features.registry.import_streams import library
 from app.features.registry.wire import Compress
 
@@ -20,5 +20,5 @@ def choose_compress() -> Compress:
 
 
 def _compress(data: bytes) -> bytes:
-    work = library.compressobj(_LEVEL, zlib.DEFLATED, WINDOW_BITS, zdict=DICTIONARY_1)
+    work = library.compressobj(_LEVEL, zlib.DEFLATED, WINDOW_BITS, zdict=read_dictionary_1())
     return bytes(work.compress(data) + work.flush())

@@ -31,7 +31,7 @@ Compress = Callable[[bytes], bytes]
 #: become smaller.
 MAX_ROWS: Final = 32
 MAX_BYTES: Final = 16_384
-#: The version of the format. Version 1 is compressed with DICTIONARY_1.
+#: The version of the format. Version 1 is compressed with dictionary 1.
 FORMAT_VERSION: Final = 1
 #: CRC-32 of the first key and of what follows: version, compressed text.
 _HEAD: Final = Struct("<IB")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import FastAPI, Query, Request, Response
 
 from app.features.status.models import STATUS_PATH, Status, view
+from app.features.status.numbers import write_count, write_number, write_share
 from app.web import media_types
 from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
@@ -53,9 +54,16 @@ def add_status(
         found = await read()
         if not wants_page:
             return _respond(found.model_dump_json().encode(), JSON)
-        return _respond(pages.render("status", link, language, "status.title", view=view(found)), HTML, *PAGE_POLICY)
+        return _respond(
+            pages.render("status", link, language, "status.title", **page_facts(view(found))), HTML, *PAGE_POLICY
+        )
 
     app.add_api_route(STATUS_PATH, status, methods=["HEAD"], include_in_schema=False)
+
+
+def page_facts(shown: object) -> dict[str, Any]:
+    """What the template uses, given what `view` returns."""
+    return {"view": shown, "number": write_number, "share": write_share, "counted": write_count}
 
 
 def _refuse(pages: Pages, link: Link, language: str) -> Response:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from app.features.status.page import page_facts
+
 #: The view of the page, as the template reads it.
 _VIEW: Final = {
     "plots": (
@@ -44,4 +46,4 @@ _VIEW: Final = {
 
 def sample_facts() -> dict[str, Mapping[str, Any]]:
     """The facts of the page by its template."""
-    return {"status": {"view": _VIEW}}
+    return {"status": page_facts(_VIEW)}

@@ -1,8 +1,7 @@
-"""Numbers and dates as a reader of a language writes them. A language without a rule here gets that of English."""
+"""Numbers as a reader of a language writes them. A language without a rule here gets that of English."""
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Final
 
 from app.web.languages import Catalogue
@@ -35,13 +34,6 @@ def write_count(texts: Catalogue, key: str, count: float) -> str:
     """A count with its noun. The noun is the text `key` with `_one` or `_many` at its end."""
     is_singular = count == 1 or (count == 0 and _main_tag(texts.language) in _ZERO_IS_SINGULAR)
     return str(texts(key + ("_one" if is_singular else "_many"), count=write_number(texts.language, count)))
-
-
-def write_date(texts: Catalogue, iso: str) -> str:
-    """A date of ISO 8601 in words, such as "1 March 2026"."""
-    day = date.fromisoformat(iso)
-    month = texts("date.months").split(",")[day.month - 1].strip()
-    return str(texts("date.first" if day.day == 1 else "date.day", day=day.day, month=month, year=day.year))
 
 
 def _main_tag(language: str) -> str:

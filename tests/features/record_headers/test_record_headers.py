@@ -8,8 +8,8 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import ConfigurationError
+from app.features.record_headers.headers import NEVER, read_allowed, record_headers
 from app.handle.record import read_values
-from app.web.record_headers import NEVER, read_allowed, record_headers
 from tests.table import table
 from tests.web.proxy import running
 
@@ -36,12 +36,12 @@ def record(text: str) -> bytes:
 )
 def test_a_line_becomes_a_header_if_its_name_is_allowed(text: str, expected: list[tuple[bytes, bytes]]) -> None:
     allowed = frozenset({b"x-test", b"location", b"set-cookie"})
-    assert record_headers(read_values(record(text)), NAME, allowed) == expected
+    assert record_headers(allowed, read_values(record(text)), NAME) == expected
 
 
 def test_what_we_depend_on_is_never_allowed() -> None:
     text = "\n".join(f"{name.decode()}: x" for name in NEVER)
-    assert record_headers(read_values(record(text)), NAME, NEVER) == []
+    assert record_headers(NEVER, read_values(record(text)), NAME) == []
 
 
 @table(
@@ -53,7 +53,7 @@ def test_what_we_depend_on_is_never_allowed() -> None:
 def test_a_header_that_steers_browsers_or_proxies_cannot_be_allowed(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"record_headers: .*{name.lower()}"):
         read_allowed(f"X-Test, {name}")
-    assert record_headers(read_values(record(f"{name}: x")), NAME, frozenset({name.lower().encode()})) == []
+    assert record_headers(frozenset({name.lower().encode()}), read_values(record(f"{name}: x")), NAME) == []
 
 
 def test_the_setting_is_a_list_of_names() -> None:

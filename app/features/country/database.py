@@ -11,10 +11,8 @@ import maxminddb
 from app.errors import ConfigurationError
 
 
-def open_countries(path: Path | None) -> Callable[[str], str | None]:
+def open_countries(path: Path) -> Callable[[str], str | None]:
     """A function from an address to an ISO 3166 country code, or to None if unknown. Raises ConfigurationError."""
-    if path is None:
-        return lambda address: None
     try:
         reader = maxminddb.open_database(path)
     except (OSError, ValueError, maxminddb.InvalidDatabaseError) as error:

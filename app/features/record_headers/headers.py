@@ -58,7 +58,7 @@ def _is_forbidden(name: bytes) -> bool:
     return name in NEVER or name.startswith(NEVER_PREFIXES)
 
 
-def record_headers(record: Record, name: HandleName, allowed: frozenset[bytes]) -> list[Header]:
+def record_headers(allowed: frozenset[bytes], record: Record, name: HandleName) -> list[Header]:
     """The headers of a record whose lower-case names are allowed, with {hdl} and {hdl:path} replaced."""
     headers: list[Header] = []
     encoded = component(name), template_path(name)

@@ -1,12 +1,12 @@
-"""Numbers, counts and dates in the languages of the pages."""
+"""Numbers and counts in the languages of the pages."""
 
 from __future__ import annotations
 
 import pytest
 
 from app.assembly.features import text_folders
+from app.features.status.numbers import write_count, write_number, write_share
 from app.web.languages import CORE, load_catalogues
-from app.web.numbers import write_count, write_date, write_number, write_share
 
 PACKAGES = (CORE, *(folder.package for folder in text_folders()))
 TEXTS = load_catalogues(("en", "de", "fr", "es"), packages=PACKAGES)
@@ -43,14 +43,3 @@ def test_a_share_is_in_per_cent() -> None:
 )
 def test_a_count_has_the_plural_of_its_language(count: int, expected: list[str]) -> None:
     assert [write_count(texts, "status.entries", count) for texts in TEXTS.values()] == expected
-
-
-@pytest.mark.parametrize(
-    ("iso", "expected"),
-    [
-        ("2026-03-01", ["1 March 2026", "1. März 2026", "1er mars 2026", "1 de marzo de 2026"]),
-        ("2025-12-31", ["31 December 2025", "31. Dezember 2025", "31 décembre 2025", "31 de diciembre de 2025"]),
-    ],
-)
-def test_a_date_is_written_in_words(iso: str, expected: list[str]) -> None:
-    assert [write_date(texts, iso) for texts in TEXTS.values()] == expected

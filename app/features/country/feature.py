@@ -1,0 +1,34 @@
+"""The country of a client, for records that choose a location by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from app.features.check import Finding, Inspection
+from app.features.country.database import open_countries
+from app.features.country.settings import CountrySettings
+from app.features.feature import NOTHING, Context, Feature, Opened
+
+
+def open_country(context: Context) -> Opened:
+    """Look up addresses in the database. Raises ConfigurationError."""
+    path = context.settings.group(CountrySettings).country_database
+    if path is not None:
+        context.find_country = open_countries(path)
+    return NOTHING
+
+
+def find_database_problems(inspection: Inspection) -> Iterator[Finding]:
+    """A database that cannot be used."""
+    path = inspection.settings.group(CountrySettings).country_database
+    if path is not None:
+        yield from inspection.find_refusal("country_database", lambda: open_countries(path))
+
+
+FEATURE: Final = Feature(
+    "country",
+    "the country of a client, for records that choose a location by it",
+    open=open_country,
+    check=find_database_problems,
+)

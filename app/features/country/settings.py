@@ -1,0 +1,24 @@
+"""The country of a client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from app.features.options import SettingsGroup
+
+
+class CountrySettings(SettingsGroup):
+    """The country of a client."""
+
+    country_database: Path | None = Field(
+        None,
+        description="MMDB file that maps addresses to countries, for records that choose a location by country. "
+        "None is included.",
+    )
+
+
+SETTINGS: Final = CountrySettings
+TABLES: Final = ()

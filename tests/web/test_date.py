@@ -1,0 +1,21 @@
+"""Dates in the languages of the pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.web.date import write_date
+from app.web.languages import load_catalogues
+
+TEXTS = load_catalogues()
+
+
+@pytest.mark.parametrize(
+    ("iso", "expected"),
+    [
+        ("2026-03-01", ["1 March 2026", "1. März 2026", "1er mars 2026", "1 de marzo de 2026"]),
+        ("2025-12-31", ["31 December 2025", "31. Dezember 2025", "31 décembre 2025", "31 de diciembre de 2025"]),
+    ],
+)
+def test_a_date_is_written_in_words(iso: str, expected: list[str]) -> None:
+    assert [write_date(TEXTS[tag], iso) for tag in ("en", "de", "fr", "es")] == expected
