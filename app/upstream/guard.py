@@ -154,6 +154,8 @@ class Guard:
         """
         began, admitted = self._clock(), False
         try:
+            if self.pause.is_shared and self.pause.left(began) > 0:
+                await self.pause.look(began)
             await self._refuse()
             async with self.budget.admit(priority, self._timeouts[priority], waiters):
                 # The breaker may have opened, or a pause begun, while this query waited for its place.

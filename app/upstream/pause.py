@@ -38,19 +38,28 @@ class Pause:
         #: When the last pause ends.
         self.until = 0.0
         self._next_look = -inf
+        #: Whether another process began the pause.
+        self._is_foreign = False
 
     def left(self, now: float) -> float:
         """Seconds that are left of a pause that this process knows of. 0.0 without one."""
         return max(0.0, self.until - now)
 
     async def look(self, now: float) -> float:
-        """Seconds that are left of a pause, also of one that another process began LOOK_INTERVAL ago or earlier."""
-        if self._shared is None or self.left(now) > 0 or now < self._next_look:
+        """Seconds that are left of a pause, also of one that another process began LOOK_INTERVAL ago or earlier.
+
+        A long pause of another process is read again, because anything that writes to the store can prolong it.
+        """
+        is_long = self._is_foreign and self.left(now) > self._first
+        if self._shared is None or (self.left(now) > 0 and not is_long) or now < self._next_look:
             return self.left(now)
         self._next_look = now + LOOK_INTERVAL
         seconds = min(await self._shared.left(), self._most)
-        if seconds > 0 and self.left(now) == 0:
+        if self.left(now) > 0:
+            self.until = now + seconds
+        elif seconds > 0:
             self._set(now, seconds)
+            self._is_foreign = True
         return self.left(now)
 
     async def begin(self, now: float, seconds: float) -> float:
@@ -60,6 +69,7 @@ class Pause:
         """
         if self.left(now) == 0:
             self._set(now, min(seconds, self._limit))
+            self._is_foreign = False
             if self._shared is not None:
                 await self._shared.begin(self.left(now))
         return self.left(now)

@@ -22,6 +22,9 @@ class Store:
     async def begin(self, seconds: float) -> None:
         self._until = max(self._until, self._clock() + seconds)
 
+    def forget(self) -> None:
+        self._until = 0.0
+
     async def left(self) -> float:
         return max(0.0, self._until - self._clock())
 
@@ -76,6 +79,18 @@ async def test_a_pause_of_the_store_is_bounded() -> None:
     store = Store(Clock(0))
     await store.begin(1e13)
     assert await Pause(FIRST, MOST, store).look(0) == MOST
+
+
+async def test_a_long_pause_of_the_store_ends_when_the_store_forgets_it() -> None:
+    clock = Clock(0)
+    store = Store(clock)
+    await store.begin(1e13)
+    pause = Pause(FIRST, MOST, store)
+    assert await pause.look(clock()) == MOST
+    store.forget()
+    assert await pause.look(clock()) == MOST
+    clock.advance(LOOK_INTERVAL)
+    assert (await pause.look(clock()), pause.left(clock())) == (0, 0)
 
 
 async def test_the_store_is_not_read_for_every_question() -> None:

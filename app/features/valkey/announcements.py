@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
-from app.errors import StoreError
+from app.errors import DamagedEntry, StoreError
 from app.features.valkey.layout import Layout, Partition
-from app.features.valkey.node import Words
+from app.features.valkey.node import Kind, Script, Words
+from app.features.valkey.scripts import BEGIN_ANEW
 from app.features.valkey.servers import Servers
+
+log = logging.getLogger(__name__)
+
+_BEGIN_ANEW: Final = Script(BEGIN_ANEW)
 
 #: The cursor of a stream without announcements.
 _START: Final = "0-0"
@@ -78,14 +85,16 @@ async def read_announcements(servers: Servers, layout: Layout, cursor: str | Non
         parts = [""] * len(layout.partitions)
     streams = [_Stream(partition, part) for partition, part in zip(layout.partitions, parts, strict=True)]
     replies = await servers.query_each([(one.partition.slot, one.first_command()) for one in streams])
-    failures = [reply for reply in replies if isinstance(reply, StoreError)]
+    failures = [reply for reply in replies if isinstance(reply, StoreError) and not isinstance(reply, DamagedEntry)]
     if len(failures) == len(streams):
         raise failures[0]
     incomplete = []
     for stream, reply in zip(streams, replies, strict=True):
-        if isinstance(reply, StoreError):
+        if isinstance(reply, DamagedEntry):
+            await _replace(servers, stream)
+        elif isinstance(reply, StoreError):
             continue
-        if stream.is_complete(reply):
+        elif stream.is_complete(reply):
             stream.advance(reply)
         else:
             incomplete.append(stream)
@@ -93,6 +102,17 @@ async def read_announcements(servers: Servers, layout: Layout, cursor: str | Non
     keys = dict.fromkeys(key for stream in streams for key in stream.keys)
     overrun = len(keys) > MAX_ANNOUNCEMENTS or any(stream.overrun for stream in streams)
     return Changes(",".join(stream.cursor for stream in streams), tuple(keys), overrun=overrun)
+
+
+async def _replace(servers: Servers, stream: _Stream) -> None:
+    """Begin a stream anew whose key has data of another program. Announcements were lost with it."""
+    partition = stream.partition
+    log.warning(
+        "%s had data of another program; it is deleted, and no entry in memory is used", partition.announcements
+    )
+    with suppress(StoreError):
+        await servers.call(partition.slot, _BEGIN_ANEW.work([partition.announcements], []), Kind.WRITE)
+        stream.cursor, stream.overrun = _START, True
 
 
 async def _recover(servers: Servers, streams: list[_Stream]) -> None:

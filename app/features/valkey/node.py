@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from enum import Enum
 from math import inf
 from typing import Any, Final, TypeVar
 
@@ -16,12 +17,10 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     AskError,
     ClusterCrossSlotError,
-    ClusterDownError,
     MovedError,
     NoScriptError,
     ReadOnlyError,
     ResponseError,
-    TryAgainError,
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -36,9 +35,8 @@ Work = Callable[[Redis], Awaitable[Result]]
 Words = Sequence[str | bytes | float]
 
 #: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request a timeout.
-PAUSE: Final = 1.0
-#: What a node of a cluster refuses for the moment. It answers quickly, so nothing is gained by a pause.
-_QUICK_REFUSALS: Final = (ClusterDownError, TryAgainError)
+#: Until the server answers again, one command at a time finds out whether it does.
+PAUSE: Final = 0.25
 #: What redis calls the files of a connection with TLS.
 _TLS_FILES: Final = ("ca_certs", "ca_path", "certfile", "keyfile")
 #: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
@@ -55,10 +53,54 @@ class Redirect(Exception):
         self.must_ask = must_ask
 
 
+class Kind(Enum):
+    """What work may do, and what its failure means."""
+
+    #: It changes nothing, and may be done twice. A server that does not answer it is down.
+    READ = "read"
+    #: It may be done twice. A server that does not answer it may still answer reads.
+    WRITE = "write"
+    #: It changes something, and is done once. A timeout can mean that this process was slow.
+    ONCE = "once"
+
+
+class Gate:
+    """Keeps commands from a server that failed: all for PAUSE seconds, then all but one until one has succeeded."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failed_at = -inf
+        self._is_open = True
+        self._is_trying = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the next command is refused."""
+        # A clock that was set back must not prolong the pause.
+        return not self._is_open and (self._is_trying or 0.0 <= self._clock() - self._failed_at < PAUSE)
+
+    def enter(self) -> None:
+        """Count a command that is sent, until `leave`."""
+        self._is_trying = not self._is_open
+
+    def leave(self) -> None:
+        """See `enter`."""
+        self._is_trying = False
+
+    def open(self) -> None:
+        """The server has answered."""
+        self._is_open = True
+
+    def close(self) -> None:
+        """The server has failed."""
+        self._is_open, self._failed_at = False, self._clock()
+
+
 class Node:
     """One server. If it fails or is slow, a method raises StoreError after at most twice `timeout`.
 
-    For PAUSE seconds afterwards, it raises immediately.
+    Afterwards it raises immediately for a while; see Gate. An error reply closes no gate, because a server that refuses
+    one command answers others. A server that is full, or has lost its replicas, refuses writes and answers reads.
     """
 
     def __init__(
@@ -78,7 +120,7 @@ class Node:
         self.address = address
         self._redirects = redirects
         self._clock = clock
-        self._failed_at = -inf
+        self._reads, self._writes = Gate(clock), Gate(clock)
         self.last_failure = ""
         self._slots = asyncio.Semaphore(_CONNECTIONS)
         place = {"host": address.host, "port": address.port} if address.port else {"path": address.host}
@@ -102,55 +144,55 @@ class Node:
         _check(pool.connection_class(**pool.connection_kwargs))
         self._client: Redis = Redis.from_pool(pool)
 
-    async def call(self, work: Work[Result], *, repeat: bool = False) -> Result:
-        """Do `work`. With `repeat`, it may be done twice, and a second timeout starts a pause.
-
-        A timeout of work that is done once starts no pause: it can mean that this process was slow.
-        """
-        async with self._guard(decides=repeat):
+    async def call(self, work: Work[Result], kind: Kind) -> Result:
+        """Do `work`. What may be done twice is, after a timeout."""
+        async with self._guard(kind):
             try:
                 return await work(self._client)
             except RedisTimeoutError:
-                if not repeat:
+                if kind is Kind.ONCE:
                     raise
                 # If this process was busy for longer than the timeout, it sees the timeout although the reply is there.
                 return await work(self._client)
 
     async def close(self) -> None:
         """Close the connections."""
-        async with self._guard(paused=False):
+        try:
             await self._client.aclose(close_connection_pool=True)
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the server failed less than PAUSE seconds ago."""
-        # A clock that was set back must not prolong the pause.
-        return 0.0 <= self._clock() - self._failed_at < PAUSE
+        except Exception as error:
+            raise self._failure(error) from error
 
     @asynccontextmanager
-    async def _guard(self, *, paused: bool = True, decides: bool = False) -> AsyncIterator[None]:
-        """Translate errors, and stop querying a failed server. A timeout counts as a failure only if `decides`."""
-        if paused:
-            self._refuse_while_paused()
+    async def _guard(self, kind: Kind) -> AsyncIterator[None]:
+        """Translate errors, and stop querying a failed server."""
+        gate = self._reads if kind is Kind.READ else self._writes
+        self._refuse_if_closed(gate)
         async with self._slots:
-            if paused:
-                # The server may have failed while this command waited for a slot.
-                self._refuse_while_paused()
+            # The server may have failed while this command waited for a slot.
+            self._refuse_if_closed(gate)
+            gate.enter()
             try:
                 yield
+                gate.open()
             except UnicodeEncodeError as error:
                 raise StoreError(f"The key cannot be stored: {error}.") from error
             except (AskError, ClusterCrossSlotError, ReadOnlyError) as error:
                 raise self._redirect(error) from error
             # Catch everything: an exception missing from a hand-kept list would turn a miss into a failed request.
             except Exception as error:
-                self.last_failure = str(error) or type(error).__name__
-                if _is_about_one_key(error):
-                    raise DamagedEntry(
-                        f"The key on {self.address} has data of another program: {self.last_failure}."
-                    ) from error
-                is_slow = isinstance(error, RedisTimeoutError) and not decides
-                raise self._fail(starts_pause=not is_slow and not isinstance(error, _QUICK_REFUSALS)) from error
+                self._close_gates(kind, error)
+                raise self._failure(error) from error
+            finally:
+                gate.leave()
+
+    def _close_gates(self, kind: Kind, error: Exception) -> None:
+        if isinstance(error, ResponseError):
+            return
+        is_slow = isinstance(error, RedisTimeoutError)
+        if kind is Kind.READ or not is_slow:
+            self._reads.close()
+        if kind is not Kind.ONCE or not is_slow:
+            self._writes.close()
 
     def _redirect(self, error: ResponseError) -> Exception:
         """A key of another server. MovedError is an AskError."""
@@ -160,18 +202,18 @@ class Node:
             # An empty host is the one at which this server was reached.
             address = Address(error.host or self.address.host, int(error.port))
             return Redirect(address, must_ask=not isinstance(error, MovedError))
-        self.last_failure = str(error)
         if isinstance(error, AskError | ClusterCrossSlotError):
-            self.last_failure = f"it is a node of a cluster; use valkey+cluster://{self.address} as the store URL"
-        return self._fail(starts_pause=True)
+            return self._failure(f"it is a node of a cluster; use valkey+cluster://{self.address} as the store URL")
+        return self._failure(error)
 
-    def _fail(self, *, starts_pause: bool) -> StoreError:
-        if starts_pause:
-            self._failed_at = self._clock()
+    def _failure(self, error: Exception | str) -> StoreError:
+        self.last_failure = str(error) or type(error).__name__
+        if isinstance(error, ResponseError) and is_of_wrong_type(error):
+            return DamagedEntry(f"The key on {self.address} has data of another program: {self.last_failure}.")
         return StoreError(f"The store {self.address} failed: {self.last_failure}.")
 
-    def _refuse_while_paused(self) -> None:
-        if self.is_paused:
+    def _refuse_if_closed(self, gate: Gate) -> None:
+        if gate.is_closed:
             raise StoreError(f"The store {self.address} failed a moment ago: {self.last_failure}")
 
 
@@ -205,16 +247,28 @@ def command(*words: str | bytes | float) -> Work[Any]:
     return run
 
 
-def pipeline(commands: Sequence[Words]) -> Work[list[Any]]:
-    """Several commands in one round trip. If one fails, so do all."""
+def pipeline(commands: Sequence[Words], *, may_damage: bool = False) -> Work[list[Any]]:
+    """Several commands in one round trip. If one fails, so do all.
+
+    With `may_damage`, the reply about a key with data of another program is a DamagedEntry.
+    """
 
     async def run(client: Redis) -> list[Any]:
         async with client.pipeline(transaction=False) as waiting:
             for words in commands:
                 waiting.execute_command(*words)
-            return await waiting.execute()
+            replies = await waiting.execute(raise_on_error=False)
+        return [_read_reply(reply, may_damage) for reply in replies]
 
     return run
+
+
+def _read_reply(reply: Any, may_damage: bool) -> Any:
+    if not isinstance(reply, Exception):
+        return reply
+    if may_damage and is_of_wrong_type(reply):
+        return DamagedEntry(f"The key has data of another program: {reply}.")
+    raise reply
 
 
 def ask_first(work: Work[Result]) -> Work[Result]:
@@ -238,6 +292,6 @@ def _check(connection: AbstractConnection) -> None:
             raise ValueError(f"a file of its TLS options ({files}) cannot be used: {error}") from error
 
 
-def _is_about_one_key(error: Exception) -> bool:
-    """Whether the server works and only this key has another type."""
-    return isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")
+def is_of_wrong_type(error: Exception) -> bool:
+    """Whether the server works and only this key has data of another type. A pipeline puts words before the error."""
+    return "WRONGTYPE" in str(error)

@@ -12,6 +12,36 @@ SETTLING: Final = 2.0
 #: What TAKE returns meanwhile.
 SETTLING_REPLY: Final = b"settling"
 
+#: A command on a key that may have data of another program. Such a key is deleted, and the server logs it. Otherwise
+#: everything that needs the key would fail for ever.
+_HEAL: Final = """
+local function heal(command, key, ...)
+    local reply = redis.pcall(command, key, ...)
+    if type(reply) ~= 'table' or not reply.err then return reply end
+    if string.find(reply.err, 'WRONGTYPE', 1, true) then
+        redis.log(redis.LOG_WARNING, 'doi-proxy deletes ' .. key .. ', which had data of another program')
+        redis.call('DEL', key)
+    end
+    return redis.call(command, key, ...)
+end
+"""
+
+#: KEYS[1] are the announcements. Deletes the key if it is of another type.
+BEGIN_ANEW: Final = f"{_HEAL}return heal('XLEN', KEYS[1])"
+
+#: KEYS[1] is the lease, ARGV are the owner and milliseconds. Takes the lease, and returns 1, unless another owner has
+#: it. A lease that ends later than a new one, or never, is of another program, and is replaced. A user who may not call
+#: PTTL waits for its end.
+LEASE: Final = """
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
+local left = redis.pcall('PTTL', KEYS[1])
+if type(left) == 'number' and (left < 0 or left > tonumber(ARGV[2])) then
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+    return 1
+end
+return 0
+"""
+
 #: KEYS[1] is the lease, ARGV[1] the owner. Deletes the lease if the owner still has it.
 RELEASE: Final = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then
@@ -31,8 +61,8 @@ return 0
 #: KEYS[1] has the format of the store, and a word after it while entries of an earlier release may remain. ARGV are the
 #: format of this release, the last one with entries to rewrite, and the word. Returns the value before. Releases 0.1.0
 #: and 0.2.0 wrote none.
-OPEN: Final = """
-local before = redis.call('GET', KEYS[1]) or ''
+OPEN: Final = f"""{_HEAL}
+local before = heal('GET', KEYS[1]) or ''
 local found = tonumber(string.match(before, '^%d+') or '0')
 if found < tonumber(ARGV[1]) then
     local is_old = found <= tonumber(ARGV[2]) or string.find(before, ARGV[3], 1, true)
@@ -60,23 +90,24 @@ local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 #: fresh until, stale until.
 PUT: Final = (
     _NOW
+    + _HEAL
     + f"""
 if ARGV[4] ~= '' then
     local sent_at = now - tonumber(ARGV[4])
-    for _, at in ipairs(redis.call('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9])) do
+    for _, at in ipairs(heal('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9])) do
         local purged_at = tonumber(at or '')
         if purged_at and sent_at < purged_at and purged_at <= now then return 0 end
     end
 end
 if ARGV[5] ~= '' then
-    local data = redis.call('GET', KEYS[1])
+    local data = heal('GET', KEYS[1])
     if data and #data >= 30 then
         local fetched_at = struct.unpack('<d', data, 7)
         if fetched_at > tonumber(ARGV[5]) and fetched_at <= tonumber(ARGV[6]) then return 0 end
     end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-if ARGV[3] ~= '' then redis.call('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[3]) end
+if ARGV[3] ~= '' then heal('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[3]) end
 return 1
 """
 )
@@ -84,23 +115,24 @@ return 1
 #: KEYS are the entry, the purges and the announcements. ARGV[1] is the scope. See Store.delete.
 PURGE: Final = (
     _NOW
+    + _HEAL
     + f"""
 local existed = redis.call('DEL', KEYS[1])
 local scope = ARGV[1]
-if redis.call('HLEN', KEYS[2]) >= {MAX_PURGES} then
+if heal('HLEN', KEYS[2]) >= {MAX_PURGES} then
     redis.call('DEL', KEYS[2])
     scope = '{EVERYTHING}'
 end
 redis.call('HSET', KEYS[2], scope, string.format('%.17g', now))
 redis.call('EXPIRE', KEYS[2], {PURGE_MEMORY:.0f})
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[1])
+heal('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[1])
 return existed
 """
 )
 
 #: The arithmetic of app/token_bucket.py. `held` has the fields of the hash, which may be missing or not numbers.
-_BUCKET: Final = f"""{_NOW}
-local held = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')
+_BUCKET: Final = f"""{_NOW}{_HEAL}
+local held = heal('HMGET', KEYS[1], 'tokens', 'at', 'blocked_until')
 local at, blocked_until = tonumber(held[2]) or now, tonumber(held[3]) or 0
 local blocked_for = math.min(math.max(0, blocked_until - math.max(now, at)), {MAX_BACK_OFF})
 local function write(tokens, blocked_for, idle)

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from app.errors import DamagedEntry, StoreError
-from app.features.valkey.node import Node, Redirect, Result, Words, Work, ask_first, command, pipeline
+from app.features.valkey.node import Kind, Node, Redirect, Result, Words, Work, ask_first, command, pipeline
 from app.features.valkey.url import Address, StoreKind, StoreUrl
 
 #: Seconds between two searches for the primaries while one of them fails.
@@ -83,11 +83,11 @@ class Servers:
         self._search_failure = ""
         self._lock = asyncio.Lock()
 
-    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
+    async def call(self, slot: int, work: Work[Result], kind: Kind) -> Result:
         """Do `work` on the server that has the hash slot; see Node.call."""
         node = await self._find(slot)
         try:
-            return await self._try(node, work, repeat)
+            return await self._try(node, work, kind)
         except Redirect as redirect:
             if redirect.address is None:
                 # A primary became a replica.
@@ -95,10 +95,13 @@ class Servers:
                 node = await self._find(slot)
             else:
                 node = self._open(redirect.address)
-            return await self._follow(node, ask_first(work) if redirect.must_ask else work, repeat)
+            return await self._follow(node, ask_first(work) if redirect.must_ask else work, kind)
 
     async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
-        """The replies to commands, each on the server of its slot. The reply of a failed server is its StoreError."""
+        """The replies to commands that change nothing, each on the server of its slot.
+
+        The reply of a failed server is its StoreError. That about a key with data of another program is a DamagedEntry.
+        """
         results: list[Any] = [None] * len(commands)
         places: dict[Node, list[int]] = {}
         for index, (slot, _) in enumerate(commands):
@@ -109,7 +112,8 @@ class Servers:
 
         async def query(node: Node, indexes: list[int]) -> None:
             try:
-                replies = await self._follow(node, pipeline([commands[index][1] for index in indexes]), True)
+                words = [commands[index][1] for index in indexes]
+                replies = await self._follow(node, pipeline(words, may_damage=True), Kind.READ)
             except StoreError as error:
                 replies = [error] * len(indexes)
             for index, reply in zip(indexes, replies, strict=True):
@@ -123,8 +127,8 @@ class Servers:
         return tuple(self._open(address) for address in (await self._current()).addresses)
 
     async def call_node(self, node: Node, work: Work[Result]) -> Result:
-        """Do `work` on one of the primaries. It may be done twice."""
-        return await self._follow(node, work, True)
+        """Do `work` that changes nothing on one of the primaries."""
+        return await self._follow(node, work, Kind.READ)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -142,15 +146,15 @@ class Servers:
             self._nodes[address] = self._connect(address)
         return self._nodes[address]
 
-    async def _follow(self, node: Node, work: Work[Result], repeat: bool) -> Result:
+    async def _follow(self, node: Node, work: Work[Result], kind: Kind) -> Result:
         try:
-            return await self._try(node, work, repeat)
+            return await self._try(node, work, kind)
         except Redirect as redirect:
             raise StoreError(f"The store failed: {node.address} does not have the key any more.") from redirect
 
-    async def _try(self, node: Node, work: Work[Result], repeat: bool) -> Result:
+    async def _try(self, node: Node, work: Work[Result], kind: Kind) -> Result:
         try:
-            return await node.call(work, repeat=repeat)
+            return await node.call(work, kind)
         except DamagedEntry:
             raise
         except (StoreError, Redirect):
@@ -223,7 +227,7 @@ async def _search_nothing(node: Node) -> Placement:
 
 async def _search_cluster(node: Node) -> Placement:
     """The primaries of the cluster of a node. https://valkey.io/commands/cluster-slots/"""
-    ranges = await node.call(command("CLUSTER", "SLOTS"), repeat=True)
+    ranges = await node.call(command("CLUSTER", "SLOTS"), Kind.READ)
     if not ranges:
         raise StoreError(f"The cluster node {node.address} knows no primary; correct the store URL.")
     return Placement(
@@ -236,10 +240,10 @@ def _search_sentinel(service: str) -> Search:
     """The search for the primary with the name `service`, which has all keys. https://valkey.io/topics/sentinel/"""
 
     async def search(node: Node) -> Placement:
-        primary = await node.call(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), repeat=True)
+        primary = await node.call(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), Kind.READ)
         if primary is None:
             raise StoreError(f"The Sentinel {node.address} does not know a primary {service!r}; correct the store URL.")
-        others = await node.call(command("SENTINEL", "SENTINELS", service), repeat=True)
+        others = await node.call(command("SENTINEL", "SENTINELS", service), Kind.READ)
         return Placement(((0, _LAST_SLOT, _read_address(primary, node)),), tuple(map(_read_sentinel, others)))
 
     return search

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from math import inf
+from contextlib import suppress
+from math import inf, nan
 from typing import Final
 
 from app.cache.coordination import Changes
@@ -16,9 +17,9 @@ from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
 from app.features.valkey.announcements import read_announcements
 from app.features.valkey.layout import Partition, find_layout
-from app.features.valkey.node import Script, command, pipeline
+from app.features.valkey.node import Kind, Script, command, pipeline
 from app.features.valkey.scan import scan_entries
-from app.features.valkey.scripts import BACK_OFF, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
+from app.features.valkey.scripts import BACK_OFF, LEASE, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
 from app.features.valkey.url import parse_store_url
 
@@ -29,6 +30,7 @@ _PUT: Final = Script(PUT)
 _PURGE: Final = Script(PURGE)
 _TAKE: Final = Script(TAKE)
 _BACK_OFF: Final = Script(BACK_OFF)
+_LEASE: Final = Script(LEASE)
 _RELEASE: Final = Script(RELEASE)
 _RENEW: Final = Script(RENEW)
 
@@ -57,8 +59,8 @@ class ValkeyStore:
     async def get(self, key: str) -> Entry | None:
         """See Store."""
         partition = self._layout.find(key)
-        data = await self._servers.call(partition.slot, command("GET", partition.entry(key)), repeat=True)
-        return None if data is None else self._usable(unpack(key, data))
+        data = await self._servers.call(partition.slot, command("GET", partition.entry(key)), Kind.READ)
+        return None if data is None else self._usable(unpack(key, _check_bytes(data)))
 
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
@@ -76,7 +78,7 @@ class ValkeyStore:
         partition = self._layout.find(entry.key)
         keys = [partition.entry(entry.key), partition.purges, partition.announcements]
         # Written twice, the entry is the same.
-        await self._servers.call(partition.slot, _PUT.work(keys, arguments), repeat=True)
+        await self._servers.call(partition.slot, _PUT.work(keys, arguments), Kind.WRITE)
 
     async def delete(self, key: str) -> bool:
         """See Store. The time of the purge is that of the server's clock."""
@@ -91,7 +93,7 @@ class ValkeyStore:
 
     async def _purge(self, partition: Partition, key: str) -> bool:
         keys = [partition.entry(key), partition.purges, partition.announcements]
-        return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key])))
+        return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key]), Kind.ONCE))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
@@ -116,33 +118,33 @@ class ValkeyStore:
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""
         partition = self._layout.find(name)
-        data = await self._servers.call(partition.slot, command("GET", partition.note(name)), repeat=True)
+        data = await self._servers.call(partition.slot, command("GET", partition.note(name)), Kind.READ)
         return data if isinstance(data, bytes) else None
 
     async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""
         partition = self._layout.find(name)
         # Written twice, the value is the same.
-        await self._servers.call(partition.slot, command("SET", partition.note(name), data), repeat=True)
+        await self._servers.call(partition.slot, command("SET", partition.note(name), data), Kind.WRITE)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""
         # No retry: if the first attempt took the lease, the second would see it as someone else's.
         partition = self._layout.find(key)
-        take = command("SET", partition.lease(key), owner, "NX", "PX", _to_milliseconds(seconds))
-        return await self._servers.call(partition.slot, take) is not None
+        take = _LEASE.work([partition.lease(key)], [owner, _to_milliseconds(seconds)])
+        return bool(await self._servers.call(partition.slot, take, Kind.ONCE) == 1)
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
         partition = self._layout.find(key)
         await self._servers.call(
-            partition.slot, _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)]), repeat=True
+            partition.slot, _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)]), Kind.WRITE
         )
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
         partition = self._layout.find(key)
-        await self._servers.call(partition.slot, _RELEASE.work([partition.lease(key)], [owner]))
+        await self._servers.call(partition.slot, _RELEASE.work([partition.lease(key)], [owner]), Kind.ONCE)
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store, and TAKE. The server's clock counts the seconds."""
@@ -150,7 +152,7 @@ class ValkeyStore:
         first, last = self._failures.get(bucket, (inf, -inf))
         take = _TAKE.work([partition.bucket(bucket)], [rate, burst, leaving, count, int(last - first >= _OUTAGE)])
         try:
-            reply = await self._servers.call(partition.slot, take)
+            reply = await self._servers.call(partition.slot, take, Kind.ONCE)
         except StoreError:
             now = self._clock()
             self._failures[bucket] = (min(first, now), now)
@@ -158,12 +160,12 @@ class ValkeyStore:
         self._failures.pop(bucket, None)
         if reply == SETTLING_REPLY:
             raise BucketSettling
-        return float(reply)
+        return _check_seconds(reply)
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
         partition = self._layout.find(bucket)
-        await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]))
+        await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Kind.ONCE)
 
     async def stats(self) -> StoreStats:
         """See Store. `entries` counts all keys of the database but the format, `bytes` the memory of the servers."""
@@ -186,6 +188,20 @@ class ValkeyStore:
 
     def _usable(self, entry: Entry | None) -> Entry | None:
         return entry if entry is not None and entry.is_usable(self._clock()) else None
+
+
+def _check_bytes(reply: object) -> bytes:
+    if not isinstance(reply, bytes):
+        raise DamagedEntry("The server of the store answered a look-up without data.")
+    return reply
+
+
+def _check_seconds(reply: object) -> float:
+    with suppress(ValueError):
+        seconds = float(reply) if isinstance(reply, bytes | int) else nan
+        if seconds >= 0:
+            return seconds
+    raise StoreError("The server of the store answered a bucket without a number.")
 
 
 def _to_milliseconds(seconds: float) -> int:

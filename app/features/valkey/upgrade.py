@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from app.cache.upgrade import (
@@ -15,8 +16,9 @@ from app.cache.upgrade import (
     refuse_newer,
 )
 from app.cache.wire import has_old_layout, pack, unpack
+from app.errors import DamagedEntry, StoreError
 from app.features.valkey.layout import Layout
-from app.features.valkey.node import Node, Result, Script, Words, Work, command
+from app.features.valkey.node import Kind, Node, Result, Script, Words, Work, command
 from app.features.valkey.scan import StoredEntry, scan_entries
 from app.features.valkey.scripts import OPEN, REPLACE
 from app.features.valkey.servers import Servers
@@ -42,11 +44,11 @@ class CheckedServers(Servers):
         self._read_only = read_only
         self._is_checked = False
 
-    async def call(self, slot: int, work: Work[Result], *, repeat: bool = False) -> Result:
+    async def call(self, slot: int, work: Work[Result], kind: Kind) -> Result:
         """See Servers."""
         if not self._is_checked:
-            await self.check_format(repeat=repeat)
-        return await super().call(slot, work, repeat=repeat)
+            await self.check_format()
+        return await super().call(slot, work, kind)
 
     async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
         """See Servers."""
@@ -60,14 +62,21 @@ class CheckedServers(Servers):
             await self.check_format()
         return await super().primaries()
 
-    async def check_format(self, *, repeat: bool = True) -> int:
+    async def check_format(self) -> int:
         """The format of the store. From now on it is that of this release. Raises StoreError for a newer one."""
-        work = _OPEN.work([self._partition.format], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK])
-        if self._read_only:
-            work = command("GET", self._partition.format)
-        found = _read_number(await super().call(self._partition.slot, work, repeat=repeat))
+        slot, key = self._partition.slot, self._partition.format
+        reply, is_marked = None, self._read_only
+        with suppress(DamagedEntry):
+            reply = await super().call(slot, command("GET", key), Kind.READ)
+        refuse_newer(f"on the {self.label}", _read_number(reply))
+        if not self._read_only:
+            work = _OPEN.work([key], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK])
+            # What a server that refuses writes has can be read. Its format is written later.
+            with suppress(StoreError):
+                reply, is_marked = await super().call(slot, work, Kind.WRITE), True
+        found = _read_number(reply)
         refuse_newer(f"on the {self.label}", found)
-        self._is_checked = True
+        self._is_checked = is_marked
         return found
 
 
@@ -93,7 +102,7 @@ class EntryRewriter:
             await self._rewrite(key, data)
         if page is None:
             work = command("SET", self._format.format, STORE_FORMAT)
-            await self._servers.call(self._format.slot, work, repeat=True)
+            await self._servers.call(self._format.slot, work, Kind.WRITE)
         else:
             self._pages = pages
         return Rewrite(self._visited, self._total, self._rewritten, self._unreadable, is_done=page is None)
@@ -101,7 +110,7 @@ class EntryRewriter:
     async def _begin(self) -> AsyncIterator[list[StoredEntry]] | None:
         """The entries, if the store can have some of an earlier release."""
         work = command("GET", self._format.format)
-        if not (await self._servers.call(self._format.slot, work, repeat=True) or b"").endswith(_MARK):
+        if not (await self._servers.call(self._format.slot, work, Kind.READ) or b"").endswith(_MARK):
             return None
         self._visited = self._rewritten = self._unreadable = 0
         self._total = await count_keys(self._servers)
@@ -119,7 +128,7 @@ class EntryRewriter:
         if left > 0:
             partition = self._layout.find(key)
             work = _REPLACE.work([partition.entry(key)], [data, pack(entry), left])
-            self._rewritten += int(await self._servers.call(partition.slot, work, repeat=True))
+            self._rewritten += int(await self._servers.call(partition.slot, work, Kind.WRITE))
 
 
 async def survey(servers: CheckedServers, layout: Layout, limit: int) -> Survey:

@@ -130,21 +130,6 @@ async def test_a_server_that_does_not_answer_is_given_up(clock: Clock) -> None:
         await store.close()
 
 
-async def test_one_timeout_of_a_command_that_is_sent_once_is_not_an_outage(clock: Clock) -> None:
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        store = ValkeyStore(f"valkey://127.0.0.1:{silent.getsockname()[1]}/0", clock=clock, timeout=0.01)
-        for _ in range(2):
-            with pytest.raises(StoreError, match="failed: "):
-                await store.take("upstream", 1, 1)
-        with pytest.raises(StoreError, match="failed: "):
-            await store.get("10.1000/182")
-        with pytest.raises(StoreError, match="failed a moment ago"):
-            await store.take("upstream", 1, 1)
-        await store.close()
-
-
 async def test_any_other_failure_of_such_a_command_is_an_outage(clock: Clock) -> None:
     store = ValkeyStore(f"valkey://127.0.0.1:{free_port()}/0", clock=clock, timeout=PATIENCE)
     with pytest.raises(StoreError, match="failed: "):

@@ -1,0 +1,125 @@
+"""A store on a server that others write to, or that refuses writes: what can be read is served, and keys heal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+import pytest
+from redis import Redis
+
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.errors import StoreError
+from app.features.valkey.layout import KEY_PREFIX
+from app.features.valkey.store import ValkeyStore
+from tests.cache.entries import entry
+from tests.clock import Clock
+from tests.features.valkey.valkey_server import start_valkey
+
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+
+PATIENCE: Final = 5.0
+NAME: Final = "10.1000/182"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    server = start_valkey()
+    yield server.port
+    server.stop()
+
+
+@pytest.fixture
+def neighbour(port: int) -> Iterator[Any]:
+    """Another client of the server."""
+    with Redis(port=port) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+async def store(port: int, neighbour: Any, clock: Clock) -> AsyncIterator[ValkeyStore]:
+    store = ValkeyStore(f"valkey://127.0.0.1:{port}/0", clock=clock, timeout=PATIENCE)
+    yield store
+    await store.close()
+
+
+async def test_a_process_that_starts_on_a_full_server_answers_what_is_stored(
+    port: int, neighbour: Any, store: ValkeyStore, clock: Clock
+) -> None:
+    for number in range(9):
+        await store.put(entry(f"10.1000/{number}"))
+    # A store of release 0.2.0 has no key with its format, and a full server takes none.
+    neighbour.delete(f"{KEY_PREFIX}format")
+    neighbour.config_set("maxmemory", "1")
+    url = f"valkey://127.0.0.1:{port}/0"
+    cache = TieredStore(
+        MemoryStore(0, clock=clock), ValkeyStore(url, clock=clock, timeout=PATIENCE), clock=clock, ceiling=1e9
+    )
+    for number in range(9):
+        assert await cache.get(f"10.1000/{number}") == entry(f"10.1000/{number}")
+        assert await cache.lease(f"10.1000/{number}", "here", 20)
+        assert await cache.take("upstream", 100, 100) == 0.0
+    assert cache.counters.lease_fallbacks == cache.counters.budget_fallbacks == 9
+    neighbour.config_set("maxmemory", "0")
+    await cache.put(entry("10.1000/AFTER"))
+    assert await store.get("10.1000/AFTER") == entry("10.1000/AFTER")
+    await cache.close()
+
+
+@pytest.mark.parametrize("key", ["purges", "announcements", "format", f"entry:{NAME}"])
+async def test_an_entry_is_stored_although_a_key_had_data_of_another_program(
+    neighbour: Any, store: ValkeyStore, key: str
+) -> None:
+    cursor = (await store.changes(None)).cursor
+    for foreign in (("SET", "text"), ("RPUSH", "list")):
+        neighbour.delete(KEY_PREFIX + key)
+        neighbour.execute_command(foreign[0], KEY_PREFIX + key, foreign[1])
+        await store.put(entry(), announce=True, sent_at=0.0, unless_newer=True)
+        assert await store.get(NAME) == entry()
+        await store.delete("10.1000/OTHER")
+        heard = await store.changes(cursor)
+        assert NAME in heard.keys or heard.overrun
+        cursor = heard.cursor
+
+
+async def test_announcements_of_another_type_are_deleted_by_who_reads_them(
+    neighbour: Any, store: ValkeyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    cursor = (await store.changes(None)).cursor
+    neighbour.set(f"{KEY_PREFIX}announcements", "text")
+    with caplog.at_level(logging.WARNING):
+        heard = await store.changes(cursor)
+    assert (heard.keys, heard.overrun) == ((), True)
+    assert f"{KEY_PREFIX}announcements had data of another program" in caplog.text
+    await store.put(entry(), announce=True)
+    assert (await store.changes(heard.cursor)).keys == (NAME,)
+
+
+@pytest.mark.parametrize("foreign", [("SET", "text"), ("HSET", "tokens", "nan", "at", "x", "blocked_until", "inf")])
+async def test_a_bucket_of_another_program_gives_tokens(
+    neighbour: Any, store: ValkeyStore, foreign: tuple[str, ...]
+) -> None:
+    neighbour.execute_command(foreign[0], f"{KEY_PREFIX}bucket:upstream", *foreign[1:])
+    assert 0 <= await store.take("upstream", 10, 10) <= 3_601
+
+
+@pytest.mark.parametrize("foreign", [("SET", "other"), ("RPUSH", "other"), ("SET", "other", "EX", "3600")])
+async def test_a_lease_without_an_end_or_with_a_late_one_is_nobodys(
+    neighbour: Any, store: ValkeyStore, foreign: tuple[str, ...]
+) -> None:
+    neighbour.execute_command(foreign[0], f"{KEY_PREFIX}lease:{NAME}", *foreign[1:])
+    assert await store.lease(NAME, "here", 20)
+    assert not await store.lease(NAME, "there", 20)
+    await store.release(NAME, "here")
+    assert await store.lease(NAME, "there", 20)
+
+
+async def test_a_list_in_place_of_an_entry_is_an_error_and_no_outage(neighbour: Any, store: ValkeyStore) -> None:
+    await store.put(entry("10.1000/GOOD"))
+    neighbour.rpush(f"{KEY_PREFIX}entry:{NAME}", "text")
+    with pytest.raises(StoreError, match="another program"):
+        await store.get(NAME)
+    assert await store.get("10.1000/GOOD") == entry("10.1000/GOOD")
