@@ -2,7 +2,7 @@
 
 They are a byte cache that only the application fills. The key is the target with its query and what the headers of a
 request select, or a whole request. A reply is used while every record that it stands on is fresh in memory with the
-same values. Its freshness headers are written again once a second, by the code that wrote the first.
+same values. Once a second, the numbers in its freshness headers are replaced.
 """
 
 from __future__ import annotations
@@ -10,23 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
-
 from app.doi.name import HandleName
-from app.handle.answer import ResponseCode
-from app.resolver.resolution import Chain, Origin, Resolution
+from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
 from app.server.plain_head import FORWARDED_FOR, read_plain
-from app.web.freshness import cache_status_text
-from app.web.header import Header, header_lines
+from app.server.prepared_reply import Ground, Known, Prepared, identify
 from app.web.request import below
-from app.web.responses import Hit, Reply, frame_lines, status_line
+from app.web.responses import Hit, Reply, frame_lines
 from app.web.stage import PreparedRequest, Stages
-from app.web.variants import Variant, Varies, narrow, select_variant
+from app.web.variants import Varies, narrow, select_variant
 
-#: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
-OVERHEAD: Final = 1_000
 #: Larger replies and requests take the full path. This keeps the cache small.
 MAX_ANSWER_BYTES: Final = 16_384
 MAX_REQUEST_BYTES: Final = 4_096
@@ -41,52 +35,6 @@ _ERROR: Final = 400
 #: Answers of which one is counted with its client, for all of them. An answer takes this lane 3.6 us; the client of
 #: each would add 2.4 us, and 6 us behind a front proxy (processor time, best of 7).
 CLIENT_SAMPLE: Final = 16
-
-
-class Ground(msgspec.Struct, frozen=True, gc=False):
-    """A record besides the first that a reply stands on. `source` is None if memory has no fresh record."""
-
-    name: HandleName
-    source: int | None
-    #: Whether it is part of the chain of the reply, whose records are counted and decide its freshness.
-    is_followed: bool
-
-
-class Prepared(msgspec.Struct, gc=False):
-    """A reply as bytes. `head` has the freshness of the second when it was last sent."""
-
-    target: bytes
-    variant: Variant
-    name: HandleName
-    #: The identity of the record. The record itself would stay in memory after its eviction.
-    source: int
-    others: tuple[Ground, ...]
-    freshness: Callable[[Chain, int], tuple[Header, ...]]
-    status: int
-    #: The header lines that do not change.
-    lines: bytes
-    #: The empty line and the body.
-    tail: bytes
-    #: The inputs of `head`: the time, the times of the record, and the server's header lines.
-    second: int = -1
-    fetched_at: float = 0.0
-    fresh_until: float = 0.0
-    first: bytes = b""
-    head: bytes = b""
-    cache_status: str | None = None
-
-    @property
-    def size(self) -> int:
-        """Its size in memory, in bytes."""
-        names = len(self.name.text) + sum(len(one.name.text) + 200 for one in self.others)
-        return len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
-
-
-class Known(msgspec.Struct, frozen=True, gc=False):
-    """What is known about a whole request: its reply, and its X-Forwarded-For."""
-
-    prepared: Prepared
-    forwarded_for: bytes | None
 
 
 class Shelf:
@@ -145,7 +93,7 @@ class ExpressLane:
         is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in hit.varies
         targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, hit.varies)
         first, *followed = hit.chain.resolutions
-        source, known = _identify(first), targets.get(target) or ()
+        source, known = identify(first), targets.get(target) or ()
         if any(one.variant == variant and one.source == source for one in known):
             return
         if is_rare and not known and not self._is_seen(target):
@@ -156,10 +104,11 @@ class ExpressLane:
             name=first.name,
             source=source,
             others=(
-                *[Ground(one.name, _identify(one), True) for one in followed],
+                *[Ground(one.name, identify(one), True) for one in followed],
                 *[Ground(name, self._source_of(name), False) for name in hit.find_watched()],
             ),
             freshness=hit.freshness,
+            countdown=hit.countdown,
             status=reply.status,
             lines=frame_lines(reply),
             tail=_EMPTY_LINE + reply.body,
@@ -187,8 +136,8 @@ class ExpressLane:
             return None
         prepared = known.prepared
         found = self._resolver.find_fresh(prepared.name)
-        followed = () if found is None or not prepared.others else self._find_others(prepared.others)
-        if found is None or _identify(found) != prepared.source or followed is None:
+        followed = self._find_others(prepared.others) if prepared.others else ()
+        if found is None or followed is None or identify(found) != prepared.source:
             self._drop(request, prepared.target)
             return None
         for gate in self._gates:
@@ -196,25 +145,24 @@ class ExpressLane:
             if not gate.admits_all and not gate.passes(client_of(known.forwarded_for)):
                 return None
         self._resolver.count_answer(found)
-        second = int(self._clock())
+        entry, second = found.entry, int(self._clock())
         if (
             second != prepared.second
             or default_headers != prepared.first
-            or found.entry.fetched_at != prepared.fetched_at
-            or found.entry.fresh_until != prepared.fresh_until
+            or entry.fetched_at != prepared.fetched_at
+            or entry.fresh_until != prepared.fresh_until
             or followed
         ):
-            self._write_head(prepared, found, followed, second, default_headers)
+            for resolution in followed:
+                self._resolver.count_answer(resolution)
+            prepared.write_head(found, followed, second, default_headers)
         head_only = request.startswith(_HEAD_METHOD)
-        method = "HEAD" if head_only else "GET"
+        method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
         if self._count_prepared is not None:
             self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
-            self._answers_until_sample = CLIENT_SAMPLE
-            if self._count_client is not None:
-                self._count_client(client_of(known.forwarded_for), CLIENT_SAMPLE)
-        tail = _EMPTY_LINE if head_only else prepared.tail
+            self._count_sample(client_of(known.forwarded_for))
         if self._log_prepared is None:
             return prepared.head + tail
         client = client_of(known.forwarded_for) if self._shows_clients else ""
@@ -223,6 +171,11 @@ class ExpressLane:
         size = len(tail) - len(_EMPTY_LINE)
         answered = PreparedRequest(method, path, query, client, prepared.status, size, prepared.cache_status)
         return prepared.head + self._log_prepared(answered, self._timer() - began) + tail
+
+    def _count_sample(self, client: str) -> None:
+        self._answers_until_sample = CLIENT_SAMPLE
+        if self._count_client is not None:
+            self._count_client(client, CLIENT_SAMPLE)
 
     def _find(self, request: bytes) -> Known | None:
         """The prepared reply to a request that is not in the maps of requests."""
@@ -249,23 +202,11 @@ class ExpressLane:
         followed = []
         for ground in others:
             found = self._resolver.find_fresh(ground.name)
-            if (None if found is None else _identify(found)) != ground.source:
+            if (None if found is None else identify(found)) != ground.source:
                 return None
             if found is not None and ground.is_followed:
                 followed.append(found)
         return tuple(followed)
-
-    def _write_head(
-        self, prepared: Prepared, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes
-    ) -> None:
-        for resolution in followed:
-            self._resolver.count_answer(resolution)
-        chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
-        freshness = prepared.freshness(chain, second)
-        prepared.second, prepared.first = second, first
-        prepared.fetched_at, prepared.fresh_until = found.entry.fetched_at, found.entry.fresh_until
-        prepared.head = status_line(prepared.status) + first + prepared.lines + header_lines(freshness)
-        prepared.cache_status = cache_status_text(freshness)
 
     def _drop(self, request: bytes, target: bytes) -> None:
         for shelf in (self._usual, self._rare):
@@ -282,19 +223,4 @@ class ExpressLane:
 
     def _source_of(self, name: HandleName) -> int | None:
         found = self._resolver.find_fresh(name)
-        return None if found is None else _identify(found)
-
-
-def _identify(resolution: Resolution) -> int:
-    """A number that changes with the answer: 64 bits, keyed.
-
-    A "not found" changes with its time too: a page about it, which can show what else was known then, is as old as it.
-    """
-    answer = resolution.entry.answer
-    # Bytes remember their hash.
-    values = hash(answer.values)
-    if resolution.origin is Origin.HIT and answer.code is ResponseCode.SUCCESS:
-        return values
-    more = (resolution.origin, answer.code, resolution.entry.fetched_at, resolution.agency, resolution.allows_detour)
-    gone = resolution.tombstone and (resolution.tombstone.reason, resolution.tombstone.date)
-    return hash((values, more, gone))
+        return None if found is None else identify(found)

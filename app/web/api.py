@@ -20,6 +20,7 @@ from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Chain, Origin, Resolution
 from app.resolver.resolver import Resolver
 from app.web.conditions import Conditions
+from app.web.countdown import JsonCountdown
 from app.web.failure_headers import failure_headers, quota_headers
 from app.web.freshness import NO_STORE, Freshness, entity_tag
 from app.web.header import Header
@@ -69,6 +70,7 @@ class RestApi:
         self._conditions = conditions
         self._clock = clock
         self._freshness = Freshness(max_age)
+        self._countdown = JsonCountdown(int(max_age))
 
     def answer_now(
         self, request: Request, path: bytes, parameters: Parameters, *, can_wait: bool = False
@@ -125,7 +127,7 @@ class RestApi:
         tag = entity_tag(body)
         freshness = self._freshness.of_json(resolution, int(self._clock()))
         is_hit = resolution.origin in (Origin.HIT, Origin.LOCAL) and not options.bypasses_cache
-        hit = Hit(Chain(resolution), self._freshness.of_json_hit) if is_hit else None
+        hit = Hit(Chain(resolution), self._freshness.of_json_hit, self._countdown) if is_hit else None
         if code is ResponseCode.HANDLE_NOT_FOUND:
             return Reply(404, (kind, tag), body, freshness, hit)
         if _has(request, tag):

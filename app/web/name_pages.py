@@ -14,6 +14,7 @@ from app.resolver.options import NO_FACTS, Action, ResolveOptions
 from app.resolver.prefix_chain import ReportContact
 from app.resolver.resolution import UNCONFIRMED, Chain, Resolution
 from app.resolver.target import list_candidates
+from app.web.countdown import PageCountdown
 from app.web.freshness import VARY_ACCEPT, VARY_ACCEPT_AND_LANGUAGE, Freshness, failure_token, vary
 from app.web.link_header import cite_as
 from app.web.locations_xml import write_locations
@@ -45,6 +46,7 @@ class NamePages:
         self.sections = sections
         self._clock = clock
         self._freshness = Freshness(max_age)
+        self._countdown = PageCountdown(int(max_age))
 
     def not_found(self, request: Request, options: ResolveOptions, found: Destination, contact: ReportContact) -> Reply:
         """A name that is not registered, or is gone."""
@@ -120,7 +122,7 @@ class NamePages:
         def find_watched() -> list[HandleName]:
             return [other for section in self.sections if watches for other in section.list_watched(name)]
 
-        return Hit(found.chain, self._freshness.of_page, varies, find_watched)
+        return Hit(found.chain, self._freshness.of_page, self._countdown, varies, find_watched)
 
     def _now(self) -> int:
         return int(self._clock())

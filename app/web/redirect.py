@@ -19,6 +19,7 @@ from app.resolver.resolution import Chain, Resolution
 from app.resolver.target import USUAL_STATUS, Target
 from app.web.api import RestApi
 from app.web.conditions import Conditions, directives_of
+from app.web.countdown import RedirectCountdown
 from app.web.freshness import VARY_ACCEPT, Freshness, vary
 from app.web.header import Header
 from app.web.link_header import link_header
@@ -73,6 +74,7 @@ class Redirects:
         self._facts = facts
         self._detours = stages.detours
         self._freshness = Freshness(facts.max_age)
+        self._countdown = RedirectCountdown(int(facts.max_age))
 
     def answer_now(self, request: Request, name: HandleName, parameters: Parameters) -> Reply | None:
         """The answer, if it depends only on fresh records in memory, else None. Raises DoiProxyError."""
@@ -142,7 +144,7 @@ class Redirects:
         location, stub = _location_and_stub(target)
         chain = Chain(resolution)
         freshness = self._freshness.of_redirect_hit(chain, self._now())
-        hit = Hit(chain, self._freshness.of_redirect_hit, Varies.DATA)
+        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown, Varies.DATA)
         return Reply(target.status, (HTML, location, VARY_ACCEPT), stub, freshness, hit)
 
     def _redirect(
@@ -164,7 +166,7 @@ class Redirects:
             status, headers = 200, (*headers, *PAGE_POLICY)
         is_for_all = detour is NO_DETOUR and not self._awaits_detours() and not options.bypasses_cache
         if found.is_hit and is_for_all:
-            hit = Hit(found.chain, self._freshness.of_redirect_hit, Varies.DATA)
+            hit = Hit(found.chain, self._freshness.of_redirect_hit, self._countdown, Varies.DATA)
             return Reply(status, headers, stub, self._freshness.of_redirect_hit(found.chain, now), hit)
         freshness = self._freshness.of_redirect(found.chain, now, facts, found.locations.ends_at, detour.detail)
         return Reply(status, headers, stub, freshness)
@@ -214,7 +216,7 @@ class Redirects:
         freshness = self._freshness.of_redirect(chain, self._now())
         # Without a URL of its own, this resolver takes the host of the request.
         is_for_all = is_hit and request.public_url is not None
-        hit = Hit(chain, self._freshness.of_redirect_hit) if is_for_all else None
+        hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown) if is_for_all else None
         return Reply(301, ((b"location", location),), freshness=freshness, hit=hit)
 
     def _now(self) -> int:

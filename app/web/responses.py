@@ -11,6 +11,7 @@ import msgspec
 
 from app.doi.name import HandleName
 from app.resolver.resolution import Chain
+from app.web.countdown import Countdown
 from app.web.freshness import NO_STORE, VARY_LANGUAGE
 from app.web.header import Header, header_lines
 from app.web.variants import SAME_FOR_ALL, Varies
@@ -61,6 +62,8 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
 
     chain: Chain
     freshness: Callable[[Chain, int], tuple[Header, ...]]
+    #: The same for a chain of one fresh record, without writing the headers anew.
+    countdown: Countdown
     #: What of a request besides its target the reply depends on.
     varies: Varies = SAME_FOR_ALL
     #: Further names: the reply depends on what memory has about them.

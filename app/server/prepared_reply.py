@@ -1,0 +1,104 @@
+"""One prepared reply: its bytes, and the records that it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from app.doi.name import HandleName
+from app.handle.answer import ResponseCode
+from app.resolver.resolution import Chain, Origin, Resolution
+from app.web.countdown import Countdown
+from app.web.freshness import cache_status_text
+from app.web.header import Header, header_lines
+from app.web.responses import status_line
+from app.web.variants import Variant
+
+#: Bytes that a prepared reply takes in addition to its texts: its objects, its freshness, its dictionary entry.
+OVERHEAD: Final = 1_200
+_CACHE_STATUS: Final = b"\r\ncache-status: "
+
+
+class Ground(msgspec.Struct, frozen=True, gc=False):
+    """A record besides the first that a reply stands on. `source` is None if memory has no fresh record."""
+
+    name: HandleName
+    source: int | None
+    #: Whether it is part of the chain of the reply, whose records are counted and decide its freshness.
+    is_followed: bool
+
+
+class Prepared(msgspec.Struct, gc=False):
+    """A reply as bytes. `head` has the freshness of the second when it was last sent."""
+
+    target: bytes
+    variant: Variant
+    name: HandleName
+    #: The identity of the record. The record itself would stay in memory after its eviction.
+    source: int
+    others: tuple[Ground, ...]
+    freshness: Callable[[Chain, int], tuple[Header, ...]]
+    countdown: Countdown
+    status: int
+    #: The header lines that do not change.
+    lines: bytes
+    #: The empty line and the body.
+    tail: bytes
+    #: The inputs of `head`: the time, the times of the record, the pattern of its freshness, the server's header lines.
+    second: int = -1
+    fetched_at: float = -1.0
+    fresh_until: float = 0.0
+    pattern: bytes = b""
+    first: bytes = b""
+    head: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Its size in memory, in bytes."""
+        names = len(self.name.text) + sum([len(one.name.text) + 200 for one in self.others])
+        return len(self.target) + names + 2 * len(self.lines) + len(self.tail) + OVERHEAD
+
+    @property
+    def cache_status(self) -> str | None:
+        """The value of Cache-Status after our own name."""
+        at = self.head.rfind(_CACHE_STATUS)
+        header = self.head[at + 2 :].partition(b"\r\n")[0].partition(b": ")
+        return cache_status_text([(header[0], header[2])]) if at >= 0 else None
+
+    def write_head(self, found: Resolution, followed: tuple[Resolution, ...], second: int, first: bytes) -> None:
+        """Write the head for a second. `found` and `followed` are the records of the chain, in its order."""
+        entry = found.entry
+        if followed or found.origin is not Origin.HIT:
+            chain = Chain(followed[-1], (found, *followed[:-1])) if followed else Chain(found)
+            freshness = header_lines(self.freshness(chain, second))
+        else:
+            if entry.fetched_at != self.fetched_at or entry.fresh_until != self.fresh_until:
+                self.pattern = self.countdown.pattern(found)
+            freshness = self.pattern % self.countdown.numbers(found, second)
+        self.second, self.first = second, first
+        self.fetched_at, self.fresh_until = entry.fetched_at, entry.fresh_until
+        self.head = b"".join((status_line(self.status), first, self.lines, freshness))
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """What is known about a whole request: its reply, and its X-Forwarded-For."""
+
+    prepared: Prepared
+    forwarded_for: bytes | None
+
+
+def identify(resolution: Resolution) -> int:
+    """A number that changes with the answer: 64 bits, keyed.
+
+    A "not found" changes with its time too: a page about it, which can show what else was known then, is as old as it.
+    """
+    answer = resolution.entry.answer
+    # Bytes remember their hash.
+    values = hash(answer.values)
+    if resolution.origin is Origin.HIT and answer.code is ResponseCode.SUCCESS:
+        return values
+    more = (resolution.origin, answer.code, resolution.entry.fetched_at, resolution.agency, resolution.allows_detour)
+    gone = resolution.tombstone and (resolution.tombstone.reason, resolution.tombstone.date)
+    return hash((values, more, gone))

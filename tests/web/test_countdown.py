@@ -1,0 +1,53 @@
+"""The freshness that counts the seconds is that of an answer that is sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.cache.entry import Entry
+from app.doi.name import HandleName
+from app.handle.answer import Answer, ResponseCode
+from app.resolver.resolution import Chain, Origin, Resolution
+from app.web.countdown import Countdown, JsonCountdown, PageCountdown, RedirectCountdown
+from app.web.freshness import Freshness
+from app.web.header import Header, header_lines
+
+NAME = HandleName("10.1000/182")
+NOW = 1_700_000_000
+KINDS: list[tuple[type, Callable[[Freshness], Callable[[Chain, int], tuple[Header, ...]]]]] = [
+    (RedirectCountdown, lambda freshness: freshness.of_redirect_hit),
+    (JsonCountdown, lambda freshness: freshness.of_json_hit),
+    (PageCountdown, lambda freshness: freshness.of_page),
+]
+
+
+@pytest.mark.parametrize(("countdown", "write"), KINDS, ids=["redirect", "json", "page"])
+@given(
+    age=st.floats(-5, 100_000),
+    left=st.floats(0, 10**8),
+    max_age=st.floats(0, 10**6),
+    is_verified=st.booleans(),
+    later=st.integers(0, 100),
+)
+def test_the_lines_are_those_of_the_headers_in_each_second(
+    countdown: Callable[[int], Countdown],
+    write: Callable[[Freshness], Callable[[Chain, int], tuple[Header, ...]]],
+    age: float,
+    left: float,
+    max_age: float,
+    is_verified: bool,
+    later: int,
+) -> None:
+    answer = Answer(ResponseCode.SUCCESS, b"[]", is_verified=is_verified)
+    fresh_until = NOW + later + left
+    entry = Entry(NAME.key, answer, NOW - age, fresh_until, fresh_until + 60)
+    counting = countdown(int(max_age))
+    hit = Resolution(NAME, entry, Origin.HIT)
+    pattern = counting.pattern(hit)
+    for now in (NOW, NOW + later):
+        headers = write(Freshness(max_age))(Chain(hit), now)
+        assert pattern % counting.numbers(hit, now) == header_lines(headers)
