@@ -11,7 +11,7 @@ from typing import Any, Final
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.errors import DamagedEntry, StoreError
 from app.features.valkey.layout import Layout, Partition
-from app.features.valkey.node import Kind, Script, Words
+from app.features.valkey.node import Access, Script, Words
 from app.features.valkey.scripts import BEGIN_ANEW
 from app.features.valkey.servers import Servers
 
@@ -111,7 +111,7 @@ async def _replace(servers: Servers, stream: _Stream) -> None:
         "%s had data of another program; it is deleted, and no entry in memory is used", partition.announcements
     )
     with suppress(StoreError):
-        await servers.call(partition.slot, _BEGIN_ANEW.work([partition.announcements], []), Kind.WRITE)
+        await servers.call(partition.slot, _BEGIN_ANEW.work([partition.announcements], []), Access.WRITE)
         stream.cursor, stream.overrun = _START, True
 
 

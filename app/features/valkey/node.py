@@ -53,7 +53,7 @@ class Redirect(Exception):
         self.must_ask = must_ask
 
 
-class Kind(Enum):
+class Access(Enum):
     """What work may do, and what its failure means."""
 
     #: It changes nothing, and may be done twice. A server that does not answer it is down.
@@ -64,43 +64,43 @@ class Kind(Enum):
     ONCE = "once"
 
 
-class Gate:
+class CommandPause:
     """Keeps commands from a server that failed: all for PAUSE seconds, then all but one until one has succeeded."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._failed_at = -inf
-        self._is_open = True
+        self._began_at = -inf
+        self._has_begun = False
         self._is_trying = False
 
     @property
-    def is_closed(self) -> bool:
+    def is_in_force(self) -> bool:
         """Whether the next command is refused."""
         # A clock that was set back must not prolong the pause.
-        return not self._is_open and (self._is_trying or 0.0 <= self._clock() - self._failed_at < PAUSE)
+        return self._has_begun and (self._is_trying or 0.0 <= self._clock() - self._began_at < PAUSE)
 
     def enter(self) -> None:
         """Count a command that is sent, until `leave`."""
-        self._is_trying = not self._is_open
+        self._is_trying = self._has_begun
 
     def leave(self) -> None:
         """See `enter`."""
         self._is_trying = False
 
-    def open(self) -> None:
-        """The server has answered."""
-        self._is_open = True
-
-    def close(self) -> None:
+    def begin(self) -> None:
         """The server has failed."""
-        self._is_open, self._failed_at = False, self._clock()
+        self._has_begun, self._began_at = True, self._clock()
+
+    def end(self) -> None:
+        """The server has answered."""
+        self._has_begun = False
 
 
 class Node:
     """One server. If it fails or is slow, a method raises StoreError after at most twice `timeout`.
 
-    Afterwards it raises immediately for a while; see Gate. An error reply closes no gate, because a server that refuses
-    one command answers others. A server that is full, or has lost its replicas, refuses writes and answers reads.
+    Afterwards it raises immediately for a while; see CommandPause. An error reply begins no pause, because a server
+    that refuses one command answers others: if it is full, or has lost its replicas, it refuses writes alone.
     """
 
     def __init__(
@@ -120,7 +120,8 @@ class Node:
         self.address = address
         self._redirects = redirects
         self._clock = clock
-        self._reads, self._writes = Gate(clock), Gate(clock)
+        self._reads, self._writes = CommandPause(clock), CommandPause(clock)
+        self._pauses = {Access.READ: self._reads, Access.WRITE: self._writes, Access.ONCE: self._writes}
         self.last_failure = ""
         self._slots = asyncio.Semaphore(_CONNECTIONS)
         place = {"host": address.host, "port": address.port} if address.port else {"path": address.host}
@@ -144,13 +145,13 @@ class Node:
         _check(pool.connection_class(**pool.connection_kwargs))
         self._client: Redis = Redis.from_pool(pool)
 
-    async def call(self, work: Work[Result], kind: Kind) -> Result:
+    async def call(self, work: Work[Result], access: Access) -> Result:
         """Do `work`. What may be done twice is, after a timeout."""
-        async with self._guard(kind):
+        async with self._guard(access):
             try:
                 return await work(self._client)
             except RedisTimeoutError:
-                if kind is Kind.ONCE:
+                if access is Access.ONCE:
                     raise
                 # If this process was busy for longer than the timeout, it sees the timeout although the reply is there.
                 return await work(self._client)
@@ -163,36 +164,37 @@ class Node:
             raise self._failure(error) from error
 
     @asynccontextmanager
-    async def _guard(self, kind: Kind) -> AsyncIterator[None]:
+    async def _guard(self, access: Access) -> AsyncIterator[None]:
         """Translate errors, and stop querying a failed server."""
-        gate = self._reads if kind is Kind.READ else self._writes
-        self._refuse_if_closed(gate)
+        pause = self._pauses[access]
+        self._refuse_in_pause(pause)
         async with self._slots:
             # The server may have failed while this command waited for a slot.
-            self._refuse_if_closed(gate)
-            gate.enter()
+            self._refuse_in_pause(pause)
+            pause.enter()
             try:
                 yield
-                gate.open()
+                pause.end()
             except UnicodeEncodeError as error:
                 raise StoreError(f"The key cannot be stored: {error}.") from error
             except (AskError, ClusterCrossSlotError, ReadOnlyError) as error:
                 raise self._redirect(error) from error
             # Catch everything: an exception missing from a hand-kept list would turn a miss into a failed request.
             except Exception as error:
-                self._close_gates(kind, error)
+                self._note_failure(access, error)
                 raise self._failure(error) from error
             finally:
-                gate.leave()
+                pause.leave()
 
-    def _close_gates(self, kind: Kind, error: Exception) -> None:
-        if isinstance(error, ResponseError):
-            return
+    def _note_failure(self, access: Access, error: Exception) -> None:
         is_slow = isinstance(error, RedisTimeoutError)
-        if kind is Kind.READ or not is_slow:
-            self._reads.close()
-        if kind is not Kind.ONCE or not is_slow:
-            self._writes.close()
+        if isinstance(error, ResponseError):
+            self._pauses[access].end()
+        elif access is Access.READ or not is_slow:
+            self._reads.begin()
+            self._writes.begin()
+        elif access is Access.WRITE:
+            self._writes.begin()
 
     def _redirect(self, error: ResponseError) -> Exception:
         """A key of another server. MovedError is an AskError."""
@@ -212,8 +214,8 @@ class Node:
             return DamagedEntry(f"The key on {self.address} has data of another program: {self.last_failure}.")
         return StoreError(f"The store {self.address} failed: {self.last_failure}.")
 
-    def _refuse_if_closed(self, gate: Gate) -> None:
-        if gate.is_closed:
+    def _refuse_in_pause(self, pause: CommandPause) -> None:
+        if pause.is_in_force:
             raise StoreError(f"The store {self.address} failed a moment ago: {self.last_failure}")
 
 

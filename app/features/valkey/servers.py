@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from app.errors import DamagedEntry, StoreError
-from app.features.valkey.node import Kind, Node, Redirect, Result, Words, Work, ask_first, command, pipeline
+from app.features.valkey.node import Access, Node, Redirect, Result, Words, Work, ask_first, command, pipeline
 from app.features.valkey.url import Address, StoreKind, StoreUrl
 
 #: Seconds between two searches for the primaries while one of them fails.
@@ -83,11 +83,11 @@ class Servers:
         self._search_failure = ""
         self._lock = asyncio.Lock()
 
-    async def call(self, slot: int, work: Work[Result], kind: Kind) -> Result:
+    async def call(self, slot: int, work: Work[Result], access: Access) -> Result:
         """Do `work` on the server that has the hash slot; see Node.call."""
         node = await self._find(slot)
         try:
-            return await self._try(node, work, kind)
+            return await self._try(node, work, access)
         except Redirect as redirect:
             if redirect.address is None:
                 # A primary became a replica.
@@ -95,7 +95,7 @@ class Servers:
                 node = await self._find(slot)
             else:
                 node = self._open(redirect.address)
-            return await self._follow(node, ask_first(work) if redirect.must_ask else work, kind)
+            return await self._follow(node, ask_first(work) if redirect.must_ask else work, access)
 
     async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
         """The replies to commands that change nothing, each on the server of its slot.
@@ -113,7 +113,7 @@ class Servers:
         async def query(node: Node, indexes: list[int]) -> None:
             try:
                 words = [commands[index][1] for index in indexes]
-                replies = await self._follow(node, pipeline(words, may_damage=True), Kind.READ)
+                replies = await self._follow(node, pipeline(words, may_damage=True), Access.READ)
             except StoreError as error:
                 replies = [error] * len(indexes)
             for index, reply in zip(indexes, replies, strict=True):
@@ -128,7 +128,7 @@ class Servers:
 
     async def call_node(self, node: Node, work: Work[Result]) -> Result:
         """Do `work` that changes nothing on one of the primaries."""
-        return await self._follow(node, work, Kind.READ)
+        return await self._follow(node, work, Access.READ)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -146,15 +146,15 @@ class Servers:
             self._nodes[address] = self._connect(address)
         return self._nodes[address]
 
-    async def _follow(self, node: Node, work: Work[Result], kind: Kind) -> Result:
+    async def _follow(self, node: Node, work: Work[Result], access: Access) -> Result:
         try:
-            return await self._try(node, work, kind)
+            return await self._try(node, work, access)
         except Redirect as redirect:
             raise StoreError(f"The store failed: {node.address} does not have the key any more.") from redirect
 
-    async def _try(self, node: Node, work: Work[Result], kind: Kind) -> Result:
+    async def _try(self, node: Node, work: Work[Result], access: Access) -> Result:
         try:
-            return await node.call(work, kind)
+            return await node.call(work, access)
         except DamagedEntry:
             raise
         except (StoreError, Redirect):
@@ -227,7 +227,7 @@ async def _search_nothing(node: Node) -> Placement:
 
 async def _search_cluster(node: Node) -> Placement:
     """The primaries of the cluster of a node. https://valkey.io/commands/cluster-slots/"""
-    ranges = await node.call(command("CLUSTER", "SLOTS"), Kind.READ)
+    ranges = await node.call(command("CLUSTER", "SLOTS"), Access.READ)
     if not ranges:
         raise StoreError(f"The cluster node {node.address} knows no primary; correct the store URL.")
     return Placement(
@@ -240,10 +240,10 @@ def _search_sentinel(service: str) -> Search:
     """The search for the primary with the name `service`, which has all keys. https://valkey.io/topics/sentinel/"""
 
     async def search(node: Node) -> Placement:
-        primary = await node.call(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), Kind.READ)
+        primary = await node.call(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), Access.READ)
         if primary is None:
             raise StoreError(f"The Sentinel {node.address} does not know a primary {service!r}; correct the store URL.")
-        others = await node.call(command("SENTINEL", "SENTINELS", service), Kind.READ)
+        others = await node.call(command("SENTINEL", "SENTINELS", service), Access.READ)
         return Placement(((0, _LAST_SLOT, _read_address(primary, node)),), tuple(map(_read_sentinel, others)))
 
     return search

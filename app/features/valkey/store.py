@@ -17,7 +17,7 @@ from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
 from app.features.valkey.announcements import read_announcements
 from app.features.valkey.layout import Partition, find_layout
-from app.features.valkey.node import Kind, Script, command, pipeline
+from app.features.valkey.node import Access, Script, command, pipeline
 from app.features.valkey.scan import scan_entries
 from app.features.valkey.scripts import BACK_OFF, LEASE, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
@@ -59,7 +59,7 @@ class ValkeyStore:
     async def get(self, key: str) -> Entry | None:
         """See Store."""
         partition = self._layout.find(key)
-        data = await self._servers.call(partition.slot, command("GET", partition.entry(key)), Kind.READ)
+        data = await self._servers.call(partition.slot, command("GET", partition.entry(key)), Access.READ)
         return None if data is None else self._usable(unpack(key, _check_bytes(data)))
 
     async def put(
@@ -78,7 +78,7 @@ class ValkeyStore:
         partition = self._layout.find(entry.key)
         keys = [partition.entry(entry.key), partition.purges, partition.announcements]
         # Written twice, the entry is the same.
-        await self._servers.call(partition.slot, _PUT.work(keys, arguments), Kind.WRITE)
+        await self._servers.call(partition.slot, _PUT.work(keys, arguments), Access.WRITE)
 
     async def delete(self, key: str) -> bool:
         """See Store. The time of the purge is that of the server's clock."""
@@ -93,7 +93,7 @@ class ValkeyStore:
 
     async def _purge(self, partition: Partition, key: str) -> bool:
         keys = [partition.entry(key), partition.purges, partition.announcements]
-        return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key]), Kind.ONCE))
+        return bool(await self._servers.call(partition.slot, _PURGE.work(keys, [key]), Access.ONCE))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """See Store. The order is undefined, an entry may appear twice, and damaged entries are left out."""
@@ -118,33 +118,33 @@ class ValkeyStore:
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""
         partition = self._layout.find(name)
-        data = await self._servers.call(partition.slot, command("GET", partition.note(name)), Kind.READ)
+        data = await self._servers.call(partition.slot, command("GET", partition.note(name)), Access.READ)
         return data if isinstance(data, bytes) else None
 
     async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""
         partition = self._layout.find(name)
         # Written twice, the value is the same.
-        await self._servers.call(partition.slot, command("SET", partition.note(name), data), Kind.WRITE)
+        await self._servers.call(partition.slot, command("SET", partition.note(name), data), Access.WRITE)
 
     async def lease(self, key: str, owner: str, seconds: float) -> bool:
         """See Store. The server's clock counts the seconds."""
         # No retry: if the first attempt took the lease, the second would see it as someone else's.
         partition = self._layout.find(key)
         take = _LEASE.work([partition.lease(key)], [owner, _to_milliseconds(seconds)])
-        return bool(await self._servers.call(partition.slot, take, Kind.ONCE) == 1)
+        return bool(await self._servers.call(partition.slot, take, Access.ONCE) == 1)
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
         partition = self._layout.find(key)
         await self._servers.call(
-            partition.slot, _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)]), Kind.WRITE
+            partition.slot, _RENEW.work([partition.lease(key)], [owner, _to_milliseconds(seconds)]), Access.WRITE
         )
 
     async def release(self, key: str, owner: str) -> None:
         """See Store."""
         partition = self._layout.find(key)
-        await self._servers.call(partition.slot, _RELEASE.work([partition.lease(key)], [owner]), Kind.ONCE)
+        await self._servers.call(partition.slot, _RELEASE.work([partition.lease(key)], [owner]), Access.ONCE)
 
     async def take(self, bucket: str, rate: float, burst: float, leaving: float = 0.0, count: int = 1) -> float:
         """See Store, and TAKE. The server's clock counts the seconds."""
@@ -152,7 +152,7 @@ class ValkeyStore:
         first, last = self._failures.get(bucket, (inf, -inf))
         take = _TAKE.work([partition.bucket(bucket)], [rate, burst, leaving, count, int(last - first >= _OUTAGE)])
         try:
-            reply = await self._servers.call(partition.slot, take, Kind.ONCE)
+            reply = await self._servers.call(partition.slot, take, Access.ONCE)
         except StoreError:
             now = self._clock()
             self._failures[bucket] = (min(first, now), now)
@@ -165,7 +165,7 @@ class ValkeyStore:
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
         partition = self._layout.find(bucket)
-        await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Kind.ONCE)
+        await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Access.ONCE)
 
     async def stats(self) -> StoreStats:
         """See Store. `entries` counts all keys of the database but the format, `bytes` the memory of the servers."""

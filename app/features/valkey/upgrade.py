@@ -18,7 +18,7 @@ from app.cache.upgrade import (
 from app.cache.wire import has_old_layout, pack, unpack
 from app.errors import DamagedEntry, StoreError
 from app.features.valkey.layout import Layout
-from app.features.valkey.node import Kind, Node, Result, Script, Words, Work, command
+from app.features.valkey.node import Access, Node, Result, Script, Words, Work, command
 from app.features.valkey.scan import StoredEntry, scan_entries
 from app.features.valkey.scripts import OPEN, REPLACE
 from app.features.valkey.servers import Servers
@@ -44,11 +44,11 @@ class CheckedServers(Servers):
         self._read_only = read_only
         self._is_checked = False
 
-    async def call(self, slot: int, work: Work[Result], kind: Kind) -> Result:
+    async def call(self, slot: int, work: Work[Result], access: Access) -> Result:
         """See Servers."""
         if not self._is_checked:
             await self.check_format()
-        return await super().call(slot, work, kind)
+        return await super().call(slot, work, access)
 
     async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
         """See Servers."""
@@ -67,13 +67,13 @@ class CheckedServers(Servers):
         slot, key = self._partition.slot, self._partition.format
         reply, is_marked = None, self._read_only
         with suppress(DamagedEntry):
-            reply = await super().call(slot, command("GET", key), Kind.READ)
+            reply = await super().call(slot, command("GET", key), Access.READ)
         refuse_newer(f"on the {self.label}", _read_number(reply))
         if not self._read_only:
             work = _OPEN.work([key], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK])
             # What a server that refuses writes has can be read. Its format is written later.
             with suppress(StoreError):
-                reply, is_marked = await super().call(slot, work, Kind.WRITE), True
+                reply, is_marked = await super().call(slot, work, Access.WRITE), True
         found = _read_number(reply)
         refuse_newer(f"on the {self.label}", found)
         self._is_checked = is_marked
@@ -102,7 +102,7 @@ class EntryRewriter:
             await self._rewrite(key, data)
         if page is None:
             work = command("SET", self._format.format, STORE_FORMAT)
-            await self._servers.call(self._format.slot, work, Kind.WRITE)
+            await self._servers.call(self._format.slot, work, Access.WRITE)
         else:
             self._pages = pages
         return Rewrite(self._visited, self._total, self._rewritten, self._unreadable, is_done=page is None)
@@ -110,7 +110,7 @@ class EntryRewriter:
     async def _begin(self) -> AsyncIterator[list[StoredEntry]] | None:
         """The entries, if the store can have some of an earlier release."""
         work = command("GET", self._format.format)
-        if not (await self._servers.call(self._format.slot, work, Kind.READ) or b"").endswith(_MARK):
+        if not (await self._servers.call(self._format.slot, work, Access.READ) or b"").endswith(_MARK):
             return None
         self._visited = self._rewritten = self._unreadable = 0
         self._total = await count_keys(self._servers)
@@ -128,7 +128,7 @@ class EntryRewriter:
         if left > 0:
             partition = self._layout.find(key)
             work = _REPLACE.work([partition.entry(key)], [data, pack(entry), left])
-            self._rewritten += int(await self._servers.call(partition.slot, work, Kind.WRITE))
+            self._rewritten += int(await self._servers.call(partition.slot, work, Access.WRITE))
 
 
 async def survey(servers: CheckedServers, layout: Layout, limit: int) -> Survey:

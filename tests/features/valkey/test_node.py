@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from app.errors import StoreError
-from app.features.valkey.node import PAUSE, Gate, Kind, Node, command
+from app.features.valkey.node import PAUSE, Access, CommandPause, Node, command
 from app.features.valkey.url import Address
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
@@ -22,37 +22,37 @@ WRITE: Final = command("SET", "key", "value")
 REFUSED: Final = "failed a moment ago"
 
 
-class TestGate:
+class TestPause:
     def test_after_a_failure_nothing_is_sent_for_a_while(self, clock: Clock) -> None:
-        gate = Gate(clock)
-        assert not gate.is_closed
-        gate.close()
-        assert gate.is_closed
+        pause = CommandPause(clock)
+        assert not pause.is_in_force
+        pause.begin()
+        assert pause.is_in_force
         clock.advance(PAUSE)
-        assert not gate.is_closed
+        assert not pause.is_in_force
 
     def test_then_one_command_at_a_time_finds_out(self, clock: Clock) -> None:
-        gate = Gate(clock)
-        gate.close()
+        pause = CommandPause(clock)
+        pause.begin()
         clock.advance(PAUSE)
-        gate.enter()
-        assert gate.is_closed
-        gate.leave()
-        assert not gate.is_closed
+        pause.enter()
+        assert pause.is_in_force
+        pause.leave()
+        assert not pause.is_in_force
 
     def test_a_success_lets_all_through(self, clock: Clock) -> None:
-        gate = Gate(clock)
-        gate.close()
+        pause = CommandPause(clock)
+        pause.begin()
         clock.advance(PAUSE)
-        gate.enter()
-        gate.open()
-        assert not gate.is_closed
+        pause.enter()
+        pause.end()
+        assert not pause.is_in_force
 
     def test_a_clock_that_was_set_back_prolongs_nothing(self, clock: Clock) -> None:
-        gate = Gate(clock)
-        gate.close()
+        pause = CommandPause(clock)
+        pause.begin()
         clock.advance(-3_600)
-        assert not gate.is_closed
+        assert not pause.is_in_force
 
 
 @pytest.fixture
@@ -76,33 +76,33 @@ def valkey() -> Iterator[Any]:
         server.stop()
 
 
-async def fail(node: Node, kind: Kind, match: str) -> None:
+async def fail(node: Node, access: Access, match: str) -> None:
     with pytest.raises(StoreError, match=match):
-        await node.call(READ if kind is Kind.READ else WRITE, kind)
+        await node.call(READ if access is Access.READ else WRITE, access)
 
 
 async def test_a_timeout_of_work_that_is_done_once_is_no_outage(silent: Node) -> None:
     for _ in range(3):
-        await fail(silent, Kind.ONCE, "Timeout")
+        await fail(silent, Access.ONCE, "Timeout")
     assert not await refuses(silent)
 
 
 async def test_a_write_that_is_not_answered_keeps_writes_away_and_no_reads(silent: Node) -> None:
-    await fail(silent, Kind.WRITE, "failed: ")
-    await fail(silent, Kind.ONCE, REFUSED)
+    await fail(silent, Access.WRITE, "failed: ")
+    await fail(silent, Access.ONCE, REFUSED)
     assert not await refuses(silent)
 
 
 async def test_a_read_that_is_not_answered_keeps_everything_away(silent: Node) -> None:
-    await fail(silent, Kind.READ, "failed: ")
-    for kind in Kind:
-        await fail(silent, kind, REFUSED)
+    await fail(silent, Access.READ, "failed: ")
+    for access in Access:
+        await fail(silent, access, REFUSED)
 
 
 async def refuses(node: Node) -> bool:
     """Whether reads are refused at once."""
     with pytest.raises(StoreError) as raised:
-        await node.call(READ, Kind.READ)
+        await node.call(READ, Access.READ)
     return REFUSED in raised.value.message
 
 
@@ -113,11 +113,11 @@ def port_of(client: Any) -> int:
 @pytest.mark.valkey
 async def test_a_server_that_delays_writes_is_read(valkey: Any, clock: Clock) -> None:
     node = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=1.0)
-    await node.call(WRITE, Kind.WRITE)
+    await node.call(WRITE, Access.WRITE)
     valkey.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
     impatient = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=0.05)
-    await fail(impatient, Kind.WRITE, "failed: ")
-    assert await node.call(READ, Kind.READ) == b"value"
+    await fail(impatient, Access.WRITE, "failed: ")
+    assert await node.call(READ, Access.READ) == b"value"
     valkey.execute_command("CLIENT", "UNPAUSE")
     await node.close()
     await impatient.close()
@@ -135,9 +135,9 @@ async def test_a_server_that_delays_writes_is_read(valkey: Any, clock: Clock) ->
 )
 async def test_a_server_that_refuses_writes_is_read(valkey: Any, clock: Clock, refusal: tuple[str, ...]) -> None:
     node = Node(Address("127.0.0.1", port_of(valkey)), {}, clock=clock, timeout=5.0)
-    await node.call(WRITE, Kind.WRITE)
+    await node.call(WRITE, Access.WRITE)
     valkey.execute_command(*refusal)
-    for kind in (Kind.WRITE, Kind.ONCE, Kind.WRITE):
-        await fail(node, kind, "failed: ")
-        assert await node.call(READ, Kind.READ) == b"value"
+    for access in (Access.WRITE, Access.ONCE, Access.WRITE):
+        await fail(node, access, "failed: ")
+        assert await node.call(READ, Access.READ) == b"value"
     await node.close()
