@@ -59,6 +59,7 @@ TABLES: Final = {
     "announcements": "number key",
     "change_log": "number kind key at",
     "change_log_origin": "id name at",
+    "change_log_keys": "number total keys",
     "entries": "key stale_until last_used data",
     "hand": "id key",
     "imports": "import part note",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -27,8 +28,7 @@ from app.features.bundles.delta import (
 )
 from app.features.follow.errors import ChangesGone
 from app.features.registry import sqlite_blocks as registry_blocks
-from app.features.registry.record import RegistryRecord
-from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange
+from app.features.registry.sqlite_change_log import RANGE_SEPARATOR, LoggedChange, read_keys
 from app.features.registry.wire import to_record
 
 #: Limits of a page: its lines, and their bytes, beyond which no line is added. One record has at most a few MiB.
@@ -167,12 +167,21 @@ class _Page:
                 return  # SQLite sorts blobs, which a damaged row can have as its key, after all text
             yield key, self._unpack_entry(key, data)
 
-    def _records(self, first: str = "", last: str | None = None) -> Iterator[tuple[str, RegistryRecord]]:
+    def _records(self, first: str = "", last: str | None = None) -> Iterator[tuple[str, DeltaChange | None]]:
         """The registry records after the cursor, in a range of keys."""
         for row in registry_blocks.read_rows(self.connection, self.cursor.after, first):
             if last is not None and row[0] > last:
                 return
             yield row[0], to_record(row)
+
+    def _range(self, number: int, bounds: str) -> Iterator[tuple[str, DeltaChange | None]]:
+        """The records of a range that changed, after the cursor."""
+        keys = read_keys(self.connection, number)
+        if keys is None:
+            first, _, last = bounds.partition(RANGE_SEPARATOR)
+            return self._records(first, last)
+        later = keys[bisect_right(keys, self.cursor.after) :]
+        return ((key, self._find(LoggedChange.REGISTRY, key)) for key in later)
 
     def _add_log(self) -> None:
         sent = set[tuple[int, str]]()
@@ -180,8 +189,7 @@ class _Page:
             if self._is_full():
                 return
             if kind == LoggedChange.REGISTRY_RANGE:
-                first, _, last = key.partition(RANGE_SEPARATOR)
-                if not self._add_table(self._records(first, last)):
+                if not self._add_table(self._range(number, key)):
                     return
             elif kind == LoggedChange.PURGE:
                 sent.clear()

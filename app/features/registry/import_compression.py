@@ -1,4 +1,4 @@
-"""Compresses the blocks that an import writes, with isal if it is there."""
+"""Compresses the blocks that a delta changes, with isal if it is there."""
 
 from __future__ import annotations
 

@@ -47,6 +47,11 @@ _PUT: Final = (
 )
 _DELETE: Final = "DELETE FROM registry_blocks WHERE first = ?"
 _SUM: Final = "SELECT ifnull(sum(records), 0) FROM registry_blocks WHERE first >= ? AND first < ?"
+#: The records of the blocks that begin after one key and up to another. With a limit, because there can be millions.
+_COUNT_UP_TO: Final = (
+    "SELECT count(*), ifnull(sum(records), 0)"
+    " FROM (SELECT records FROM registry_blocks WHERE first > ? AND first <= ? LIMIT ?)"
+)
 _ADD: Final = "UPDATE registry_total SET records = max(0, records + ?)"
 #: `registry_total` is the number of records, because to count 300 million takes minutes. `imports` has the finished
 #: parts of each import.
@@ -61,6 +66,8 @@ CREATE TABLE IF NOT EXISTS imports (
 #: Added to a prefix, after every key with that prefix: the longest name, of the last code point.
 LAST: Final = "\U0010ffff" * (MAX_NAME_BYTES // 4)
 _KEY: Final = itemgetter(0)
+#: Records of a block that lost many. Blocks with fewer do not count as dense.
+_FEW_RECORDS: Final = 8
 
 
 #: Counts of the records of one write. new: names that the table did not have; changed: with another URL or agency than
@@ -150,6 +157,15 @@ def count_known(connection: sqlite3.Connection, keys: Sequence[str]) -> int:
     return sum(
         sum(find_line(block.lines, row[0].encode())[1] for row in part) for block, part in _group(connection, rows)
     )
+
+
+def is_dense(connection: sqlite3.Connection, keys: Sequence[str]) -> bool:
+    """Whether these sorted keys are about half of the records between the first and the last of them, or more."""
+    if not keys:
+        return False
+    limit = 2 * len(keys) // _FEW_RECORDS + 1
+    blocks, records = connection.execute(_COUNT_UP_TO, (keys[0], keys[-1], limit)).fetchone()
+    return bool(blocks < limit and records <= 2 * len(keys))
 
 
 def _group(

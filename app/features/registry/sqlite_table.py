@@ -48,14 +48,15 @@ class ImportPart:
 class RegistryTable:
     """The registry records of one file, for an importer. Every method raises StoreError. Proxies may use the file."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float], compress: Compress = compress) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         """Open the store at `path`, and create it if it is missing. `clock` gives seconds since the epoch."""
         # Its writes are logged too.
         prepare(path, clock(), (Table(registry_blocks.create_tables), CHANGE_LOG))
         #: The file of the store.
         self.path = path
         self._clock = clock
-        self._compress = compress
+        #: What compresses the blocks that are written.
+        self.compress: Compress = compress
         with self._translate_errors():
             self._connection = connect(path, timeout=WRITE_TIMEOUT)
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
@@ -75,11 +76,9 @@ class RegistryTable:
         if len(rows) > MAX_BATCH:
             raise ValueError(f"{len(rows)} records are more than {MAX_BATCH}")
         with self._transaction():
-            is_new_range = (
-                bool(rows) and next(registry_blocks.read_rows(self._connection, start=rows[0][0]), None) is None
-            )
-            changed, counts = registry_blocks.write(self._connection, rows, self._compress)
-            log_registry(self._connection, changed, self._clock(), is_new_range=is_new_range)
+            changed, counts = registry_blocks.write(self._connection, rows, self.compress)
+            is_dense = registry_blocks.is_dense(self._connection, changed)
+            log_registry(self._connection, changed, self._clock(), is_dense=is_dense)
             if changed:
                 announce(self._connection, (REGISTRY_CHANGED,))
             if finishes is not None:

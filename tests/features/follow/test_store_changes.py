@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +167,112 @@ async def test_a_cursor_of_another_store_or_of_a_later_state_is_refused(path: Pa
         with pytest.raises(ChangesGone, match="another store"):
             read_changes(path, cursor, NOW)
     await store.close()
+
+
+# --- ranges of registry records -----------------------------------------------------------------------------------
+
+
+def keys_of(numbers: Iterable[int]) -> list[str]:
+    return [f"10.2000/{number:05}" for number in numbers]
+
+
+def log_rows(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("SELECT count(*) FROM change_log").fetchone()[0])
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
+
+
+MANY, FEW = range(3_000), range(7, 3_000, 50)
+
+
+@pytest.fixture
+def cursor(path: Path, clock: Clock) -> Cursor:
+    """The end of the log of a store with MANY registry records."""
+    write_registry(path, *keys_of(MANY), clock=clock)
+    assert log_rows(path) == 1
+    return all_pages(path)[1]
+
+
+def rewrite(path: Path, numbers: Iterable[int], clock: Clock, *, date: int = 9) -> None:
+    """Write registry records again, with a later date."""
+    rows = [to_row(make_record(key, f"http://later.example/{key}", "Crossref", date)) for key in keys_of(numbers)]
+    with RegistryTable(path, clock=clock) as table:
+        table.write(rows)
+
+
+@pytest.mark.parametrize("page", [7, 2_000])
+async def test_changes_at_random_are_one_row_of_the_log_and_only_they_are_sent(
+    path: Path, clock: Clock, cursor: Cursor, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite(path, FEW, clock)
+    assert log_rows(path) == 2
+    monkeypatch.setattr(app.features.follow.sqlite_change_pages, "MAX_CHANGES", page)
+    assert all_pages(path, cursor)[0] == [f"registry {key}" for key in keys_of(FEW)]
+
+
+async def test_a_range_of_which_most_records_changed_is_sent_as_a_whole(
+    path: Path, clock: Clock, cursor: Cursor
+) -> None:
+    rewrite(path, range(100, 2_000, 2), clock)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM change_log_keys").fetchone() == (0,)
+    assert all_pages(path, cursor)[0] == [f"registry {key}" for key in keys_of(range(100, 1_999))]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE change_log_keys",
+        "DELETE FROM change_log_keys",
+        "UPDATE change_log_keys SET keys = x'00'",
+        "UPDATE change_log_keys SET keys = x'00000000' || substr(keys, 5)",
+        "UPDATE change_log_keys SET keys = 'text'",
+    ],
+)
+async def test_without_the_keys_all_records_of_the_range_are_sent(
+    path: Path, clock: Clock, cursor: Cursor, statement: str
+) -> None:
+    rewrite(path, FEW, clock)
+    change(path, statement)
+    assert all_pages(path, cursor)[0] == [f"registry {key}" for key in keys_of(range(FEW[0], FEW[-1] + 1))]
+
+
+async def test_what_happened_after_a_range_comes_after_it(path: Path, clock: Clock, cursor: Cursor) -> None:
+    rewrite(path, FEW, clock)
+    purged, forgotten = keys_of(FEW[:2])
+    store = open_store(path, clock)
+    await store.delete(purged)
+    await store.close()
+    with RegistryTable(path, clock=clock) as table:
+        table.forget([forgotten])
+    rewrite(path, FEW[:1], clock, date=10)
+    found = all_pages(path, cursor)[0]
+    assert found == [
+        *(f"registry {key}" for key in keys_of(FEW) if key != forgotten),
+        f"purged {purged}",
+        f"forgotten {forgotten}",
+        f"registry {purged}",
+    ]
+
+
+async def test_the_keys_are_bounded_and_the_log_ends_where_they_do(
+    path: Path, clock: Clock, cursor: Cursor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.features.registry.sqlite_change_log, "MAX_KEY_BYTES", 2_000)
+    cursors = [cursor]
+    for date in range(10, 40):
+        rewrite(path, FEW, clock, date=date)
+        cursors.append(all_pages(path, cursors[-1])[1])
+    with closing(sqlite3.connect(path)) as connection:
+        (size,) = connection.execute("SELECT sum(length(keys)) FROM change_log_keys").fetchone()
+    assert size < 2_500
+    assert all_pages(path, cursors[-2])[0] == [f"registry {key}" for key in keys_of(FEW)]
+    with pytest.raises(ChangesGone, match="does not go back"):
+        read_changes(path, cursor, NOW)
 
 
 async def test_a_time_is_a_cursor_too(path: Path, clock: Clock) -> None:
