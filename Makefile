@@ -22,8 +22,8 @@
 PYTHON ?= python3
 HOST ?= 127.0.0.1
 PORT ?= 8000
-# Half of the time, a test waits for a process. The files begin in the order of tests/conftest.py.
-TEST_FLAGS ?= -n 3 --dist loadfile --no-loadscope-reorder -rsR
+# More than half of the time, a test waits for a process. The files begin in the order of tests/conftest.py.
+TEST_FLAGS ?= -n 4 --dist loadfile --no-loadscope-reorder -rsR
 # With ARGS, the tests that it selects. Otherwise those of the program, without those of the repository.
 SELECTED = $(if $(ARGS),$(ARGS),-m 'not repository and not kit')
 LOCK_FLAGS ?=

@@ -23,8 +23,14 @@ settings.register_profile("fixed", derandomize=True, database=None, deadline=Non
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
-#: Files that take minutes.
-LONGEST: Final = ("test_browser_pages.py", "test_cluster_killed.py", "test_signals.py", "test_debian_package.py")
+#: Files that take longest.
+LONGEST: Final = tuple(
+    f"test_{name}.py"
+    for name in (
+        *("browser_pages", "cluster_killed", "signals", "cluster_admin", "front_proxies", "cluster_ended", "extras"),
+        *("browser_form", "cluster_failover_budget", "debian_package"),
+    )
+)
 #: Markers of tests that start a process of their own.
 _WITH_PROCESSES: Final = ("browser", "valkey")
 

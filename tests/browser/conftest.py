@@ -11,7 +11,8 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.browser.axe import axe_source
-from tests.browser.site import Site, open_site
+from tests.browser.pages_seen import EVERY_PAGE
+from tests.browser.site import BYPASSING, Site, open_site
 from tests.browser.watched import CHROMIUM_FLAGS, Visit, Visitor
 
 #: The command of Debian's package of the same name.
@@ -58,27 +59,48 @@ async def visitor(browser: Browser, site: Site) -> AsyncIterator[NewVisitor]:
         one.check()
 
 
+class Window:
+    """One window, in which a regular visitor looks at one page after the other."""
+
+    def __init__(self, visitor: Visitor, page: Page, site: Site) -> None:
+        self.visitor, self.page, self._site = visitor, page, site
+        self._shown: tuple[str, bool, str] | None = None
+        self._status = 0
+
+    async def show(self, key: str, *, branded: bool = False, language: str = "en") -> int:
+        """Load a page of EVERY_PAGE, unless it is the one that is shown. Returns the status of the answer."""
+        wanted = (key, branded, language)
+        if self._shown != wanted:
+            self._shown = None
+            await self.page.set_extra_http_headers({"Accept-Language": language})
+            if BYPASSING in EVERY_PAGE[key][0]:
+                await self._site.spend_bypass(branded=branded)
+            answer = await self.page.goto(self._site.at(EVERY_PAGE[key][0], branded=branded))
+            assert answer is not None
+            self._shown, self._status = wanted, answer.status
+        return self._status
+
+
 @pytest.fixture(scope="module")
-async def regular(browser: Browser, site: Site) -> AsyncIterator[tuple[Visitor, Page]]:
-    """A visitor who looks at one page after the other in one window, which is three times as fast."""
+async def regular(browser: Browser, site: Site) -> AsyncIterator[Window]:
+    """The window of all tests of a module, which is three times as fast as a window for each."""
     one = Visitor(await browser.new_context(), site)
     await one.begin()
-    yield one, await one.context.new_page()
+    yield Window(one, await one.context.new_page(), site)
     await one.context.close()
 
 
 @pytest.fixture
-async def page(regular: tuple[Visitor, Page]) -> AsyncIterator[Page]:
-    """The window of the regular visitor."""
-    one, window = regular
-    yield window
-    one.check()
+async def window(regular: Window) -> AsyncIterator[Window]:
+    """The window of the regular visitor, who at the end finds out whether anything went wrong unseen."""
+    yield regular
+    regular.visitor.check()
 
 
 @pytest.fixture(scope="module")
-async def axe(regular: tuple[Visitor, Page]) -> None:
+async def axe(regular: Window) -> None:
     """Put axe into what the regular visitor opens: from the browser, since a page's policy lets no script of it run."""
-    await regular[0].context.add_init_script(axe_source())
+    await regular.visitor.context.add_init_script(axe_source())
 
 
 @pytest.fixture

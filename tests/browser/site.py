@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from tests.browser.proxy_process import proxy_before
@@ -31,9 +32,11 @@ LIBRARY_RULES: Final = "config/library-rules.toml"
 LOCAL_RECORDS: Final = "config/local-records.toml"
 GONE: Final = "10.5072/withdrawn"
 DENIED: Final = "10.5072.3/anything"
-#: A client may bypass the cache once in three hours; `open_site` does it, so every later attempt is one too many.
-ONE_BYPASS: Final = {"bypass-rate": "0.0001", "bypass-burst": "1"}
+#: A client may bypass the cache once a minute.
+ONE_BYPASS: Final = {"bypass-burst": "1"}
 BYPASSING: Final = f"{WORK}?auth=true"
+#: A page is loaded within these seconds.
+REFUSED_SECONDS: Final = 10
 #: Longer than the proxy takes an address.
 TOO_LONG: Final = "10.5555/" + "long-" * 7000
 
@@ -51,6 +54,15 @@ class Site:
     def at(self, path: str, *, branded: bool = False) -> str:
         """The URL of a path at one of the proxies."""
         return (self.branded if branded else self.base) + path
+
+    async def spend_bypass(self, *, branded: bool) -> None:
+        """Bypass the cache of a proxy until it refuses every further bypass for a while."""
+        url = self.at(f"/{BYPASSING}", branded=branded)
+        for _ in range(10 * REFUSED_SECONDS):
+            if await asyncio.to_thread(_seconds_refused, url) > REFUSED_SECONDS:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{url} is always answered")
 
 
 @asynccontextmanager
@@ -75,6 +87,15 @@ def _branded_proxy(upstream_url: str) -> AbstractAsyncContextManager[str]:
     """The proxy of an invented library, with its own face, its rules and its local records."""
     files = {"library-rules": LIBRARY_RULES, "local-records": LOCAL_RECORDS}
     return proxy_before(upstream_url, config=BRANDING, **files, **ONE_BYPASS)
+
+
+def _seconds_refused(url: str) -> int:
+    """How long a proxy refuses this request, 0 if it answers it."""
+    try:
+        with urlopen(url, timeout=10):
+            return 0
+    except HTTPError as error:
+        return int(error.headers["Retry-After"])
 
 
 async def _fetch(url: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from tests.browser.axe import audit
-from tests.browser.conftest import NewVisitor
+from tests.browser.conftest import NewVisitor, Window
 from tests.browser.pages_seen import EVERY_PAGE
 from tests.browser.proxy_process import ROOT
 from tests.browser.site import EVERY_FORMAT, STALE, UNKNOWN, WORK, Site
@@ -30,12 +30,14 @@ SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 #: What axe looks at; colours do not depend on the width.
 LOOKS: Final = [(SCHEMES[0], ORDINARY), (SCHEMES[1], TELEPHONE)]
 #: Our own face and that of the branding example, in two languages each. The other languages have the same templates,
-#: so one look at each is enough.
+#: so one look at each is enough. The last is the one that the other tests of a page look at.
 FACES: Final = [
-    *((branded, language, LOOKS) for branded in (False, True) for language in ("en", "de")),
     (False, "fr", LOOKS[:1]),
     (False, "es", LOOKS[1:]),
+    *((branded, language, LOOKS) for branded in (True, False) for language in ("de", "en")),
 ]
+#: The tests of one page come one after the other: loading it takes longer than looking at it.
+of_every_page: Final = pytest.mark.parametrize("key", EVERY_PAGE, scope="module")
 #: WCAG 2.1, 1.4.12 Text Spacing.
 _WIDE_SPACING: Final = """
 * { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important; }
@@ -46,6 +48,14 @@ _OVERFLOWING: Final = """() => [...document.querySelectorAll("body *")]
   .map((one) => one.outerHTML.slice(0, 80))"""
 
 
+#: Open what is folded, and fold it again.
+_UNFOLD: Final = """() => {
+  window.unfolded = [...document.querySelectorAll("details:not([open])")];
+  window.unfolded.forEach((one) => { one.open = true; });
+}"""
+_FOLD: Final = "window.unfolded.forEach((one) => { one.open = false; })"
+
+
 async def picture(page: Page, *words: str) -> None:
     """Write the page as seen to a file, if screenshots are requested."""
     folder = os.environ.get(SCREENSHOTS)
@@ -54,13 +64,35 @@ async def picture(page: Page, *words: str) -> None:
         await page.screenshot(path=Path(ROOT, folder, f"{name}.png"), full_page=True)
 
 
-@pytest.mark.parametrize("key", EVERY_PAGE)
-async def test_a_page_follows_the_colour_scheme(page: Page, site: Site, key: str) -> None:
-    path, status = EVERY_PAGE[key]
+@pytest.mark.usefixtures("axe")
+@of_every_page
+async def test_axe_finds_no_rule_broken_in_either_scheme_language_or_face(window: Window, key: str) -> None:
+    page, violations, passes = window.page, [], 0
+    for branded, language, looks in FACES:
+        await window.show(key, branded=branded, language=language)
+        await expect(page.locator("html")).to_have_attribute("lang", language)
+        # What is folded is checked as well.
+        await page.evaluate(_UNFOLD)
+        for scheme, size in looks:
+            await page.emulate_media(color_scheme=scheme)
+            await page.set_viewport_size(size)
+            found = await audit(page)
+            violations += found[0]
+            passes += found[1]
+            face = "branded" if branded else "plain"
+            await picture(page, key, face, language, scheme, str(size["width"]))
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await page.evaluate(_FOLD)
+    print(f"axe: {key}: {len(violations)} violations, {passes} rules passed in {len(FACES)} faces")
+    assert violations == []
+    assert passes > 0
+
+
+@of_every_page
+async def test_a_page_follows_the_colour_scheme(window: Window, key: str) -> None:
+    assert await window.show(key) == EVERY_PAGE[key][1]
+    page, grounds = window.page, {}
     await page.set_viewport_size(ORDINARY)
-    answer = await page.goto(site.at(path))
-    assert answer is not None and answer.status == status
-    grounds = {}
     for scheme in SCHEMES:
         await page.emulate_media(color_scheme=scheme)
         grounds[scheme] = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
@@ -73,36 +105,12 @@ def _brightness(colour: str) -> float:
     return sum(map(float, re.findall(r"[0-9.]+", colour)[:3])) / 3
 
 
-@pytest.mark.usefixtures("axe")
-@pytest.mark.parametrize("key", EVERY_PAGE)
-async def test_axe_finds_no_rule_broken_in_either_scheme_language_or_face(page: Page, site: Site, key: str) -> None:
-    violations, passes = [], 0
-    for branded, language, looks in FACES:
-        await page.set_extra_http_headers({"Accept-Language": language})
-        await page.goto(site.at(EVERY_PAGE[key][0], branded=branded))
-        await expect(page.locator("html")).to_have_attribute("lang", language)
-        # What is folded is checked as well.
-        await page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        for scheme, size in looks:
-            await page.emulate_media(color_scheme=scheme)
-            await page.set_viewport_size(size)
-            found = await audit(page)
-            violations += found[0]
-            passes += found[1]
-            face = "branded" if branded else "plain"
-            await picture(page, key, face, language, scheme, str(size["width"]))
-            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    await page.set_extra_http_headers({})
-    print(f"axe: {key}: {len(violations)} violations, {passes} rules passed in {len(FACES)} faces")
-    assert violations == []
-    assert passes > 0
-
-
-@pytest.mark.parametrize("key", EVERY_PAGE)
-async def test_a_page_fits_a_narrow_screen_also_with_wide_spacing(page: Page, site: Site, key: str) -> None:
+@of_every_page
+async def test_a_page_fits_a_narrow_screen_also_with_wide_spacing(window: Window, key: str) -> None:
+    await window.show(key)
+    page = window.page
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size(NARROW)
-    await page.goto(site.at(EVERY_PAGE[key][0]))
     await picture(page, key, "narrow")
     await _assert_fits(page)
     # As a user's own style sheet: the policy of the page does not reach what the browser itself is told to do.
@@ -111,6 +119,7 @@ async def test_a_page_fits_a_narrow_screen_also_with_wide_spacing(page: Page, si
         _WIDE_SPACING,
     )
     await _assert_fits(page)
+    await page.evaluate("document.adoptedStyleSheets = []")
 
 
 async def _assert_fits(page: Page) -> None:
