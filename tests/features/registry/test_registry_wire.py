@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.cache.entry import FOREVER
@@ -47,6 +47,8 @@ def pack(first: str, rows: list[RegistryRow]) -> bytes:
     return pack_block(first, list(map(to_line, rows)))
 
 
+# An example is a whole block: its rows take 0.1 s to draw.
+@settings(max_examples=20)
 @given(blocks)
 def test_unpack_block_returns_the_packed_rows(packed: list[RegistryRow]) -> None:
     first = packed[0][0]
