@@ -109,8 +109,14 @@ clients: tests/clients/node_modules/.package-lock.json tests/features/openapi/cl
 test: setup
 	@$(BIN)/python -m pytest $(TEST_FLAGS) $(SELECTED)
 
+# Two processes, each with half of the files: the workers of pytest-xdist collect all files, and report each test.
+QUICK = $(BIN)/python -m pytest -q -rs -m 'not process and not repository and not slow'
+HALF = tests/features tests/cache tests/doi
+
 quick: setup
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -rs -m 'not process and not repository and not slow' $(ARGS)
+	@$(if $(ARGS),exec $(QUICK) $(ARGS),log=$$(mktemp); status=0; \
+	$(QUICK) $(HALF) > $$log 2>&1 & half=$$!; trap "kill $$half; rm $$log" INT TERM; \
+	$(QUICK) $(HALF:%=--ignore=%) || status=$$?; wait $$half || status=$$?; cat $$log; rm $$log; exit $$status)
 
 # The other installed versions of Python. Each gets its own environment.
 pythons: setup
