@@ -11,6 +11,7 @@ from typing import Final
 from cachetools import Cache, FIFOCache, LRUCache
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
+from app.cache.doorkeeper import Doorkeeper
 from app.cache.entry import Entry, bound_times
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import StoreStats
@@ -50,6 +51,7 @@ class MemoryStore:
         """`max_bytes` limits the sum of the entries' `size`. `clock` gives seconds since the epoch."""
         self._entries = _Lru(max_bytes)
         self._clock = clock
+        self._doorkeeper = Doorkeeper()
         #: The owner and the end of each lease.
         self._leases: FIFOCache[str, tuple[str, float]] = FIFOCache(_MAX_LEASES)
         self._buckets: LRUCache[str, Bucket] = LRUCache(_MAX_BUCKETS)
@@ -90,6 +92,12 @@ class MemoryStore:
             return
         if entry.answer.code is not ResponseCode.SUCCESS:
             self._expiring.append((entry.stale_until, entry.key))
+
+    def admit(self, entry: Entry) -> None:
+        """Keep an entry that the store has too. If that would evict others, it must have been admitted before."""
+        if self._entries.currsize + entry.size > self._entries.maxsize and not self._doorkeeper.has_seen(entry.key):
+            return
+        self.keep(entry)
 
     def drop(self, key: str) -> bool:
         """Drop an entry. Returns whether there was one."""

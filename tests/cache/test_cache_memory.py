@@ -7,6 +7,7 @@ import tracemalloc
 
 import pytest
 
+from app.cache.doorkeeper import SPAN, Doorkeeper
 from app.cache.entry import OVERHEAD, Entry
 from app.cache.memory import MemoryStore
 from app.handle.answer import Answer, ResponseCode
@@ -24,6 +25,34 @@ def test_the_least_recently_used_entry_leaves_first(clock: Clock) -> None:
     memory.keep(entry("10.1000/3"))
     assert [memory.peek(f"10.1000/{n}") is not None for n in range(4)] == [True, False, True, True]
     assert (memory.entries, memory.bytes, memory.evictions) == (3, 3 * SIZE, 1)
+
+
+def test_an_entry_of_the_store_evicts_others_only_if_it_is_seen_again(clock: Clock) -> None:
+    memory = MemoryStore(2 * SIZE, clock=clock)
+    for n in range(9):
+        memory.admit(entry(f"10.1000/{n}"))
+    assert memory.keys() == ["10.1000/0", "10.1000/1"]
+    memory.admit(entry("10.1000/8"))
+    assert memory.keys() == ["10.1000/1", "10.1000/8"]
+
+
+def test_an_answer_of_the_upstream_is_always_kept(clock: Clock) -> None:
+    memory = MemoryStore(2 * SIZE, clock=clock)
+    for n in range(3):
+        memory.keep(entry(f"10.1000/{n}"))
+    assert memory.keys() == ["10.1000/1", "10.1000/2"]
+
+
+def test_a_doorkeeper_remembers_the_last_names() -> None:
+    doorkeeper = Doorkeeper()
+    assert not doorkeeper.has_seen("10.1000/first")
+    assert doorkeeper.has_seen("10.1000/first")
+    taken_for_seen = sum(doorkeeper.has_seen(f"10.1000/{n}") for n in range(SPAN - 1))
+    assert taken_for_seen < SPAN / 8
+    assert doorkeeper.has_seen("10.1000/first")
+    for n in range(3 * SPAN):
+        doorkeeper.has_seen(f"10.1001/{n}")
+    assert not doorkeeper.has_seen("10.1000/first")
 
 
 def test_an_entry_larger_than_the_tier_is_dropped_with_the_entry_it_replaces(clock: Clock) -> None:
