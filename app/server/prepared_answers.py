@@ -98,6 +98,8 @@ class ExpressLane:
             return
         if is_rare and not known and not self._is_seen(target):
             return
+        if self._resolver.find_fresh(first.name) is None:
+            return  # memory has not admitted the record, so the reply could not be used
         prepared = Prepared(
             target=target,
             variant=variant,
