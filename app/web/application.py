@@ -39,6 +39,8 @@ from app.web.stage import Answer, Stages
 
 #: The member of the scope that says that the request has been admitted.
 _ADMITTED = "doi_proxy.admitted"
+#: The member of the scope that says that a redirect cannot be answered now.
+_TRIED = "doi_proxy.tried"
 
 
 class Lane(Protocol):
@@ -160,6 +162,9 @@ class Application:
             return None
         try:
             if route == "resolve":
+                if request.scope.get(_TRIED):
+                    return None
+                request.scope[_TRIED] = True
                 name = read_path(request.path)
                 return self._face.redirects.answer_now(request, name, read_query(request.query))
             if route == "api":
