@@ -75,6 +75,14 @@ class Store(Protocol):
 
 
 @runtime_checkable
+class ImmediateStore(Protocol):
+    """A store on this machine: reading an entry takes microseconds, and no task."""
+
+    def read_now(self, key: str) -> Entry | None:
+        """The same as `Store.get`. Raises StoreError."""
+
+
+@runtime_checkable
 class RecordStore(Protocol):
     """A store with records of the registration agencies' files. Every method may raise StoreError.
 

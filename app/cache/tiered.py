@@ -14,7 +14,7 @@ from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
 from app.cache.memory import MemoryStore
 from app.cache.purges import EVERYTHING, Purges
-from app.cache.store import RecordStore, SharedStore, StoreStats
+from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats
 from app.doi.name import fold
 from app.errors import StoreError
 from app.handle.answer import ResponseCode
@@ -47,6 +47,7 @@ class TieredStore(FallbackStore):
         super().__init__(memory, store, clock=clock, observer=observer)
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
+        self._read_now = store.read_now if _is_immediate(store) else None
         self._clock = clock
         self._ceiling = ceiling
         self._latest = clock()
@@ -79,12 +80,23 @@ class TieredStore(FallbackStore):
             return cached
         return self._choose(cached, await self._read_store(key))
 
+    def load(self, key: str) -> Entry | None:
+        """The entry of the store, if memory has none and reading it takes no task. Otherwise None: use `get`."""
+        if self._read_now is None or self._memory.peek(key) is not None:
+            return None
+        try:
+            stored = self._read_now(key)
+        except StoreError:
+            return None  # `get` meets the same error, and reports it
+        self._outage.record_success("get")
+        return self._choose(None, self._bound(stored))
+
     async def reread(self, key: str) -> Entry | None:
         """The newest entry of any process: from the store, or from memory if the store has none or an older one."""
         return self._choose(self._memory.peek(key), await self._read_store(key))
 
     def _choose(self, cached: Entry | None, stored: Entry | None) -> Entry | None:
-        """The entry of memory or of the store. Memory keeps it. Of a registry record, it keeps a copy."""
+        """The entry of memory or of the store. Memory admits it, or a copy of a registry record."""
         if isinstance(cached, RegistryEntry):
             # Only a copy of what the store had.
             self._memory.drop(cached.key)
@@ -94,11 +106,14 @@ class TieredStore(FallbackStore):
         if isinstance(stored, RegistryEntry):
             if cached is not None and cached.is_usable(self._clock()):
                 return cached
-            self._memory.keep(replace(stored, read_at=self._clock(), edition=self.edition))
+            self._memory.admit(replace(stored, read_at=self._clock(), edition=self.edition))
             return stored
         if cached is not None and cached.fetched_at >= stored.fetched_at:
             return cached
-        self._memory.keep(stored)
+        if cached is None:
+            self._memory.admit(stored)
+        else:
+            self._memory.keep(stored)
         return stored
 
     async def put(
@@ -304,7 +319,10 @@ class TieredStore(FallbackStore):
             self._memory.bound_times(key, self._ceiling)
 
     async def _read_store(self, key: str) -> Entry | None:
-        stored = None if self._store is None else await self._try("get", self._store.get(key), None)
+        return self._bound(None if self._store is None else await self._try("get", self._store.get(key), None))
+
+    def _bound(self, stored: Entry | None) -> Entry | None:
+        """What an entry of the store counts as in this process."""
         bounded = None if stored is None else bound_times(stored, self._clock(), self._ceiling)
         return expire_unverified(bounded) if bounded is not None and self._only_verified else bounded
 
@@ -320,6 +338,10 @@ class TieredStore(FallbackStore):
 
 async def _change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
     await store.write_note(name, change(await store.read_note(name)))
+
+
+def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:
+    return isinstance(store, ImmediateStore)
 
 
 def _has_records(store: object) -> TypeGuard[RecordStore]:

@@ -100,9 +100,9 @@ class Destinations:
         self._resolves = resolves
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
-        """The target that every client gets, if it depends on one fresh record in memory alone."""
-        found = self.resolver.find_fresh(name)
-        if found is None or len(found.entry.answer.values) > _MAX_BYTES_NOW or not self._resolves_here(name):
+        """The target that every client gets, if it depends on one fresh record alone that is found without a task."""
+        found = self.resolver.find_stored(name) if self._resolves_here(name) else None
+        if found is None or len(found.entry.answer.values) > _MAX_BYTES_NOW:
             return None
         target = _cached_unconditional_target(found.entry.answer.values)
         if target is None:
@@ -111,9 +111,11 @@ class Destinations:
         return found, target
 
     def find_now(self, query: DestinationQuery) -> Destination | None:
-        """The target, alias or record, if fresh records in memory decide it. Otherwise None: use `find`."""
-        options, first = query.options, self.resolver.find_fresh(query.name)
-        if first is None or options.bypasses_cache or not self._resolves_here(query.name):
+        """The target, alias or record, if fresh records that take no task decide it. If None, use `find`."""
+        if query.options.bypasses_cache or not self._resolves_here(query.name):
+            return None
+        first = self.resolver.find_stored(query.name)
+        if first is None:
             return None
         if len(first.entry.answer.values) > _MAX_BYTES_NOW:
             return None

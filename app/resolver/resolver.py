@@ -95,8 +95,24 @@ class Resolver:
             if local is not None:
                 return local
         entry = self._peek(name.key)
-        if entry is None:
-            return None
+        return None if entry is None else self._answer_with(name, entry)
+
+    def find_stored(self, name: HandleName) -> Resolution | None:
+        """Like `find_fresh`, with what the store has, if reading it takes no task."""
+        found = self.find_fresh(name)
+        if found is not None or (entry := self._cache.load(name.key)) is None or self._is_denied(name):
+            return found
+        return self._answer_with(name, entry)
+
+    def _is_denied(self, name: HandleName) -> bool:
+        """Whether a local record denies a name."""
+        try:
+            return self.local_records is not None and self.local_records.resolve(name, self._clock()) is not None
+        except PrefixDenied:
+            return True
+
+    def _answer_with(self, name: HandleName, entry: Entry) -> Resolution | None:
+        """The answer with an entry of the cache, if no query is needed."""
         now = self._clock()
         if now >= refresh_from(entry):
             return self._find_registry(name, entry, now) if isinstance(entry, RegistryEntry) else None
@@ -126,7 +142,9 @@ class Resolver:
 
     async def recall(self, name: HandleName) -> Resolution | None:
         """Like `find_fresh`, and look in the store too. The answer is not counted."""
-        await self._cache.get(name.key)  # keeps in memory what the store has
+        entry = await self._cache.get(name.key)
+        if entry is not None and entry.is_fresh(self._clock()):
+            self._cache.memory.keep(entry)  # the caller looks there again
         return self.find_fresh(name)
 
     async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:

@@ -75,14 +75,14 @@ class RestApi:
     def answer_now(
         self, request: Request, path: bytes, parameters: Parameters, *, can_wait: bool = False
     ) -> Reply | None:
-        """The answer, if it depends only on a fresh record in memory, else None. Raises DoiProxyError.
+        """The answer, if it depends only on a fresh record that takes no task, else None. Raises DoiProxyError.
 
         An answer that a thread has to encode is None too, unless the caller can wait for that.
         """
         if path[: len(HANDLES)].lower() != HANDLES:
             return None
         options = read_api_options(parameters)
-        found = None if options.bypasses_cache else self._resolver.find_fresh(_read_name(path, parameters))
+        found = None if options.bypasses_cache else self._resolver.find_stored(_read_name(path, parameters))
         if found is None:
             return None
         # A large answer takes milliseconds to build. It is built once, by the caller that sends it.

@@ -90,6 +90,21 @@ async def test_reread_gives_the_newer_of_memory_and_store(shared: MemoryStore, c
     assert cache.peek("10.1000/182") == newer
 
 
+async def test_an_entry_of_a_file_is_loaded_without_a_task_unless_memory_has_one(tmp_path: Path, clock: Clock) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite3", clock=clock, max_bytes=1_000_000)
+    await store.put(entry())
+    cache = tier(store, clock)
+    assert cache.load("10.1000/1") is None
+    assert cache.load("10.1000/182") == cache.peek("10.1000/182") == entry()
+    assert cache.load("10.1000/182") is None
+    await cache.close()
+
+
+async def test_a_shared_store_is_not_read_without_a_task(shared: MemoryStore, clock: Clock) -> None:
+    await shared.put(entry())
+    assert tier(shared, clock).load("10.1000/182") is None
+
+
 async def test_an_import_never_replaces_a_newer_record(shared: MemoryStore, clock: Clock) -> None:
     cache = tier(shared, clock)
     assert await cache.put_newer(entry(fetched_at=NOW - 10)) is True

@@ -76,6 +76,10 @@ class SqliteStore:
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""
+        return self.read_now(key)
+
+    def read_now(self, key: str) -> Entry | None:
+        """See ImmediateStore."""
         change = self._writer.find(key)
         now = self._clock()
         if change is not None:
@@ -99,7 +103,7 @@ class SqliteStore:
     async def delete(self, key: str) -> bool:
         """See Store."""
         try:
-            existed = await self.get(key) is not None
+            existed = self.read_now(key) is not None
         except DamagedEntry:
             existed = True
         change = Change(key, None, True, purged_at=self._clock())
