@@ -36,3 +36,14 @@ def test_a_template_is_compiled_once_in_a_process(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Environment, "compile", refuse)
     assert render(our_look(), "home") == shown
+
+
+def test_a_page_has_its_own_title_links_and_place_in_a_frame_that_is_kept() -> None:
+    look = our_look()
+    context = {"t": look.texts("en"), **sample_context(SAMPLES["home"])}
+    first = look.render("home", {**context, "title": "<One>"})
+    other = look.render("home", {**context, "title": "Two", "base": "/doi", "links": [], "indexed": True})
+    assert "<title>&lt;One&gt; ·" in first and 'name="robots"' in first
+    assert "<title>Two ·" in other and 'name="robots"' not in other
+    assert 'href="/doi/ra/"' in other and 'href="/ra/"' in first
+    assert first == look.render("home", {**context, "title": "<One>"})

@@ -8,6 +8,7 @@ from typing import Any, Final
 from app.doi.name import HandleName
 from app.handle.record import read_values
 from app.web.outline import Outline, rows
+from app.web.pages import PageLink
 from app.web.shown_name import show_name
 
 _NAME: Final = show_name(HandleName("10.1000/182"))
@@ -48,7 +49,7 @@ def sample_context(facts: Mapping[str, Any]) -> dict[str, Any]:
         "base": "",
         "query": "",
         "indexed": False,
-        "links": [{"place": "footer", "path": "/", "key": "home.title"}],
+        "links": [PageLink("footer", "/", "home.title")],
         "title": "Title",
         "heading": "Heading",
         "name": _NAME,
