@@ -1,4 +1,4 @@
-"""Where a request ends: the length of its body, and where a stream of bytes may be cut."""
+"""Where a request ends: the length of its body, where a stream of bytes may be cut, and the header of a last answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Final
 from app.host import is_host
 
 END: Final = b"\r\n\r\n"
+#: The header of a message after which the connection ends (RFC 9112, section 9.6).
+CLOSE: Final = (b"connection", b"close")
+#: The same as most clients send it, between two other lines of a head.
+CLOSE_LINE: Final = b"\r\nConnection: close\r\n"
 #: Stands for the length of a chunked body, which is known only at its last chunk (RFC 9112, section 6.3).
 CHUNKED: Final = -1
 
@@ -28,6 +32,12 @@ def end_of_part(before: bytes, data: bytes, start: int) -> int:
 def body_length(fields: Mapping[bytes, bytes]) -> int:
     """The length of a request's body in bytes, or CHUNKED. The parser has already checked the values."""
     return CHUNKED if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
+
+
+def add_close(answer: bytes) -> bytes:
+    """A whole answer with the header CLOSE as its last one."""
+    head, end, body = answer.partition(END)
+    return b"".join((head, b"\r\nconnection: close", end, body))
 
 
 def host_fault(headers: Sequence[tuple[bytes, bytes]], fields: Mapping[bytes, bytes], version: str) -> str | None:

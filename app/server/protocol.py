@@ -17,10 +17,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from app.server.application import ServedApplication, application_of
 from app.server.connections import Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
-from app.server.framing import END, body_length, host_fault
+from app.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
 from app.server.proxies import forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 from app.server.request_stream import RequestStream
+from app.web.application import Lane
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
@@ -51,6 +52,8 @@ class ExpressProtocol(HttpToolsProtocol):
         self._stream = RequestStream()
         #: Whether this connection has not had a complete head yet.
         self._is_new = True
+        #: Whether the request that is being read has been answered, and is the last one.
+        self._is_last = False
         self._is_advancing = self._is_scheduled = False
         #: Whether the client has closed its sending side, and whether this server has.
         self._eof = self._ended = False
@@ -151,13 +154,25 @@ class ExpressProtocol(HttpToolsProtocol):
         is_head = not (self._stream.head_bytes or self._stream.body_left) and part.endswith(END)
         if is_head and self._lane is not None and part.startswith((b"GET /", b"HEAD /")):
             answer = self._lane.answer(part, self._default_headers(), self._client_of)
+            if answer is None and CLOSE_LINE in part:
+                answer = self._answer_last(self._lane, part)
             if answer is not None:
                 self.transport.write(answer)
                 self.server_state.total_requests += 1
                 self._is_new = False
+                if self._is_last:
+                    self._end(Reason.FINISHED)
                 return
         self._stream.count(part)
         self._feed(part)
+
+    def _answer_last(self, lane: Lane, head: bytes) -> bytes | None:
+        """The prepared answer to the last request of a connection. None if there is none."""
+        answer = lane.answer(head.replace(CLOSE_LINE, b"\r\n", 1), self._default_headers(), self._client_of)
+        if answer is None:
+            return None
+        self._is_last = True
+        return add_close(answer)
 
     def _feed(self, part: bytes) -> None:
         try:
@@ -190,13 +205,17 @@ class ExpressProtocol(HttpToolsProtocol):
         if answer is None:
             super().on_headers_complete()
             return
+        if not self.parser.should_keep_alive():
+            answer, self._is_last = add_close(answer), True
         self.transport.write(answer)
         self.server_state.total_requests += 1
 
     def on_message_complete(self) -> None:
         """A request has arrived completely."""
         self._stream.end_message()
-        if not self._is_answered():
+        if self._is_last:
+            self._end(Reason.FINISHED)
+        elif not self._is_answered():
             super().on_message_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -207,11 +226,14 @@ class ExpressProtocol(HttpToolsProtocol):
     # --- Answering ----------------------------------------------------------------------------------------------
 
     def _answer_now(self, fields: Mapping[bytes, bytes], version: str) -> bytes | None:
-        """The answer without a task to a request that has no body and keeps the connection; None if there is none."""
+        """The answer without a task to a request that has no body; None if there is none."""
         application, parser = self._application, self.parser
         if application is None or self._stream.body_left or version != "1.1" or not _ORIGIN_FORM.fullmatch(self.url):
             return None
-        if parser.should_upgrade() or not parser.should_keep_alive() or not self._is_answered():
+        if parser.should_upgrade() or not self._is_answered():
+            return None
+        # uvicorn's answers have `connection: close` if the request has exactly that.
+        if not parser.should_keep_alive() and CLOSE not in self.headers:
             return None
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")

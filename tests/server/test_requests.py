@@ -41,6 +41,17 @@ async def test_an_unread_body_gets_one_answer_and_ends_the_connection(size: int,
 
 
 @lanes
+@pytest.mark.parametrize("line", [b"Connection: close", b"connection: close", b"Connection: Close"])
+async def test_the_answer_to_connection_close_is_the_last_one(line: bytes, lane: bool) -> None:
+    async with served(express_lane=lane) as server:
+        last = LAST.replace(b"Connection: close", line)
+        for answers in [await server.exchange(last + GET) for _ in range(3)]:
+            assert statuses(answers) == [302]
+            assert b"\r\nconnection: close\r\n" in answers
+        await server.closed(Reason.FINISHED)
+
+
+@lanes
 async def test_a_body_that_looks_like_a_request_is_not_parsed_as_one(lane: bool) -> None:
     async with served(express_lane=lane) as server:
         head = b"GET /10.1000/182 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(GET)
