@@ -39,6 +39,7 @@ _PARTS: Final = {
     "soak": ("bench.soak", "soak"),
     "scale": ("bench.scale", "scale"),
     "spike": ("bench.spike", "spike"),
+    "connections": ("bench.connections", "connections"),
     "large": ("bench.large_store", "large_store"),
 }
 #: Throughput includes latency.

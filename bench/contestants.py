@@ -72,6 +72,7 @@ def proxy(
     workers: int = 1,
     command: Callable[[int], list[str]] = proxy_command,
     settings: Mapping[str, str] | None = None,
+    scheme: str = "http",
 ) -> Contestant:
     """doi-proxy with settings of the environment; `{folder}` in a value is the site's folder."""
 
@@ -84,7 +85,8 @@ def proxy(
             shutil.copyfile(site.store, store)
         usual = proxy_environment(site.upstream, f"sqlite:///{store}", express=express, workers=workers)
         cores = site.cores.for_workers(workers)
-        with served(command, cores=cores, environment={**usual, **chosen}, path=path_of(HOT)) as server:
+        environment = {**usual, **chosen}
+        with served(command, cores=cores, environment=environment, path=path_of(HOT), scheme=scheme) as server:
             yield server
 
     return Contestant(label, start)
@@ -100,7 +102,9 @@ def _uvicorn(label: str, app: str, *flags: str) -> Contestant:
     return Contestant(label, lambda site: served(command, cores=site.cores.server), resolves=False)
 
 
-def _nginx(label: str, configuration: str, *, resolves: bool) -> Contestant:
+def nginx(label: str, configuration: str, *, resolves: bool, scheme: str = "http") -> Contestant:
+    """nginx with a configuration of the module `nginx`."""
+
     @contextmanager
     def start(site: Site) -> Iterator[Server]:
         need("nginx")
@@ -112,11 +116,12 @@ def _nginx(label: str, configuration: str, *, resolves: bool) -> Contestant:
         def command(port: int) -> list[str]:
             user = "user root;" if os.geteuid() == 0 else ""
             upstream = site.upstream.removeprefix("http://")
-            file.write_text(configuration % {"port": port, "upstream": upstream, "user": user}, encoding="utf-8")
-            nginx = shutil.which("nginx", path=search_path()) or "nginx"
-            return [nginx, "-p", f"{folder}/", "-c", str(file), "-e", "stderr"]
+            values = {"port": port, "upstream": upstream, "user": user, "folder": site.folder}
+            file.write_text(configuration % values, encoding="utf-8")
+            found = shutil.which("nginx", path=search_path()) or "nginx"
+            return [found, "-p", f"{folder}/", "-c", str(file), "-e", "stderr"]
 
-        with served(command, cores=site.cores.server, path=path_of(HOT)) as server:
+        with served(command, cores=site.cores.server, path=path_of(HOT), scheme=scheme) as server:
             yield server
 
     return Contestant(label, start, resolves=resolves)
@@ -131,6 +136,6 @@ ASGI_ALONE: Final = proxy(
 TWO_WORKERS: Final = proxy("doi-proxy, 2 workers", express=True, workers=2)
 BARE_ASGI: Final = _uvicorn("bare ASGI", "bench.constant:bare", "--lifespan", "off")
 FASTAPI: Final = _uvicorn("FastAPI route", "bench.constant:fastapi", "--factory")
-NGINX: Final = _nginx("nginx constant", CONSTANT, resolves=False)
-NGINX_CACHE: Final = _nginx("nginx proxy_cache", CACHING, resolves=True)
+NGINX: Final = nginx("nginx constant", CONSTANT, resolves=False)
+NGINX_CACHE: Final = nginx("nginx proxy_cache", CACHING, resolves=True)
 ALL: Final = (EXPRESS_ON, EXPRESS_OFF, ASGI_ALONE, TWO_WORKERS, BARE_ASGI, FASTAPI, NGINX, NGINX_CACHE)

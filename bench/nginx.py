@@ -15,7 +15,7 @@ _HEAD: Final = """
 worker_processes 1;
 daemon off;
 pid nginx.pid;
-events { worker_connections 4096; }
+events { worker_connections 16384; }
 http {
     access_log off;
     keepalive_requests 1000000000;
@@ -39,7 +39,7 @@ _CACHING: Final = """
     proxy_cache_path cache levels=1:2 keys_zone=names:64m max_size=4g inactive=1d use_temp_path=off;
     upstream stand_in { server %%(upstream)s; keepalive 32; }
     server {
-        listen 127.0.0.1:%%(port)s;
+        listen 127.0.0.1:%%(port)s%(tls)s;
         location / {
             proxy_pass http://stand_in;
             proxy_http_version 1.1;
@@ -58,9 +58,12 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-#: Templates. Fill in port, upstream (host:port) and user (a directive, or "").
+#: Templates. Fill in port, upstream (host:port), user (a directive, or "") and folder, which has the certificate.
 CONSTANT: Final = (_HEAD + _CONSTANT) % {
     "target": target_of(HOT),
     "record": _escaped(answer_of(HOT).decode()),
 }
-CACHING: Final = (_HEAD + _CACHING) % {}
+CACHING: Final = (_HEAD + _CACHING) % {"tls": ""}
+CACHING_TLS: Final = (_HEAD + _CACHING) % {
+    "tls": " ssl; ssl_certificate %(folder)s/cert.pem; ssl_certificate_key %(folder)s/key.pem"
+}

@@ -32,6 +32,9 @@ NOT_FOUND: Final = 0.03
 PEAK: Final = 3.0
 #: The DOI Foundation's status page, 2025-10-12: "spikes were large (100x normal traffic)".
 SPIKE: Final = 100.0
+#: Bytes of an answer with three values in a SQLite store of a million: `make bench ARGS=large`, docs/scale.md. Small
+#: stores have more, because the file grows in steps.
+RECORD_BYTES: Final = 200.0
 #: A core is half busy at the peak.
 BUSY: Final = 0.5
 _CORES_A_HOST: Final = 2
@@ -83,6 +86,9 @@ class Need:
     store: float
     queries: float
     peak_queries: float
+    spike: float
+    spike_cores: float
+    spike_queries: float
 
 
 def default(name: str) -> float:
@@ -177,9 +183,12 @@ def need(load: float, shares: Shares, costs: Costs, popularity: Popularity) -> N
         memory=process * min(_CORES_A_HOST, ceil(cores)),
         records_a_day=popularity.distinct(mean * _DAY),
         records=records,
-        store=records * costs.record,
+        store=records * RECORD_BYTES,
         queries=mean * from_upstream,
         peak_queries=peak * from_upstream,
+        spike=mean * SPIKE,
+        spike_cores=mean * SPIKE * cost,
+        spike_queries=mean * SPIKE * from_upstream,
     )
 
 
@@ -200,6 +209,9 @@ def _needs_table(needs: Sequence[Need]) -> Table:
         ("the store after its 31 days", lambda one: f"{one.store / _GIB:,.1f} GiB"),
         ("upstream queries a second, mean", lambda one: f"{one.queries:,.1f}"),
         ("upstream queries a second, peak", lambda one: f"{one.peak_queries:,.0f}"),
+        ("resolutions a second, spike", lambda one: f"{one.spike:,.0f}"),
+        ("cores in the spike, all busy", lambda one: f"{one.spike_cores:.1f}"),
+        ("upstream queries a second, spike", lambda one: f"{one.spike_queries:,.0f}"),
     )
     return Table(
         _columns("What it takes"),
@@ -259,9 +271,8 @@ def _costs_table(costs: Costs) -> Table:
         ("answer from the store", f"{costs.store * 1e6:,.0f} µs"),
         ("answer from the upstream", f"{costs.upstream * 1e6:,.0f} µs"),
         ("resident memory of a process at start", f"{costs.resident / 2**20:,.0f} MiB"),
-        ("a record in the SQLite store", f"{costs.record:,.0f} B"),
     )
-    return Table(("Processor time and sizes", "measured"), rows)
+    return Table(("Processor time and memory", "measured"), rows)
 
 
 def _compared_table(compared: Sequence[Compared]) -> Table:

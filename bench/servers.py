@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Final
 
@@ -33,11 +34,12 @@ class Server:
 
     process: subprocess.Popen[bytes]
     port: int
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
         """Its base URL."""
-        return f"http://{HOST}:{self.port}"
+        return f"{self.scheme}://{HOST}:{self.port}"
 
     def resident(self) -> int:
         """The resident memory of the process and its children, in bytes."""
@@ -66,6 +68,7 @@ def served(
     cores: tuple[int, ...] = (),
     environment: Mapping[str, str] | None = None,
     path: str = "/",
+    scheme: str = "http",
 ) -> Iterator[Server]:
     """Start a server by `command(port)`, and wait until it answers a GET of `path`. Raises NotMeasured."""
     port = free_port()
@@ -80,28 +83,33 @@ def served(
             cwd=Path(__file__).parent.parent,
         )
         try:
-            if not answers(port, path, process):
+            if not answers(port, path, process, scheme):
                 log.seek(0)
                 said = log.read()[-1000:].decode(errors="replace").strip()
                 raise NotMeasured(f"not measured: {Path(line[0]).name} did not start: {said}")
-            yield Server(process, port)
+            yield Server(process, port, scheme)
         finally:
             end(process)
 
 
-def answers(port: int, path: str, process: subprocess.Popen[bytes]) -> bool:
+def answers(port: int, path: str, process: subprocess.Popen[bytes], scheme: str = "http") -> bool:
     """Wait for the first answer of a server. Returns False after a deadline, or if the process has ended."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
-        if get(port, path):
+        if get(port, path, scheme):
             return True
         time.sleep(_ASK_EVERY)
     return False
 
 
-def get(port: int, path: str) -> bytes:
+def get(port: int, path: str, scheme: str = "http") -> bytes:
     """The body of the answer to one GET, or the status line if the body is empty; b"" without an answer."""
-    connection = HTTPConnection(HOST, port, timeout=PATIENCE)
+    if scheme == "https":
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # a certificate of the measurement
+        connection: HTTPConnection = HTTPSConnection(HOST, port, timeout=PATIENCE, context=context)
+    else:
+        connection = HTTPConnection(HOST, port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

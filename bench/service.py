@@ -46,7 +46,7 @@ def service(plan: Plan) -> tuple[Section, ...]:
     rows: list[tuple[str, ...]] = []
     claims: list[Claim] = []
     notes: list[str] = []
-    with _site(plan) as site, ExitStack() as stack:
+    with site_of(plan) as site, ExitStack() as stack:
         references: dict[Contestant, Server] = {}
         for row in chosen:
             try:
@@ -70,7 +70,8 @@ def service(plan: Plan) -> tuple[Section, ...]:
 
 
 @contextmanager
-def _site(plan: Plan) -> Iterator[Site]:
+def site_of(plan: Plan) -> Iterator[Site]:
+    """The stand-in for the upstream, and a store with all names and one that does not exist."""
     now = time.time()
     known = (entry_of(name, now) for name in (HOT, *plan.names))
     missing = Entry(MISSING.upper(), Answer(ResponseCode.HANDLE_NOT_FOUND), now, now + LONG_TTL, now + 2 * LONG_TTL)

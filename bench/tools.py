@@ -13,6 +13,7 @@ PACKAGES: Final = {
     "nginx": "nginx",
     "valgrind": "valgrind",
     "taskset": "util-linux",
+    "openssl": "openssl",
 }
 
 

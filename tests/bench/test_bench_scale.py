@@ -13,6 +13,7 @@ from bench.plan import Plan
 from bench.popularity import Popularity
 from bench.scale import (
     NOT_FOUND,
+    RECORD_BYTES,
     REGISTERED,
     RESOLUTIONS_A_SECOND,
     Effort,
@@ -28,7 +29,7 @@ from bench.simulation import Shares
 pytestmark = pytest.mark.repository
 
 LAW = Popularity(REGISTERED, 0.85)
-COSTS = Costs(memory=0.001, store=0.002, upstream=0.004, resident=2**26, record=500.0)
+COSTS = Costs(memory=0.001, store=0.002, upstream=0.004, resident=2**26)
 
 
 def plan(folder: Path, names: int) -> Plan:
@@ -47,6 +48,8 @@ def test_cores_are_the_processor_time_of_all_answers_at_the_peak_on_half_busy_co
     assert found.queries == pytest.approx(RESOLUTIONS_A_SECOND * upstream)
     assert found.peak_queries == pytest.approx(3 * found.queries)
     assert found.hosts == -int(-found.cores // 2) + 1
+    assert found.spike_cores == pytest.approx(100 * RESOLUTIONS_A_SECOND * each)
+    assert found.spike_queries == pytest.approx(100 * found.queries)
 
 
 def test_a_refresh_ahead_is_a_query_and_not_an_answer() -> None:
@@ -64,7 +67,7 @@ def test_a_small_load_takes_one_process_and_one_host_in_reserve() -> None:
 def test_the_store_has_the_records_of_a_month() -> None:
     found = need(1.0, Shares(memory=1, store=0, upstream=0, refreshes=0), COSTS, LAW)
     assert found.records_a_day < found.records < REGISTERED
-    assert found.store == found.records * COSTS.record
+    assert found.store == found.records * RECORD_BYTES
 
 
 @pytest.mark.parametrize(("load", "names"), [(0.01, 50_000), (1.0, 2_000)])
