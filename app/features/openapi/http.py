@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from asyncio import Lock, to_thread
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -13,9 +14,12 @@ from starlette.routing import BaseRoute
 from app.features.openapi.document import replace_references, write_document
 from app.features.openapi.translations import read_translation
 from app.web.freshness import OWN_PAGE
+from app.web.media_types import JSON
 from app.web.operations import Face, language_of, own_page
 from app.web.pages import PageLink
 from app.web.problem import all_titles
+
+Made = TypeVar("Made")
 
 
 def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, server_url: str) -> None:
@@ -28,16 +32,26 @@ def add_openapi(app: FastAPI, face: Face, admin_routes: Sequence[BaseRoute], *, 
         return write_document(app.routes, admin_routes, version=app.version, server_url=server_url)
 
     app.openapi = describe  # type: ignore[method-assign]
+    encode = cache(lambda: JSONResponse(describe()).body)
+    describe_in_place = cache(lambda: replace_references(describe()))
+    # The document takes 0.1 s to make and the page 30 ms, which is too long for the event loop.
+    making = Lock()
+
+    async def make(part: Callable[[], Made]) -> Made:
+        async with making:
+            return await to_thread(part)
 
     @app.api_route("/openapi.json", methods=["GET", "HEAD"], include_in_schema=False)
-    async def openapi() -> JSONResponse:
-        return JSONResponse(describe())
-
-    describe_in_place = cache(lambda: replace_references(describe()))
+    async def openapi() -> Response:
+        return Response(await make(encode), media_type=JSON)
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs(request: Request) -> Response:
         language = language_of(request, face.pages)
-        translation = read_translation(face.pages.packages, language)
-        facts: dict[str, Any] = {"schema": describe_in_place(), "problems": all_titles(), "translation": translation}
-        return own_page(face.pages.render("docs", face.link, language, "docs.title", **facts), OWN_PAGE)
+
+        def render() -> bytes:
+            facts: dict[str, Any] = {"schema": describe_in_place(), "problems": all_titles()}
+            facts["translation"] = read_translation(face.pages.packages, language)
+            return face.pages.render("docs", face.link, language, "docs.title", **facts)
+
+        return own_page(await make(render), OWN_PAGE)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from typing import Any
 
 import pytest
@@ -55,3 +57,13 @@ def test_a_text_of_a_method_goes_before_that_of_its_path_and_that_of_all_paths()
 async def test_every_page_links_to_the_documentation() -> None:
     async with running() as proxy:
         assert Page((await proxy.get("/", accept_language="en")).text).links["/docs"] == "API documentation"
+
+
+@pytest.mark.anyio
+async def test_the_description_and_its_page_are_not_made_in_the_event_loop() -> None:
+    async with running() as proxy:
+        before = time.thread_time(), time.process_time()
+        answers = await asyncio.gather(*(proxy.get(path) for path in ("/openapi.json", "/docs", "/docs")))
+        in_loop, in_all = time.thread_time() - before[0], time.process_time() - before[1]
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert in_loop < in_all / 2
