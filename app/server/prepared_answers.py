@@ -79,6 +79,7 @@ class ExpressLane:
         self._usual = Shelf(max_bytes * 3 // 4)
         #: Replies of which a client can request any number, such as pages, and those to targets with a query.
         self._rare = Shelf(max_bytes // 4 * 31 // 32)
+        self._find_usual, self._find_rare = self._usual.requests.get, self._rare.requests.get
         #: The targets of rare replies that were requested once.
         self._seen: Generations[bool] = Generations(max_bytes // 256, lambda *_: _SEEN_BYTES)
 
@@ -133,7 +134,7 @@ class ExpressLane:
         and for a sample.
         """
         began = 0.0 if self._log_prepared is None else self._timer()
-        known = self._usual.requests.get(request) or self._rare.requests.get(request) or self._find(request)
+        known = self._find_usual(request) or self._find_rare(request) or self._find(request)
         if known is None:
             return None
         prepared = known.prepared

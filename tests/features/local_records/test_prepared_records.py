@@ -1,0 +1,76 @@
+"""With local records, every way gives the same bytes, and a prepared answer dies with the record that it stands on."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.features.local_records.files import FileBounds, LocalFiles
+from app.features.local_records.records import LocalRecords
+from app.server.prepared_answers import ExpressLane
+from app.server.protocol import ExpressProtocol
+from tests.clock import Clock
+from tests.server.test_prepared_answers import Server, Ways, get, lane_uses
+
+pytestmark = pytest.mark.anyio
+
+RECORDS: Final = """
+[[record]]
+doi = "10.1000/target"
+target = "https://here.example/"
+
+[[record]]
+doi = "10.1000/gone"
+tombstone = { reason = "Withdrawn.", date = 2026-03-01 }
+
+[[record]]
+doi = "10.1000/local-alias"
+alias = "10.1000/182"
+
+[[record]]
+prefix = "10.9999"
+deny = "Not ours."
+"""
+NAMES: Final = ("target", "gone", "local-alias", "alias")
+PATHS: Final = (
+    *(f"/10.1000/{name}" for name in NAMES),
+    *(f"/10.1000/{name}?noredirect" for name in NAMES),
+    *(f"/api/handles/10.1000/{name}?type=URL" for name in NAMES),
+    "/10.9999/denied",
+)
+HEADERS: Final = ((), ("Accept: text/html", "Accept-Language: de"), ("Accept: application/json",))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    file = tmp_path / "records.toml"
+    file.write_text(RECORDS, encoding="utf-8")
+    return file
+
+
+async def test_every_way_gives_the_same_bytes(records: Path) -> None:
+    requests = [get(path, *lines) for path, lines in product(PATHS, HEADERS)]
+    ways = Ways(privacy=0, local_records=records, public_url="https://doi.example.org")
+    await ways.compare([([one], 0.3) for one in (*requests, *reversed(requests))])
+
+
+async def test_a_tombstone_has_a_prepared_page_until_it_says_something_else(records: Path) -> None:
+    server = Server(Clock(), ExpressProtocol, local_records=records)
+    for _ in range(2):
+        assert b"Withdrawn." in (await server.answers(get("/10.1000/gone")))[0]
+    uses = lane_uses(server.application)
+    assert b"Withdrawn." in (await server.answers(get("/10.1000/gone")))[0]
+    assert uses == [("GET", 410)]
+    records.write_text(RECORDS.replace("Withdrawn.", "Merged."), encoding="utf-8")
+    assert isinstance(server.application.express, ExpressLane)
+    resolver = server.application.express._resolver
+
+    def use(read: LocalRecords) -> None:
+        resolver.local_records = read
+
+    LocalFiles(records, FileBounds.of_records(10), server.clock, use).load()
+    assert b"Merged." in (await server.answers(get("/10.1000/gone")))[0]
+    assert len(uses) == 1
