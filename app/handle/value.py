@@ -49,6 +49,7 @@ class _Text(msgspec.Struct, gc=False):
 
 
 _decoder: Final = msgspec.json.Decoder(_Wire)
+_array: Final = msgspec.json.Decoder(list[_Wire])
 _text: Final = msgspec.json.Decoder(_Text)
 _string: Final = msgspec.json.Decoder(str)
 
@@ -113,7 +114,7 @@ def read_value(raw: bytes) -> HandleValue:
     """Read one value from its JSON object. Raises InvalidAnswer, whose detail names the wrong member."""
     try:
         wire = _decoder.decode(raw)
-        text = _read_text(bytes(wire.data))
+        text = read_text(bytes(wire.data))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InvalidAnswer("The upstream's answer holds a value that cannot be read.", detail=str(error)) from error
     if text is None and _has_long_number(raw):
@@ -154,7 +155,25 @@ def _has_long_number(raw: bytes) -> bool:
     return _TOO_MANY_DIGITS in JSON_STRING.sub(b" ", raw).translate(_DIGITS)
 
 
-def _read_text(data: bytes) -> str | None:
+def read_outline(values: bytes) -> list[tuple[str, bytes]] | None:
+    """The folded type and the JSON of the data of each value in a JSON array.
+
+    None if `read_value` has to decide whether the array can be read. That takes five times as long.
+    """
+    # Escapes can be halves of characters, and a number can have too many digits.
+    if not values.isascii() or b"\\u" in values or len(values) >= len(_TOO_MANY_DIGITS):
+        return None
+    try:
+        wires = _array.decode(values)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    if any(isinstance(wire.ttl, str) for wire in wires):
+        return None
+    return [(fold(wire.type), bytes(wire.data)) for wire in wires]
+
+
+def read_text(data: bytes) -> str | None:
+    """The data of a value if it is a string, else None. Raises msgspec.DecodeError."""
     if data.startswith(b'"'):
         return _string.decode(data)
     if not data.startswith(b"{"):

@@ -16,7 +16,7 @@ import msgspec
 from app.doi.name import HandleName
 from app.errors import NotADOI
 from app.handle.location import Location
-from app.handle.record import Record, read_values
+from app.handle.record import Record
 from app.resolver.demand import Demand
 from app.resolver.options import (
     DEFAULT_OPTIONS,
@@ -39,7 +39,7 @@ from app.resolver.target import (
     links,
     needs_prefix,
     read_own_locations,
-    unconditional_target,
+    read_unconditional_target,
 )
 
 #: Larger records are answered in a task, so the event loop can serve other connections first.
@@ -251,4 +251,4 @@ def _is_fresh(chain: Chain) -> bool:
 @lru_cache(maxsize=1024)
 def _cached_unconditional_target(values: bytes) -> Target | None:
     """The target that a record has for every client, cached by the JSON of its values. Takes at most 32 MiB."""
-    return unconditional_target(read_values(values))
+    return read_unconditional_target(values)

@@ -23,8 +23,8 @@ from app.handle.location import (
     parse_number,
     read_locations,
 )
-from app.handle.record import Record
-from app.handle.value import HandleValue
+from app.handle.record import Record, read_values
+from app.handle.value import HandleValue, read_outline, read_text
 from app.resolver.location_choice import choose_location, matches
 from app.resolver.metadata_format import name_media_type
 from app.resolver.options import DEFAULT_OPTIONS, NO_FACTS, Action, Client, ClientFact, Negotiation, ResolveOptions
@@ -42,6 +42,7 @@ MAX_LINKS_XML_BYTES: Final = 65_536
 MAX_XML_VALUES: Final = 100
 #: Types of values that can change the target or the headers of a redirect.
 _DECIDING_TYPES: Final = ("HS_ALIAS.", "10320/loc.", "10320/links.", "10320/headers.")
+_DECIDING_FOLDED: Final = tuple(kind.upper() for kind in _DECIDING_TYPES)
 #: Targets of longer URLs are not cached. The cache stays below 20 MB.
 _MAX_CACHED_CHARACTERS: Final = 2048
 
@@ -196,6 +197,19 @@ def unconditional_target(record: Record) -> Target | None:
     if any(record.of_type(wanted) for wanted in _DECIDING_TYPES):
         return None
     return _url_target(record, DEFAULT_OPTIONS)
+
+
+def read_unconditional_target(values: bytes) -> Target | None:
+    """The same, from the JSON of a record's values. Usual values are not parsed one by one. Raises InvalidAnswer."""
+    outline = read_outline(values)
+    if outline is None:
+        return unconditional_target(read_values(values))
+    if any(f"{kind}.".startswith(_DECIDING_FOLDED) for kind, _ in outline):
+        return None
+    urls = [data for kind, data in outline if kind == "URL"] or [
+        data for kind, data in outline if kind.startswith("URL.")
+    ]
+    return _build_target(read_text(urls[0]) if urls else None, USUAL_STATUS, DEFAULT_OPTIONS)
 
 
 def _url_target(record: Record, options: ResolveOptions) -> Target | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.doi.name import HandleName
-from app.errors import InvalidParameter
+from app.errors import InvalidAnswer, InvalidParameter
 from app.handle.location import MAX_LOCATIONS, Location, Locations, read_locations
 from app.handle.record import Record, read_values
 from app.resolver.options import DEFAULT_OPTIONS, UNKNOWN_CLIENT, Action, Client, Negotiation, ResolveOptions
@@ -24,6 +24,8 @@ from app.resolver.target import (
     list_candidates,
     needs_prefix,
     read_own_locations,
+    read_unconditional_target,
+    unconditional_target,
 )
 from tests.table import table
 
@@ -328,3 +330,44 @@ class TestLinks:
         given = record(loc("", *[f'href="{long}" rel="item"'] * 10, 'href="http://s/" rel="item"'))
         urls = [url for _, url in links(given, read_own_locations(given), NAME)]
         assert sum(map(len, urls)) <= MAX_LINK_BYTES and urls[-1] == "http://s/" and long in urls
+
+
+USUAL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://a.example/"},"ttl":86400}'
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        b"[]",
+        b"[" + USUAL + b"]",
+        b'[{"index":2,"type":"url.x","data":"http://x.example/"},' + USUAL + b"]",
+        b'[{"index":2,"type":"Url.x","data":"http://x.example/"}]',
+        b'[{"index":2,"type":"URL","data":{"format":"base64","value":"aA=="}},' + USUAL + b"]",
+        b'[{"index":2,"type":"URL","data":null}]',
+        b'[{"index":2,"type":"URLS","data":"http://x.example/"}]',
+        b'[{"index":2,"type":"URL","data":"http://x.example/\\u00e4"}]',
+        b'[{"index":2,"type":"URL","data":"http://x.example/\xc3\xa4"}]',
+        b'[{"index":2,"type":"URL","data":"javascript:alert(1)"}]',
+        b"[" + USUAL + b',{"index":2,"type":"hs_alias","data":"10.5555/b"}]',
+        b"[" + USUAL + b',{"index":2,"type":"10320/LOC","data":"<locations/>"}]',
+        b"[" + USUAL + b',{"index":2,"type":"10320/links.x","data":"<links/>"}]',
+        b"[" + USUAL + b',{"index":2,"type":"HS_ADMIN","data":{"format":"admin","value":{"index":200}}}]',
+        b"[" + USUAL + b',{"index":2,"type":"DESC","data":{"format":"string","value":[1]}}]',
+        b"[" + USUAL + b',{"index":2,"type":"DESC","data":' + b"1" * 4301 + b"}]",
+        b"[" + USUAL + b',{"index":2,"type":"DESC","data":"x","ttl":"2026-01-01T00:00:00Z"}]',
+        b"[" + USUAL + b',{"index":2,"type":"DESC","data":"x","ttl":"soon"}]',
+        b"[" + USUAL + b',{"index":"2","type":"DESC","data":"x"}]',
+        b"[" + USUAL + b',{"index":2,"type":"DESC","data":"\\ud800"}]',
+        b"[" + USUAL + b',{"index":2,"type":"DESC","data":"\xff"}]',
+        b"[" + USUAL + b",{}]",
+        b"[" + USUAL,
+    ],
+)
+def test_the_target_of_the_values_is_that_of_the_record(values: bytes) -> None:
+    try:
+        expected = unconditional_target(read_values(values))
+    except InvalidAnswer:
+        with pytest.raises(InvalidAnswer):
+            read_unconditional_target(values)
+    else:
+        assert read_unconditional_target(values) == expected
