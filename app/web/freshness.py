@@ -191,6 +191,23 @@ def vary(facts: ClientFact, *, is_page: bool = False) -> Header:
     return _VARY, ", ".join(["Accept", *(name for fact, name in _FACT_HEADERS.items() if fact in used)]).encode()
 
 
+def vary_by_encoding(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    """The headers with Accept-Encoding in `Vary`, as one header: older caches read only one of several lines."""
+    given = dict(headers).get(_VARY)
+    value = b"Accept-Encoding" if given is None else given + b", Accept-Encoding"
+    return (*(header for header in headers if header[0] != _VARY), (_VARY, value))
+
+
+def find_tag(headers: tuple[Header, ...]) -> bytes | None:
+    """The ETag among the headers, with its quotes."""
+    return dict(headers).get(_ETAG)
+
+
+def weaken_tag(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    """The headers with their ETag as a weak one (RFC 9110, section 8.8.1)."""
+    return tuple((name, b"W/" + value) if name == _ETAG else (name, value) for name, value in headers)
+
+
 def entity_tag(body: bytes) -> Header:
     """A strong ETag (RFC 9110, section 8.8.3). Two bodies have the same one only if their digests collide."""
     return _ETAG, b'"%s"' % blake2b(body, digest_size=_TAG_BYTES).hexdigest().encode()

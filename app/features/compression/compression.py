@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import structs
 
-from app.features.compression.headers import find_tag, vary_by_encoding, weaken_tag
+from app.web.freshness import find_tag, vary_by_encoding, weaken_tag
 from app.web.negotiation import Coding, choose_coding
 from app.web.request import Request
 from app.web.responses import Message, Reply, Send
