@@ -14,7 +14,7 @@ from app.errors import ConfigurationError
 from app.features import NAMES
 from app.features.feature import Context, Feature, Observers, Opened, UpstreamKind, require_libraries
 from app.features.options import Settings
-from app.web.look import TextFolder
+from app.web.languages import TextFolder
 
 
 @cache

@@ -303,7 +303,7 @@ class TieredStore(FallbackStore):
         """
         if self._has_confirmed and _has_records(self._store):
             self._has_confirmed = False
-            await self._try("put", self._store.announce_registry(), None)
+            await self._try("announce_registry", self._store.announce_registry(), None)
 
     async def notice_clock_step(self) -> None:
         """Limit the times of the entries in memory if the clock was set back since the last call."""

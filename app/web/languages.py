@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -33,6 +33,17 @@ _ELEMENT: Final = re.compile(
 )
 #: The package whose folder `texts` has those of the core.
 CORE: Final = "app.web"
+
+
+@dataclass(frozen=True, slots=True)
+class TextFolder:
+    """The folder `texts` of a package: its texts by language, and its templates.
+
+    `samples` returns facts for each page, by template. They find the errors of custom templates before these are used.
+    """
+
+    package: str
+    samples: Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from jinja2.bccache import Bucket
 from markupsafe import escape
 
 from app.web.branding import Brand, Branding, StaticFile
-from app.web.languages import CORE, Catalogue, load_catalogues
+from app.web.languages import CORE, Catalogue, TextFolder, load_catalogues
 from app.web.shown_values import (
     MAX_CHARACTERS_SHOWN,
     contact_link,
@@ -50,17 +50,6 @@ _MAX_FRAMES: Final = 64
 Source = tuple[str, str | None, Callable[[], bool] | None]
 #: Renders the template of a page, such as "home", with its facts.
 Renderer = Callable[[str, Mapping[str, Any]], str]
-
-
-@dataclass(frozen=True, slots=True)
-class TextFolder:
-    """The folder `texts` of a package: its texts by language, and its templates.
-
-    `samples` returns facts for each page, by template. They find the errors of custom templates before these are used.
-    """
-
-    package: str
-    samples: Callable[[], Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)

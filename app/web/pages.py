@@ -15,9 +15,9 @@ from app.resolver.prefix_chain import NO_REPORT_CONTACT, ReportContact
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN
 from app.web.branding import Branding, StaticFile, our_branding
 from app.web.date import write_date
-from app.web.languages import CORE
+from app.web.languages import CORE, TextFolder
 from app.web.locations_page import show_locations
-from app.web.look import TextFolder, open_look
+from app.web.look import open_look
 from app.web.outline import Outline, ValueRow, rows
 from app.web.shown_name import MAX_ITEMS_SHOWN, readable, show_name, title_text
 from app.web.shown_values import (

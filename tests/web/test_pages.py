@@ -18,9 +18,8 @@ from app.handle.location import Location
 from app.handle.record import read_values
 from app.handle.value import HandleValue
 from app.resolver.prefix_chain import ReportContact
-from app.web.languages import CORE, load_catalogues
+from app.web.languages import CORE, TextFolder, load_catalogues
 from app.web.locations_page import MAX_LOCATIONS_SHOWN
-from app.web.look import TextFolder
 from app.web.outline import MAX_VALUES_SHOWN
 from app.web.pages import (
     ERROR_TITLES,

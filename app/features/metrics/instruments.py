@@ -42,8 +42,8 @@ TRANSPORTS: Final = ("udp", "tcp", "http", "https")
 PURPOSES: Final = ("name", "lookup", "site")
 #: The operations of a store, as a label of its errors.
 STORE_OPERATIONS: Final = (
-    "get", "put", "delete", "forget_registry", "count_registry", "scan", "changes", "read_note", "write_note",
-    "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
+    "get", "put", "delete", "forget_registry", "count_registry", "announce_registry", "scan", "changes", "read_note",
+    "write_note", "lease", "renew", "release", "take", "back_off", "stats", "flush", "close",
 )  # fmt: skip
 
 
