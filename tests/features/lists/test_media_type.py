@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.errors import UnsupportedBody
-from app.features.lists.media_type import read_content_type
+from app.features.lists.body import read_content_type
 from app.web.media_types import CSV, JSON, NDJSON, TEXT, media_type_of
 
 
