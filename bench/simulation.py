@@ -134,7 +134,7 @@ class SimulatedProxy:
             return cached, Tier.MEMORY
         stored = self._store.get(key, now)
         if stored is not None and stored.is_usable(now) and (cached is None or stored.fetched_at > cached.fetched_at):
-            self._memory.keep(stored)
+            self._memory.admit(stored)
             return stored, Tier.STORE
         return cached, Tier.MEMORY
 

@@ -53,9 +53,9 @@ def test_without_a_store_an_evicted_record_is_fetched_again() -> None:
     assert tiers(proxy(1, 0), (A, 0), (B, 1), (A, 2)) == [Tier.UPSTREAM] * 3
 
 
-def test_the_store_answers_what_memory_evicted_and_memory_takes_it_back() -> None:
-    requests = ((A, 0), (B, 1), (A, 2), (A, 3))
-    assert tiers(proxy(1, 2), *requests) == [Tier.UPSTREAM, Tier.UPSTREAM, Tier.STORE, Tier.MEMORY]
+def test_the_store_answers_what_memory_evicted_and_full_memory_takes_it_back_at_its_second_use() -> None:
+    requests = ((A, 0), (B, 1), (A, 2), (A, 3), (A, 4))
+    assert tiers(proxy(1, 2), *requests) == [Tier.UPSTREAM, Tier.UPSTREAM, Tier.STORE, Tier.STORE, Tier.MEMORY]
 
 
 def test_the_store_evicts_the_least_recently_used() -> None:
@@ -85,9 +85,9 @@ def test_a_popular_record_is_refreshed_ahead() -> None:
 
 
 def test_shares_count_the_answers_of_each_tier_and_the_queries() -> None:
-    found = simulate(proxy(1, 2), [(A, 0), (B, 1), (A, 2), (A, 3)])
-    assert found == Shares(memory=1, store=1, upstream=2, refreshes=0)
-    assert (found.from_memory, found.from_cache, found.queries) == (0.25, 0.5, 0.5)
+    found = simulate(proxy(1, 2), [(A, 0), (B, 1), (A, 2), (A, 3), (A, 4)])
+    assert found == Shares(memory=1, store=2, upstream=2, refreshes=0)
+    assert (found.from_memory, found.from_cache, found.queries) == (0.2, 0.6, 0.4)
 
 
 def test_the_constants_are_those_of_the_program() -> None:
