@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -333,7 +334,8 @@ class TestSilence:
 
     async def test_the_contact_of_a_silent_prefix_is_none(self, bench: Bench) -> None:
         bench.upstream.fault("10.5555", "reset")
-        assert await bench.prefixes.report_contact(HandleName(NAME), ORDINARY) == NO_REPORT_CONTACT
+        contact = await bench.prefixes.report_contact(HandleName(NAME), ORDINARY)
+        assert contact == replace(NO_REPORT_CONTACT, is_complete=False)
         bench.upstream.heal("10.5555")
         bench.put("10.5555", ("EMAIL", "doi@example.org"))
         bench.clock.advance(60)
@@ -348,7 +350,7 @@ class TestSilence:
         bench.clock.advance(10**9)
         bench.upstream.fault("10.SERV/X", "reset")
         contact = await bench.prefixes.report_contact(HandleName(NAME), ORDINARY)
-        assert contact == ReportContact("", "doi@example.org")
+        assert contact == ReportContact("", "doi@example.org", is_complete=False)
 
 
 class TestServices:

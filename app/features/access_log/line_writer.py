@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
@@ -18,7 +19,8 @@ log = logging.getLogger(__name__)
 
 #: Bytes of lines that can wait: about 16,000 lines. Others are lost.
 MAX_WAITING: Final = 8 * 2**20
-#: Seconds for which the thread gathers lines. Formatted one after the other, a line takes a third of the time that it
+#: Seconds for which the thread gathers lines, unless the last ones were written longer ago: a line that comes alone is
+#: written at once. Formatted one after the other, a line takes a third of the time that it
 #: takes between two requests, when it finds the processor's caches full of something else.
 GATHER: Final = 0.01
 #: Bytes of one write, of whole lines. To a pipe it is at most 4096 bytes (POSIX, PIPE_BUF), so lines of several
@@ -71,12 +73,12 @@ class LineWriter:
 
     def _run(self) -> None:
         most = _PIPE_BYTES if _is_pipe(self._descriptor) else _FILE_BYTES
-        is_open = True
+        is_open, written_at = True, -inf
         while is_open:
             line = self._lines.get()
-            if line is not None:
+            if line is not None and time.monotonic() - written_at < GATHER:
                 time.sleep(GATHER)
-            is_open = self._write_waiting(line, most)
+            is_open, written_at = self._write_waiting(line, most), time.monotonic()
 
     def _write_waiting(self, line: Line | None, most: int) -> bool:
         """Write a line and those that wait after it, `most` bytes at a time. Returns False at the end."""
