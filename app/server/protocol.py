@@ -21,7 +21,7 @@ from app.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, h
 from app.server.proxies import forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 from app.server.request_stream import RequestStream
-from app.web.application import Lane
+from app.web.application import ADMITTED, Lane
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
@@ -238,9 +238,11 @@ class ExpressProtocol(HttpToolsProtocol):
         scope: Any = self.scope
         scope["method"] = parser.get_method().decode("ascii")
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
-        if is_forwarded(fields):
-            scope = forwarded_scope(self.app, scope)
-        return application.answer_now(scope, self._default_headers())
+        forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
+        answer = application.answer_now(forwarded, self._default_headers())
+        if ADMITTED in forwarded:
+            scope[ADMITTED] = True  # a task must not count the request once more
+        return answer
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the task of a request."""

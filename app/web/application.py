@@ -38,7 +38,7 @@ from app.web.route import Paths, api_part, find_route, names_part
 from app.web.stage import Answer, Stages
 
 #: The member of the scope that says that the request has been admitted.
-_ADMITTED = "doi_proxy.admitted"
+ADMITTED = "doi_proxy.admitted"
 #: The member of the scope that says that a redirect cannot be answered now.
 _TRIED = "doi_proxy.tried"
 
@@ -131,9 +131,9 @@ class Application:
         return None
 
     def _ask_gates(self, request: Request, route: str) -> Reply | None:
-        if request.scope.get(_ADMITTED) or route == "operation":
+        if request.scope.get(ADMITTED) or route == "operation":
             return None
-        request.scope[_ADMITTED] = True
+        request.scope[ADMITTED] = True
         try:
             for gate in self._gates:
                 if not gate.admits_all:
