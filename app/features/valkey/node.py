@@ -36,7 +36,7 @@ Words = Sequence[str | bytes | float]
 
 #: Seconds after a failure in which the server is not queried. Otherwise an outage would cost each request a timeout.
 #: Until the server answers again, one command at a time finds out whether it does.
-PAUSE: Final = 0.25
+PAUSE: Final = 1.0
 #: What redis calls the files of a connection with TLS.
 _TLS_FILES: Final = ("ca_certs", "ca_path", "certfile", "keyfile")
 #: Connections of one process. At 40 us a command, they carry more commands than one event loop can send.
