@@ -1,13 +1,19 @@
-"""Creates files and folders that only their owner can read. The umask does not matter."""
+"""Creates files and folders that only their owner can read. The umask does not matter.
+
+What root creates in the folder of another user belongs to that user: a service must be able to use what an operator's
+command has left in its folder.
+"""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 _FILE: Final = 0o600
 _FOLDER: Final = 0o700
+_ROOT: Final = 0
 
 
 def make_folders(path: Path) -> None:
@@ -18,7 +24,24 @@ def make_folders(path: Path) -> None:
             break
         missing.append(folder)
     for folder in reversed(missing):
-        folder.mkdir(mode=_FOLDER, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=_FOLDER)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                _give_to_owner(descriptor, folder.parent)
+            finally:
+                os.close(descriptor)
+
+
+def open_private(path: Path, flags: int, mode: int = _FILE) -> int:
+    """Open a file, which is created if it is missing, and return its descriptor. Raises OSError."""
+    flags |= os.O_CREAT | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_EXCL, mode)
+    except FileExistsError:
+        return os.open(path, flags, mode)
+    _give_to_owner(descriptor, path.parent)
+    return descriptor
 
 
 def open_beside(path: Path) -> int:
@@ -27,7 +50,7 @@ def open_beside(path: Path) -> int:
     A missing file is created with mode 0600; the content of an existing one stays. A symbolic link is refused, because
     other users may be able to write to the folder.
     """
-    return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE)
+    return open_private(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def create_beside(path: Path) -> None:
@@ -37,4 +60,15 @@ def create_beside(path: Path) -> None:
 
 def create_file(path: Path) -> None:
     """Create a file that an operator has configured, with mode 0600. A symbolic link is followed. Raises OSError."""
-    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _FILE))
+    os.close(open_private(path.resolve(), os.O_RDONLY))
+
+
+def _give_to_owner(descriptor: int, folder: Path) -> None:
+    """Give a new file to the owner of its folder. Only root can."""
+    if os.geteuid() != _ROOT:
+        return
+    owner = folder.stat()
+    if owner.st_uid != _ROOT:
+        # Root of a container may lack the right to.
+        with suppress(PermissionError):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)

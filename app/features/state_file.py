@@ -8,13 +8,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from app.cache.private_file import open_private
 from app.errors import ConfigurationError
 
 State = TypeVar("State", bound=msgspec.Struct)
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 # Only the owner can read the file. A link that another user left is not followed.
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
 
 
 def read_state(path: Path, kind: type[State], label: str, remedy: str) -> State | None:
@@ -36,7 +37,7 @@ def read_state(path: Path, kind: type[State], label: str, remedy: str) -> State 
 def write_state(path: Path, state: msgspec.Struct, *, is_durable: bool) -> None:
     """Replace the file. With `is_durable`, the state is on the disk afterwards. Raises OSError."""
     partial = path.with_name(path.name + ".partial")
-    with os.fdopen(os.open(partial, _FLAGS, 0o600), "wb") as file:
+    with os.fdopen(open_private(partial, _FLAGS), "wb") as file:
         file.write(msgspec.json.encode(state))
         if is_durable:
             file.flush()

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
 
+from app.cache.private_file import open_private
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.command import STANDARD_OUTPUT
 
@@ -41,8 +42,7 @@ class Output:
         if not self._is_regular_file:
             return self._path.open("wb")
         # Only the owner can read it. A link that another user left is not followed.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.fdopen(os.open(self._partial, flags, 0o600), "wb")
+        return os.fdopen(open_private(self._partial, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb")
 
     def keep(self) -> None:
         """Keep the file at the end, because its content is complete."""

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from app.cache.private_file import open_private
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.lists.checkpoint import Checkpoint, CheckpointFile, ListJob
 from app.features.lists.list_stream import write_all
@@ -30,9 +31,8 @@ class RowOutput:
         if path is None:
             self._fd = sys.stdout.fileno()
         else:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
             try:
-                self._fd = os.open(path, flags, 0o666)
+                self._fd = open_private(path, os.O_WRONLY, 0o666)
             except OSError as error:
                 raise ConfigurationError(f"{self._name}: cannot be written: {error.strerror or error}") from error
             self._files.callback(os.close, self._fd)

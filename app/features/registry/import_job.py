@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import msgspec
 
+from app.cache.private_file import make_folders, open_beside
 from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
 from app.features.registry.import_parts import LeftOut, list_source_files
@@ -28,7 +29,7 @@ _WORKERS_LOCK: Final = "workers.lock"
 @contextmanager
 def hold_folder(path: Path, kind: int) -> Iterator[None]:
     """Hold the lock of the processes that write runs: LOCK_SH for such a process, LOCK_EX to wait for all to end."""
-    lock = os.open(path / _WORKERS_LOCK, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = open_beside(path / _WORKERS_LOCK)
     try:
         fcntl.flock(lock, kind)
         yield
@@ -58,7 +59,7 @@ class JobFolder:
         self.path = path
         self._file = path / "job.json"
         try:
-            path.mkdir(mode=0o700, exist_ok=True)
+            make_folders(path)
             self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise ConfigurationError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -16,6 +16,7 @@ from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
+from app.cache.private_file import open_private
 from app.errors import ConfigurationError
 from app.features.registry.import_streams import DamagedData, library
 from app.features.registry.wire import RegistryRow
@@ -79,7 +80,7 @@ class Run:
 def write_run(path: Path, header: RunHeader, blocks: Iterable[Sequence[RegistryRow]]) -> None:
     """Write rows in the order of their keys. The file appears under its name when it is complete. Raises OSError."""
     partial = path.with_name(path.name + ".partial")
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+    with os.fdopen(open_private(partial, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "wb") as file:
         _write_frame(file, msgspec.msgpack.encode(header))
         for block in blocks:
             for at in range(0, len(block), BLOCK_ROWS):
