@@ -30,7 +30,7 @@ def skip_httpx_command_line() -> None:
 
 
 def defer_openapi_models() -> None:
-    """Let FastAPI complete its models of OpenAPI when the document is asked for: a tenth of the time to start.
+    """Let FastAPI complete its models of OpenAPI at the first request for the document: a tenth of the time to start.
 
     Call this before FastAPI is imported.
     """

@@ -40,7 +40,7 @@ class ClientBuckets:
             raise self._error(quota=self._quota, retry_after=wait)
 
     def may_take(self, client: str) -> bool:
-        """Take a token of a client. False if there is none."""
+        """Take a token of a client. Returns False if its bucket is empty."""
         return not self._take(client)
 
     def check(self, client: str) -> None:

@@ -15,7 +15,7 @@ from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
 from app.server.plain_head import FORWARDED_FOR, read_plain
-from app.server.prepared_reply import Ground, Known, Prepared, identify
+from app.server.prepared_reply import Ground, Known, Prepared, hash_resolution
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines
 from app.web.stage import PreparedRequest, Stages
@@ -94,7 +94,7 @@ class ExpressLane:
         is_rare = b"?" in target or reply.status >= _ERROR or Varies.LANGUAGE in hit.varies
         targets, variant = (self._rare if is_rare else self._usual).targets, narrow(selected, hit.varies)
         first, *followed = hit.chain.resolutions
-        source, known = identify(first), targets.get(target) or ()
+        source, known = hash_resolution(first), targets.get(target) or ()
         if any(one.variant == variant and one.source == source for one in known):
             return
         if is_rare and not known and not self._is_seen(target):
@@ -107,7 +107,7 @@ class ExpressLane:
             name=first.name,
             source=source,
             others=(
-                *[Ground(one.name, identify(one), True) for one in followed],
+                *[Ground(one.name, hash_resolution(one), True) for one in followed],
                 *[Ground(name, self._source_of(name), False) for name in hit.find_watched()],
             ),
             freshness=hit.freshness,
@@ -140,7 +140,7 @@ class ExpressLane:
         prepared = known.prepared
         found = self._resolver.find_fresh(prepared.name)
         followed = self._find_others(prepared.others) if prepared.others else ()
-        if found is None or followed is None or identify(found) != prepared.source:
+        if found is None or followed is None or hash_resolution(found) != prepared.source:
             self._drop(request, prepared.target)
             return None
         for gate in self._gates:
@@ -205,7 +205,7 @@ class ExpressLane:
         followed = []
         for ground in others:
             found = self._resolver.find_fresh(ground.name)
-            if (None if found is None else identify(found)) != ground.source:
+            if (None if found is None else hash_resolution(found)) != ground.source:
                 return None
             if found is not None and ground.is_followed:
                 followed.append(found)
@@ -226,4 +226,4 @@ class ExpressLane:
 
     def _source_of(self, name: HandleName) -> int | None:
         found = self._resolver.find_fresh(name)
-        return None if found is None else identify(found)
+        return None if found is None else hash_resolution(found)

@@ -89,7 +89,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     forwarded_for: bytes | None
 
 
-def identify(resolution: Resolution) -> int:
+def hash_resolution(resolution: Resolution) -> int:
     """A number that changes with the answer: 64 bits, keyed.
 
     A "not found" changes with its time too: a page about it, which can show what else was known then, is as old as it.

@@ -21,7 +21,7 @@ from app.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, h
 from app.server.proxies import forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 from app.server.request_stream import RequestStream
-from app.web.application import ADMITTED, Lane
+from app.web.application import Lane
 
 #: Parts of a stream (heads, pieces of bodies) that one connection parses in one turn of the event loop.
 PARTS_A_TURN: Final = 16
@@ -239,10 +239,7 @@ class ExpressProtocol(HttpToolsProtocol):
         scope["method"] = parser.get_method().decode("ascii")
         scope["raw_path"], _, scope["query_string"] = self.url.partition(b"?")
         forwarded = forwarded_scope(self.app, scope) if is_forwarded(fields) else scope
-        answer = application.answer_now(forwarded, self._default_headers())
-        if ADMITTED in forwarded:
-            scope[ADMITTED] = True  # a task must not count the request once more
-        return answer
+        return application.answer_now(forwarded, self._default_headers())
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the task of a request."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from app.web.application import MARKS
+
 _FOR = b"x-forwarded-for"
 _PROTO = b"x-forwarded-proto"
 _SCHEMES = ("http", "https")
@@ -39,6 +41,7 @@ def forwarded_scope(app: object, scope: MutableMapping[str, Any]) -> MutableMapp
     if not isinstance(app, ProxyHeadersMiddleware) or peer not in app.trusted_hosts:
         return scope
     # A copy: the middleware reads who sent the request from the scope, if the answer takes a task after all.
+    scope.setdefault(MARKS, set())
     scope = dict(scope)
     forwarded_for = [value for name, value in scope["headers"] if name == _FOR]
     client = forwarded_client(app, peer, b", ".join(forwarded_for)) if forwarded_for else None

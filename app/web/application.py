@@ -37,10 +37,9 @@ from app.web.responses import (
 from app.web.route import Paths, api_part, find_route, names_part
 from app.web.stage import Answer, Stages
 
-#: The member of the scope that says that the request has been admitted.
-ADMITTED = "doi_proxy.admitted"
-#: The member of the scope that says that a redirect cannot be answered now.
-_TRIED = "doi_proxy.tried"
+#: The member of the scope with what has been done for the request. Copies of a scope share it.
+MARKS = "doi_proxy.marks"
+_ADMITTED, _TRIED = "admitted", "tried"
 
 
 class Lane(Protocol):
@@ -131,9 +130,8 @@ class Application:
         return None
 
     def _ask_gates(self, request: Request, route: str) -> Reply | None:
-        if request.scope.get(ADMITTED) or route == "operation":
+        if route == "operation" or not _is_first(request, _ADMITTED):
             return None
-        request.scope[ADMITTED] = True
         try:
             for gate in self._gates:
                 if not gate.admits_all:
@@ -162,9 +160,8 @@ class Application:
             return None
         try:
             if route == "resolve":
-                if request.scope.get(_TRIED):
+                if not _is_first(request, _TRIED):
                     return None
-                request.scope[_TRIED] = True
                 name = read_path(request.path)
                 return self._face.redirects.answer_now(request, name, read_query(request.query))
             if route == "api":
@@ -292,6 +289,15 @@ class Application:
 
 async def _no_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
+
+
+def _is_first(request: Request, mark: str) -> bool:
+    """Whether this is the first time for the request. A request that memory cannot answer passes twice."""
+    marks: set[str] = request.scope.setdefault(MARKS, set())
+    if mark in marks:
+        return False
+    marks.add(mark)
+    return True
 
 
 def _path_text(request: Request) -> str:

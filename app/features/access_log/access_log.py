@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from app.features.access_log.line import MAX_PATH, NO_CLIENTS, Line
+from app.features.access_log.line import MAX_PATH, NO_CLIENTS, LogLine
 from app.web.freshness import cache_status_text
 from app.web.header import header_lines
 from app.web.request import Request
@@ -14,7 +14,7 @@ from app.web.responses import Message, Receive, Reply, Send
 from app.web.route import PREPARED
 from app.web.stage import Answer, PreparedRequest, Stage
 
-#: Bytes of a path or a query that a line keeps: one more than it shows, so that it can say that there is more.
+#: Bytes of a path or a query that a line keeps: one more than it shows, and so it marks a text that was cut.
 _MAX_BYTES: Final = MAX_PATH + 1
 #: The lines around a request ID in the headers of an answer.
 _BEFORE_ID, _AFTER_ID = header_lines(id_headers("\0")).split(b"\0")
@@ -30,7 +30,7 @@ class AccessLog(Stage):
         clock: Callable[[], float],
         timer: Callable[[], float],
         new_id: Callable[[], str],
-        write: Callable[[Line], object],
+        write: Callable[[LogLine], object],
     ) -> None:
         self._clock = clock
         self._timer = timer
@@ -75,7 +75,7 @@ class AccessLog(Stage):
     def log_prepared(self, answered: PreparedRequest, seconds: float) -> bytes:
         """Log a prepared answer. Its request has no ID, so it gets a new one."""
         identifier = self._new_id()
-        line = Line(
+        line = LogLine(
             self._clock(),
             identifier,
             answered.client,
@@ -91,8 +91,8 @@ class AccessLog(Stage):
         self._write(line)
         return _id_lines(identifier)
 
-    def _begin(self, request: Request, route: str) -> Line:
-        return Line(
+    def _begin(self, request: Request, route: str) -> LogLine:
+        return LogLine(
             moment=self._clock(),
             request_id=sent_identifier(request) or self._new_id(),
             client=request.client_address if self.shows_clients else "",

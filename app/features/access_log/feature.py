@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import time
 from collections.abc import Callable
+from multiprocessing.util import Finalize
 from random import Random
 from typing import Final
 
@@ -17,6 +17,8 @@ from app.features.access_log.settings import AccessLogSettings
 from app.features.feature import Context, Feature, Opened, Service
 
 _STANDARD_OUTPUT: Final = 1
+#: Any number: the last lines need nothing that ends before them.
+_EXIT_PRIORITY: Final = 0
 
 
 class LineService(Service):
@@ -26,10 +28,12 @@ class LineService(Service):
         self._writer = writer
         self._count_lost = count_lost
         self._counted = 0
+        self._at_exit: Finalize | None = None
 
     async def start(self) -> None:
         """Write the last lines also if the process ends by a fault."""
-        atexit.register(self._writer.close)
+        # A worker is a fork. It ends without the functions of atexit.
+        self._at_exit = Finalize(self, self._writer.close, exitpriority=_EXIT_PRIORITY)
 
     def tick(self) -> None:
         """Count the lines that were lost."""
@@ -41,7 +45,8 @@ class LineService(Service):
     async def stop(self) -> None:
         """Write the last lines."""
         await asyncio.to_thread(self._writer.close)
-        atexit.unregister(self._writer.close)
+        if self._at_exit is not None:
+            self._at_exit.cancel()
 
 
 def open_access_log(context: Context) -> Opened:

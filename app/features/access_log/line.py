@@ -38,7 +38,7 @@ _TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byt
 _OVERHEAD: Final = 500
 
 
-class Line(msgspec.Struct, gc=False):
+class LogLine(msgspec.Struct, gc=False):
     """The facts of a line. `moment` is in seconds since the epoch; path and query are raw and at most MAX_PATH long."""
 
     moment: float
@@ -82,7 +82,7 @@ class LineFormat:
         self._level = level
         self._second, self._date = -1, ""
 
-    def __call__(self, line: Line) -> bytes:
+    def __call__(self, line: LogLine) -> bytes:
         """The line as it is written."""
         shown = _Members(
             self._time(line.moment),

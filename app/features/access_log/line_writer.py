@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
 
-from app.features.access_log.line import Line
+from app.features.access_log.line import LogLine
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +34,13 @@ CLOSE_TIMEOUT: Final = 2.0
 class LineWriter:
     """Writes lines to a file descriptor, in their order. A line that cannot be written is counted and lost."""
 
-    def __init__(self, descriptor: int, form: Callable[[Line], bytes], *, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(self, descriptor: int, form: Callable[[LogLine], bytes], *, max_waiting: int = MAX_WAITING) -> None:
         """`max_waiting` bounds the bytes of lines that wait."""
         self._descriptor = descriptor
         self._form = form
         self._max_waiting = max_waiting
         #: None ends the thread.
-        self._lines: SimpleQueue[Line | None] = SimpleQueue()
+        self._lines: SimpleQueue[LogLine | None] = SimpleQueue()
         self._thread: Thread | None = None
         # The caller alone changes the first two, and the thread alone the others, so none of them needs a lock.
         self._accepted = self._refused = 0
@@ -52,7 +52,7 @@ class LineWriter:
         """Lines that were not written."""
         return self._refused + self._failed
 
-    def write(self, line: Line) -> None:
+    def write(self, line: LogLine) -> None:
         """Write a line soon. It is lost if too many bytes wait already."""
         if self._accepted - self._done > self._max_waiting:
             self._refused += 1
@@ -80,7 +80,7 @@ class LineWriter:
                 time.sleep(GATHER)
             is_open, written_at = self._write_waiting(line, most), time.monotonic()
 
-    def _write_waiting(self, line: Line | None, most: int) -> bool:
+    def _write_waiting(self, line: LogLine | None, most: int) -> bool:
         """Write a line and those that wait after it, `most` bytes at a time. Returns False at the end."""
         piece: list[bytes] = []
         size = 0

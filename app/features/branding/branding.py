@@ -63,7 +63,7 @@ def read_branding(settings: BrandingSettings, packages: Sequence[str]) -> Brandi
     folders = {"templates": settings.branding_templates, "messages": settings.branding_messages}
     for setting, folder in folders.items():
         if folder is not None and not folder.is_dir():
-            raise ConfigurationError(f"branding_{setting}: there is no folder {folder}")
+            raise ConfigurationError(f"branding_{setting}: the folder {folder} does not exist")
     tags = read_tags(settings.branding_languages)
     texts = read_messages(tags, settings.branding_messages, packages)
     return Branding(brand, files, tags, texts, _replace_templates(settings.branding_templates, brand))

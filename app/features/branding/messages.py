@@ -35,7 +35,9 @@ def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[s
         known = read_all(packages, tag).keys() | found[tag].keys()
         missing = next((key for key in reference if key not in known), None)
         if missing is not None:
-            where = f"{folder / tag}.toml" if folder else f"branding_languages: there is no language {tag!r}"
+            where = (
+                f"{folder / tag}.toml" if folder else f"branding_languages: {tag!r} is not a language of the program"
+            )
             raise ConfigurationError(f"{where}: the text {missing} is missing; {_COMPLETE}")
     return found
 
@@ -61,12 +63,12 @@ def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, st
 def _find_fault(text: str, reference: str | None) -> str | None:
     """What is wrong with a text that is to replace `reference`, None if nothing is."""
     if reference is None:
-        return f"there is no such text; {_COMPLETE}"
+        return f"the program has no such text; {_COMPLETE}"
     try:
         unknown = placeholders(text) - placeholders(reference)
     except ValueError as error:
         return f"the braces are wrong: {error}"
-    return f"there is no placeholder {{{min(unknown)}}} in this text" if unknown else None
+    return f"this text has no placeholder {{{min(unknown)}}}" if unknown else None
 
 
 def placeholders(text: str) -> set[str]:

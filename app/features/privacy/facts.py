@@ -18,7 +18,7 @@ _SECONDS_A_DAY: Final = 86_400
 class PrivacyFacts:
     """The settings that `/privacy` puts into words."""
 
-    #: The privacy level of the access log, None if there is no access log.
+    #: The privacy level of the access log, None without an access log.
     log_level: int | None
     store: Literal["memory", "file", "server"]
     #: Days after the end of its TTL in which a record may be used.

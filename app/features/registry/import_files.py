@@ -163,7 +163,7 @@ class _Pace:
 
     @property
     def is_useless(self) -> bool:
-        """Whether so many records were refused, and no other was found, that there is no use in reading more."""
+        """Whether MAX_USELESS records were refused before any was usable. Reading more would not help."""
         return self._refused >= MAX_USELESS and not self._is_any_usable
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec import UNSET
 
 from app.features.access_log.access_log import AccessLog
-from app.features.access_log.line import MAX_PATH, Line, LineFormat, escape, format_path, mask_address
+from app.features.access_log.line import MAX_PATH, LineFormat, LogLine, escape, format_path, mask_address
 from app.web.request import Request
 from app.web.responses import Message, Reply, Scope, send_reply
 from tests.table import table
@@ -34,7 +34,7 @@ async def logged(
     level: int = 2,
 ) -> tuple[bytes, list[Message]]:
     """The line about a request, and the messages that were sent on."""
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     sent: list[Message] = []
     times = iter((10.0, 10.0015))
     log = AccessLog(

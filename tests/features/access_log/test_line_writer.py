@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from app.features.access_log.line import MAX_PATH, Line, LineFormat
+from app.features.access_log.line import MAX_PATH, LineFormat, LogLine
 from app.features.access_log.line_writer import LineWriter
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALLEST_PIPE = 4_096
 
 
-def line(number: int, path: bytes = b"/10.1000/182") -> Line:
-    return Line(1_700_000_000.0, str(number), "192.0.2.7", "GET", path, b"", "express")
+def line(number: int, path: bytes = b"/10.1000/182") -> LogLine:
+    return LogLine(1_700_000_000.0, str(number), "192.0.2.7", "GET", path, b"", "express")
 
 
 @pytest.fixture
@@ -127,27 +127,35 @@ def test_a_full_disk_is_logged_once_and_its_lines_are_counted(caplog: pytest.Log
 
 
 END = """
-import asyncio, sys
+import asyncio, multiprocessing, sys
 from app.features.access_log.feature import LineService
-from app.features.access_log.line import Line, LineFormat
+from app.features.access_log.line import LogLine, LineFormat
 from app.features.access_log.line_writer import LineWriter
-writer = LineWriter(1, LineFormat("json", 0))
-asyncio.run(LineService(writer, print).start())
-for number in range(500):
-    writer.write(Line(0.0, str(number), "", "GET", b"/", b"", "express"))
-raise SystemExit(3)
+service = LineService(LineWriter(1, LineFormat("json", 0)), print)
+def run():
+    asyncio.run(service.start())
+    for number in range(500):
+        service._writer.write(LogLine(0.0, str(number), "", "GET", b"/", b"", "express"))
+    raise SystemExit(3)
+if sys.argv[1] == "fork":
+    worker = multiprocessing.get_context("fork").Process(target=run)
+    worker.start()
+    worker.join()
+    raise SystemExit(worker.exitcode)
+run()
 """
 
 
-def ended(stdout: Any) -> subprocess.CompletedProcess[bytes]:
+def ended(stdout: Any, way: str = "alone") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-c", END], cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=60
+        [sys.executable, "-c", END, way], cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, check=False, timeout=60
     )
 
 
 @pytest.mark.process
-def test_a_process_that_ends_by_a_fault_writes_its_last_lines() -> None:
-    done = ended(subprocess.PIPE)
+@pytest.mark.parametrize("way", ["alone", "fork"])
+def test_a_process_that_ends_by_a_fault_writes_its_last_lines(way: str) -> None:
+    done = ended(subprocess.PIPE, way)
     assert (done.returncode, identifiers(done.stdout)) == (3, list(range(500)))
 
 

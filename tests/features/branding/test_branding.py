@@ -193,8 +193,8 @@ def test_a_broken_template_is_named_with_its_line(tmp_path: Path, template: str,
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "branding_templates: there is no folder" in refusal(templates=tmp_path / "none")
-    assert "branding_messages: there is no folder" in refusal(messages=tmp_path / "none")
+    assert "branding_templates: the folder" in refusal(templates=tmp_path / "none")
+    assert "branding_messages: the folder" in refusal(messages=tmp_path / "none")
 
 
 def test_a_template_that_fails_later_is_logged_and_replaced_by_ours(

@@ -27,7 +27,9 @@ def test_a_list_of_languages_that_cannot_be_read_is_refused(languages: str) -> N
 
 
 def test_a_language_without_texts_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"there is no language 'tlh': the text site.skip is missing"):
+    with pytest.raises(
+        ConfigurationError, match=r"'tlh' is not a language of the program: the text site.skip is missing"
+    ):
         read_messages(("en", "tlh"), None, (CORE,))
 
 
@@ -48,10 +50,10 @@ def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None
     ("toml", "message"),
     [
         ('[home]\ntitle = "x"\nlead = y\n', r"de\.toml: the language file cannot be read: .*line 3"),
-        ('[home]\ntitle = "x"\ntitel = "y"', r"de\.toml, line 3: home\.titel: there is no such text"),
-        ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: there is no placeholder \{v\}"),
+        ('[home]\ntitle = "x"\ntitel = "y"', r"de\.toml, line 3: home\.titel: the program has no such text"),
+        ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: this text has no placeholder \{v\}"),
         ('[site]\nversion = "{version"', r"de\.toml, line 2: site\.version: the braces are wrong"),
-        ('[site]\n"version" = "{version.x}"', r"de\.toml, line 2: site\.version: there is no placeholder"),
+        ('[site]\n"version" = "{version.x}"', r"de\.toml, line 2: site\.version: this text has no placeholder"),
         ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file is larger than"),
     ],
 )
