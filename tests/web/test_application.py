@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from app.server.proxies import forwarded_scope
+from app.web.application import MARKS
+from app.web.responses import Message
 from tests.clock import Clock
 from tests.web.proxy import Proxy, running_with
 
@@ -76,3 +81,28 @@ async def test_a_large_record_is_left_to_a_task_if_a_thread_has_to_compress_it()
             assert (proxy.app.answer_now(packed, b"") is None) == is_left
             got = await proxy.get(f"/api/handles/{NAME}", accept_encoding="zstd")
             assert (got.status, got["content-encoding"]) == (200, "zstd")
+
+
+async def test_a_request_of_a_trusted_proxy_is_tried_once_and_admitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_with(None, client_rate=1.0, client_burst=2) as proxy:
+        proxy.upstream.put(NAME, url="https://target.example/")
+        redirects = proxy.app._face.redirects
+        tried = Mock(wraps=redirects.answer_now)
+        monkeypatch.setattr(redirects, "answer_now", tried)
+        scope: dict[str, Any] = {**SCOPE, "client": ("127.0.0.1", 1), "headers": [(b"x-forwarded-for", b"192.0.2.7")]}
+        application: Any = proxy.app
+        trusting: Any = ProxyHeadersMiddleware(application, "127.0.0.1")
+        statuses: list[int] = []
+        for path in (f"/{NAME}", "/10.1000/absent"):
+            scope = {**scope, "raw_path": path.encode()}
+            scope.pop(MARKS, None)
+            assert proxy.app.answer_now(forwarded_scope(trusting, scope), b"") is None
+
+            async def note(message: Message) -> None:
+                statuses.append(message.get("status", 0))
+
+            async def no_body() -> Message:
+                return {"type": "http.request"}
+
+            await trusting(scope, no_body, note)
+        assert (statuses[::2], tried.call_count) == ([302, 404], 2)
