@@ -61,6 +61,8 @@ A setting can be set in three places. A flag wins over an environment variable, 
 2. in an environment variable
 3. by a flag of `doi-proxy serve`, or of any other command that uses settings
 
+An environment variable without a text counts as not set.
+
 An environment variable can also be read from a file: `DOI_PROXY_STORE_URL_FILE=/run/secrets/store-url` sets `store_url`
 to the content of that file, without the white space around it. It wins over `DOI_PROXY_STORE_URL`, which may be the
 default of a container image.

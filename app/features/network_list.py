@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPV4LENGTH, IPV6LENGTH, IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,11 @@ class NetworkList:
     def __bool__(self) -> bool:
         """Whether there is a network in it."""
         return bool(self._networks)
+
+    @property
+    def has_everyone(self) -> bool:
+        """Whether one of the networks has all addresses of IPv4, or all of IPv6."""
+        return (4, IPV4LENGTH) in self._networks or (6, IPV6LENGTH) in self._networks
 
     def __contains__(self, address: str) -> bool:
         """Whether one of the networks contains the address. Text that is not an address is in none."""
@@ -68,3 +73,11 @@ def _read_network(text: str, path: Path, number: int) -> IPv4Network | IPv6Netwo
         raise ConfigurationError(
             f"{path}:{number}: {text[:80]!r} is not a network such as 192.0.2.0/24 or 2001:db8::/32 ({error})"
         ) from error
+
+
+def read_denied(path: Path) -> NetworkList:
+    """Read a list of denied networks, as `read_networks` does. A list that denies every client is refused too."""
+    denied = read_networks(path)
+    if denied.has_everyone:
+        raise ConfigurationError(f"{path}: it denies every client; name smaller networks, or stop the service instead")
+    return denied

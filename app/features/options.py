@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
 from urllib.parse import urlsplit
@@ -129,3 +131,12 @@ def require_hosts(value: str | None) -> str | None:
         if not parts.hostname or parts.port == 0:
             raise ValueError(f"the URL {redact(url)[:80]!r} has no host name")
     return value
+
+
+def require_networks(items: Iterable[str]) -> None:
+    """Refuse what is neither an address nor a network. Raises ValueError."""
+    for item in items:
+        try:
+            ip_network(item)
+        except ValueError as error:
+            raise ValueError(f"{item[:80]!r} is not a network such as 192.0.2.0/24: {error}") from error

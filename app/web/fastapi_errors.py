@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from app.errors import DoiProxyError, InvalidParameter
+from app.web.invalid_values import explain_value
 from app.web.problem import error_problem, problem
 from app.web.responses import Reply
 
@@ -62,9 +63,10 @@ def allowed_methods(app: FastAPI, path: str) -> str | None:
 def describe_invalid(error: RequestValidationError) -> str:
     """The first thing that is wrong with the parameters or the body of a request, after its place."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
+    # The place of a syntax error in JSON is in its message.
+    where = "" if first["type"] == "json_invalid" else ".".join(str(part) for part in first["loc"][1:])
+    message = explain_value(first)
+    return f"{where}: {message}." if where else f"{message[:1].upper()}{message[1:]}."
 
 
 def respond(reply: Reply) -> Response:

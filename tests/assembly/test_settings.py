@@ -111,6 +111,10 @@ def test_other_variables_of_the_environment_are_ignored() -> None:
         ("host", "::", "::"),
         ("log_level", "debug", "debug"),
         ("upstream_url", "http://a.example http://b.example/base", "http://a.example http://b.example/base"),
+        ("trusted_proxies", "10.0.0.0/8, ::1", "10.0.0.0/8,::1"),
+        ("trusted_proxies", "*", "*"),
+        ("upstream_contact", "https://library.example.org/doi", "https://library.example.org/doi"),
+        ("upstream_contact", "mailto:library@example.org", "mailto:library@example.org"),
     ],
 )
 def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object) -> None:
@@ -124,7 +128,6 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("port", "abc"),
         ("port", "70000"),
         ("port", "-1"),
-        ("port", ""),
         ("workers", "0"),
         ("workers", "1.5"),
         ("resolve", "all"),
@@ -135,7 +138,6 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("public_url", "https://library example"),
         ("upstream_url", "doi.org"),
         ("upstream_url", "ftp://doi.org"),
-        ("upstream_url", ""),
         ("upstream_rate", "0"),
         ("upstream_rate", "-1"),
         ("upstream_rate", "nan"),
@@ -148,6 +150,16 @@ def test_text_is_read_as_what_the_setting_is(name: str, text: str, value: object
         ("cache_negative_ttl", "nan"),
         ("store_max_bytes", "1"),
         ("upstream_http2", "perhaps"),
+        ("trusted_proxies", "bogus"),
+        ("trusted_proxies", "localhost"),
+        ("trusted_proxies", "999.1.1.1"),
+        ("trusted_proxies", "10.0.0.0/8, foo"),
+        ("trusted_proxies", "10.0.0.1/8"),
+        ("trusted_proxies", "127.0.0.1 ::1"),
+        ("upstream_contact", "foo"),
+        ("upstream_contact", "library@example.org"),
+        ("upstream_contact", "https://"),
+        ("upstream_contact", "mailto:nobody"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_source(name: str, text: str) -> None:
@@ -157,6 +169,16 @@ def test_a_wrong_value_is_told_with_its_source(name: str, text: str) -> None:
             load(flags, environment)
         assert caught.value.message.startswith(f"{source}: ")
         assert "\n" not in caught.value.message and repr(text) in caught.value.message
+
+
+def test_an_empty_flag_is_a_wrong_value_and_an_empty_variable_is_none() -> None:
+    """A line `DOI_PROXY_PORT=` of an .env or compose file ended the start."""
+    names = list(Settings.model_fields)
+    assert load({}, {variable(name): "" for name in names}) == load({}, {})
+    assert load({}, {"DOI_PROXY_ADMIN_TOKEN_FILE": ""}).value("admin_token") is None
+    for name in ("port", "upstream_url"):
+        with pytest.raises(ConfigurationError, match=f"^--{name.replace('_', '-')}: "):
+            load({name: ""}, {})
 
 
 def test_a_number_without_end_is_refused() -> None:

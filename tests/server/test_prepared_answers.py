@@ -497,7 +497,9 @@ async def test_prepared_answers_are_admitted_and_a_refusal_takes_the_full_path()
 
 
 async def test_the_lane_can_be_switched_off() -> None:
-    application = create(Settings(store_url="memory:", upstream_url=NOWHERE, express_lane=False, upstream_contact="x"))
+    application = create(
+        Settings(store_url="memory:", upstream_url=NOWHERE, express_lane=False, upstream_contact="mailto:a@example.org")
+    )
     assert application.express is None
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
+from app.web.invalid_values import explain_value
+
 _URL: Final = "a URL begins with http:// or https:// and has no blank, `?` or `#`"
 #: What a setting with a pattern accepts.
 _FORMS: Final[Mapping[str, str]] = {
@@ -14,32 +16,15 @@ _FORMS: Final[Mapping[str, str]] = {
     "or write hdl: or hdl://host:port. Separate several by blanks",
     "upstream_routes": "this is not a list of routes; write PREFIX=URL, such as 10.5072=https://handle.test.example. "
     f"Separate several by blanks; {_URL}",
+    "upstream_contact": "this is not a contact; write a URL such as https://library.example.org, or "
+    "mailto:library@example.org",
     "record_headers": "this is not a list of header names; write names such as Link, Content-Language",
 }
-#: The message for a kind of error, given the error's context.
-_KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "int_parsing": lambda _: "this is not a whole number",
-    "int_from_float": lambda _: "this is not a whole number",
-    "int_type": lambda _: "this is not a whole number",
-    "float_parsing": lambda _: "this is not a number",
-    "float_type": lambda _: "this is not a number",
-    "finite_number": lambda _: "this is not a finite number",
-    "bool_parsing": lambda _: "write true or false",
-    "bool_type": lambda _: "write true or false",
-    "string_type": lambda _: "this is not a text; in a TOML file, put it in quotation marks",
-    "path_type": lambda _: "this is not the path of a file",
-    "greater_than": lambda limits: f"the value must be over {limits['gt']:g}",
-    "greater_than_equal": lambda limits: f"the value must be at least {limits['ge']:g}",
-    "less_than": lambda limits: f"the value must be under {limits['lt']:g}",
-    "less_than_equal": lambda limits: f"the value must be at most {limits['le']:g}",
-    "string_too_short": lambda limits: (
-        "the value is empty; remove the setting to use its default"
-        if limits["min_length"] == 1
-        else f"the text is too short; it needs {limits['min_length']} characters"
-    ),
-    "string_too_long": lambda limits: f"the text is too long; the limit is {limits['max_length']} characters",
-    "literal_error": lambda limits: f"use one of these: {limits['expected']}",
+#: What a setting says in place of the words for any value.
+_KINDS: Final[Mapping[str, str]] = {
+    "string_type": "this is not a text; in a TOML file, put it in quotation marks",
 }
+_EMPTY: Final = "the value is empty; remove the setting to use its default"
 
 
 def explain(error: Mapping[str, Any], known: Collection[str], write_name: Callable[[str], str]) -> str:
@@ -55,7 +40,6 @@ def explain(error: Mapping[str, Any], known: Collection[str], write_name: Callab
         return "there is no such setting" + (f"; did you mean {write_name(similar[0])}?" if similar else "")
     if kind == "string_pattern_mismatch" and name in _FORMS:
         return _FORMS[name]
-    if kind in _KINDS:
-        return _KINDS[kind](error.get("ctx") or {})
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
+    if kind == "string_too_short" and error["ctx"]["min_length"] == 1:
+        return _EMPTY
+    return _KINDS.get(kind) or explain_value(error)

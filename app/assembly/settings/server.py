@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from app.features.options import RELOADED, SettingsGroup, require_hosts
+from app.features.options import RELOADED, SettingsGroup, require_hosts, require_networks
 
 
 class ServerSettings(SettingsGroup):
@@ -42,8 +42,8 @@ class ServerSettings(SettingsGroup):
     )
     trusted_proxies: str = Field(
         "127.0.0.1",
-        description="Addresses of front proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by "
-        "commas; `*` trusts every address.",
+        description="Addresses and networks of front proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, "
+        "separated by commas; `*` trusts every address.",
         json_schema_extra=RELOADED,
     )
     mode: Literal["online", "sealed"] = Field(
@@ -86,6 +86,13 @@ class ServerSettings(SettingsGroup):
     express_memory_bytes: int = Field(
         128 * 1024 * 1024, ge=0, description="Memory for prepared answers, in bytes, in addition to the memory tier."
     )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, value: str) -> str:
+        proxies = [item.strip() for item in value.split(",") if item.strip()]
+        require_networks(item for item in proxies if item != "*")
+        return ",".join(proxies)
 
     @field_validator("public_url")
     @classmethod

@@ -72,7 +72,8 @@ def _rename(values: Mapping[str, SourcedValue]) -> dict[str, SourcedValue]:
 def _read_environment(environment: Mapping[str, str], known: Collection[str]) -> dict[str, SourcedValue]:
     values: dict[str, SourcedValue] = {}
     for key, value in environment.items():
-        if not key.startswith(ENV_PREFIX) or key == CONFIG_VARIABLE:
+        # A line `NAME=` of an .env or compose file has no value.
+        if not value or not key.startswith(ENV_PREFIX) or key == CONFIG_VARIABLE:
             continue
         name = key.removeprefix(ENV_PREFIX).lower()
         if _is_file_of_secret(name, known):
@@ -85,7 +86,8 @@ def _read_environment(environment: Mapping[str, str], known: Collection[str]) ->
 
 def names_from_files(environment: Mapping[str, str], known: Collection[str]) -> frozenset[str]:
     """The settings whose values come from NAME_FILE variables. `known` are the names of all settings."""
-    names = (key.removeprefix(ENV_PREFIX).lower() for key in environment if key.startswith(ENV_PREFIX))
+    set_keys = (key for key, value in environment.items() if value and key.startswith(ENV_PREFIX))
+    names = (key.removeprefix(ENV_PREFIX).lower() for key in set_keys)
     found = (name.removesuffix("_file") for name in names if _is_file_of_secret(name, known))
     return frozenset(RENAMED.get(name, name) for name in found)
 

@@ -30,7 +30,9 @@ class UpstreamSettings(SettingsGroup):
         "spaces.",
     )
     upstream_contact: str | None = Field(
-        None, description="Contact in the User-Agent sent upstream: a URL or mailto: address of this institution."
+        None,
+        pattern=r"^(https?://[^/?#\s]+[^\s]*|mailto:[^\s@]+@[^\s@]+)$",
+        description="Contact in the User-Agent sent upstream: a URL or mailto: address of this institution.",
     )
     upstream_bootstrap: Path | None = Field(
         None,

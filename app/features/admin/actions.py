@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, InvalidParameter
 from app.features.admin.http import AdminActions
 from app.features.admin.models import (
+    DenialsReport,
     DenyReport,
     DenyRequest,
     EntryReport,
@@ -66,12 +68,28 @@ def build_actions(context: Context) -> AdminActions:
         asyncio.get_running_loop().call_soon(reloads.request_reload)
         return ReloadReport()
 
-    def deny(request: DenyRequest) -> DenyReport:
-        if context.deny is None:
-            raise InvalidParameter("This installation has no limits of clients; deny the network in the front proxy.")
-        return DenyReport(network=request.network, until=show_time(context.deny(request.network, request.seconds)))
+    return AdminActions(
+        show,
+        find_hiding,
+        purge_entries,
+        refresh,
+        refresh_names,
+        reload,
+        partial(_deny, context),
+        partial(_list_denials, context),
+        reloads.show_settings,
+    )
 
-    return AdminActions(show, find_hiding, purge_entries, refresh, refresh_names, reload, deny, reloads.show_settings)
+
+def _deny(context: Context, request: DenyRequest) -> DenyReport:
+    if context.deny is None:
+        raise InvalidParameter("This installation has no limits of clients; deny the network in the front proxy.")
+    return DenyReport(network=request.network, until=show_time(context.deny(request.network, request.seconds)))
+
+
+def _list_denials(context: Context) -> DenialsReport:
+    ends = sorted(context.read_denials().items())
+    return DenialsReport(denied=[DenyReport(network=network, until=show_time(end)) for network, end in ends])
 
 
 def _selection(request: PurgeRequest, name: HandleName | None) -> Selection:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_typed
-from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, InvalidName, NotUTF8
+from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, InvalidName, NotADOI, NotUTF8
 from app.features.admin.client import AdminClient
 from app.features.admin.show import describe_entry
 from app.features.command import Command, CommandContext, Stores, read_prefix, set_usage, whole_number
@@ -212,7 +212,14 @@ def _refresh(context: CommandContext, namespace: argparse.Namespace) -> int:
         raise ConfigurationError("refresh needs names, or --prefix")
     if (prefix := read_prefix(namespace.prefix)) is not None:
         return _refresh_prefix(context, namespace, prefix)
+    from app.features.admin.refresh import require_name
+
     names = [read_argument(text) for text in namespace.names]
+    try:
+        for name in names:
+            require_name(name)
+    except NotADOI as error:
+        raise ConfigurationError(error.message) from error
     if namespace.server is not None:
         return refresh_remote(open_client(context.settings, namespace.server), names)
     return asyncio.run(refresh_stored(context.stores, names))

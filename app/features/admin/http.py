@@ -13,6 +13,7 @@ from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
 from app.errors import DoiProxyError, InvalidName, NotADOI
 from app.features.admin.models import (
+    DenialsReport,
     DenyReport,
     DenyRequest,
     EntryReport,
@@ -23,6 +24,7 @@ from app.features.admin.models import (
     RefreshRequest,
     ReloadReport,
 )
+from app.features.admin.refresh import require_name
 from app.features.operators import audit
 from app.web.fastapi_errors import add_errors
 from app.web.media_types import PROBLEM
@@ -44,6 +46,7 @@ class AdminActions:
     refresh_prefix: Callable[[HandleName, int], Awaitable[PrefixRefreshReport]]
     reload: Callable[[], ReloadReport]
     deny: Callable[[DenyRequest], DenyReport]
+    list_denials: Callable[[], DenialsReport]
     settings: Callable[[], dict[str, Any]]
 
 
@@ -105,7 +108,7 @@ def _add_cache(app: FastAPI, actions: AdminActions) -> None:
             result = f"{names.refreshed} refreshed, {names.failed} failed, {names.left_out} left out"
             audit(request, "refresh", what, result)
             return names
-        report = await actions.refresh(read_typed(body.doi or ""))
+        report = await actions.refresh(require_name(read_typed(body.doi or "")))
         audit(request, "refresh", what, report.failure or "refreshed")
         return report
 
@@ -131,6 +134,17 @@ def _add_service(app: FastAPI, actions: AdminActions) -> None:
     async def deny(request: Request, body: DenyRequest) -> DenyReport:
         report = actions.deny(body)
         audit(request, "deny", body.model_dump(), f"until {report.until}")
+        return report
+
+    @app.get(
+        "/admin/deny",
+        tags=["service"],
+        summary="List the networks that are denied for a time",
+        response_description="The denials in force. Those of client_deny_file are not among them.",
+    )
+    async def list_denials(request: Request) -> DenialsReport:
+        report = actions.list_denials()
+        audit(request, "denials", {}, f"{len(report.denied)} shown")
         return report
 
     @app.get(

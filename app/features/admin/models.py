@@ -72,9 +72,12 @@ class DenyRequest(_Request):
     @classmethod
     def _read_network(cls, value: str) -> str:
         try:
-            return str(ip_network(value.strip()))
+            network = ip_network(value.strip())
         except ValueError as error:
             raise ValueError(f"not a network such as 192.0.2.0/24 or 2001:db8::/32: {error}") from error
+        if not network.prefixlen:
+            raise ValueError(f"{network} has every client; name a smaller network, or stop the service instead")
+        return str(network)
 
 
 class EntryReport(BaseModel):
@@ -133,6 +136,12 @@ class DenyReport(BaseModel):
 
     network: str
     until: str = Field(description="The end of the denial, in UTC.")
+
+
+class DenialsReport(BaseModel):
+    """The denials in force."""
+
+    denied: list[DenyReport]
 
 
 class ReloadReport(BaseModel):

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName, fold
-from app.errors import CouldNotVerify
+from app.errors import CouldNotVerify, NotADOI
 from app.resolver.demand import Demand
 from app.resolver.resolution import Origin
 from app.resolver.resolver import Resolver
@@ -34,6 +34,13 @@ class RefreshResult:
     left_out: int = 0
     failure: str | None = None
     failures_in_a_row: int = 0
+
+
+def require_name(name: HandleName) -> HandleName:
+    """Refuse text that cannot be a name: its answer "not found" would be kept. Raises NotADOI."""
+    if not name.can_be_handle or not name.suffix:
+        raise NotADOI(f"“{name.text[:100]}” is not a DOI name; a DOI name looks like 10.1000/182.")
+    return name
 
 
 async def refresh_prefix(cache: TieredStore, resolver: Resolver, prefix: HandleName, *, limit: int) -> RefreshResult:

@@ -7,13 +7,13 @@ from functools import partial
 
 from app.features.check import Finding, Inspection
 from app.features.limits.settings import LimitSettings
-from app.features.network_list import read_networks
+from app.features.network_list import read_denied, read_networks
 
 
 def find_list_problems(inspection: Inspection) -> Iterator[Finding]:
     """Lists of networks that cannot be used."""
     settings = inspection.settings.group(LimitSettings)
-    files = {"client_allow_file": settings.client_allow_file, "client_deny_file": settings.client_deny_file}
-    for name, path in files.items():
-        if path is not None:
-            yield from inspection.find_refusal(name, partial(read_networks, path))
+    if settings.client_allow_file is not None:
+        yield from inspection.find_refusal("client_allow_file", partial(read_networks, settings.client_allow_file))
+    if settings.client_deny_file is not None:
+        yield from inspection.find_refusal("client_deny_file", partial(read_denied, settings.client_deny_file))

@@ -40,6 +40,11 @@ class Denials:
             self._write(self._file, network, ends)
         return ends
 
+    def list(self) -> Mapping[str, float]:
+        """The end of each denial in force, those of other workers included."""
+        self.refresh()
+        return self._ends
+
     def refresh(self) -> None:
         """Read the file if another worker has changed it, and drop the denials that have ended."""
         if self._file is not None:

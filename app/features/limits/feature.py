@@ -43,7 +43,7 @@ def open_limits(context: Context) -> Opened:
     )
     counts = ClientCounts(networks.client_of, context.clock)
     denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
-    context.deny, context.read_shares = denials.deny, counts.shares
+    context.deny, context.read_denials, context.read_shares = denials.deny, denials.list, counts.shares
     context.reloads.on_reload(lambda _: limits.reload())
     return Opened(stages=(limits, counts), services=(ClientRefreshes(denials, counts),))
 

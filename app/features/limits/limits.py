@@ -16,7 +16,7 @@ import msgspec
 from app.errors import ClientDenied, RateExceeded, TooManyRequests
 from app.features.client_buckets import ClientBuckets, Rate
 from app.features.limits.errors import TooManyBypasses
-from app.features.network_list import NetworkList, read_networks
+from app.features.network_list import NetworkList, read_denied, read_networks
 from app.web.client_network import ClientNetworks
 from app.web.stage import Stage
 
@@ -70,7 +70,8 @@ class ClientLimits(Stage):
 
     def reload(self) -> None:
         """Read the lists of networks again. Raises ConfigurationError, and then keeps those in force."""
-        allowed, denied = _read(self._allow_file), _read(self._deny_file)
+        allowed = NetworkList() if self._allow_file is None else read_networks(self._allow_file)
+        denied = NetworkList() if self._deny_file is None else read_denied(self._deny_file)
         self._allowed, self._denied = allowed, denied
         self._decide_admission()
 
@@ -122,7 +123,3 @@ class ClientLimits(Stage):
             is_denied = address in self._denied or address in self._denied_for_now
             standing = self._standings[address] = _Standing(is_denied, network)
         return standing
-
-
-def _read(path: Path | None) -> NetworkList:
-    return NetworkList() if path is None else read_networks(path)

@@ -97,7 +97,7 @@ def find_contradictions(inspection: Inspection) -> Iterator[Finding]:
 def find_risks(inspection: Inspection) -> Iterator[Finding]:
     """Values that work and expose the proxy or surprise its users."""
     settings, source = inspection.settings, inspection.source
-    if "*" in settings.trusted_proxies.replace(",", " ").split():
+    if any(one == "*" or one.endswith("/0") for one in settings.trusted_proxies.split(",")):
         yield Finding(
             "warning",
             source("trusted_proxies"),

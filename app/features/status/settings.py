@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from app.features.options import SettingsGroup
+from app.features.options import SettingsGroup, require_networks
 
 
 class StatusSettings(SettingsGroup):
@@ -26,11 +25,7 @@ class StatusSettings(SettingsGroup):
     @field_validator("status_networks")
     @classmethod
     def _check_networks(cls, value: str) -> str:
-        for network in value.split():
-            try:
-                ip_network(network)
-            except ValueError as error:
-                raise ValueError(f"{network[:80]!r} is not a network such as 192.0.2.0/24: {error}") from error
+        require_networks(value.split())
         return value
 
     @model_validator(mode="after")

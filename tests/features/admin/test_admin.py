@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,44 @@ async def test_a_mistake_is_a_problem_that_says_what_is_wrong(proxy: Proxy, acti
     assert (reply.status, reply["content-type"]) == (400, "application/problem+json")
     assert reply.json["status"] == 400
     assert reply.json["detail"]
+    assert not re.search(r"[Ee]xtra inputs|Input should|Field required|JSON decode", reply.json["detail"])
+
+
+@table(
+    ("action", "body", "detail"),
+    [
+        ("purge", {"prefx": "10.1000"}, "prefx: there is no such member."),
+        ("purge", [1], "The body is not a JSON object."),
+        ("deny", {"network": "192.0.2.0/24"}, "seconds: this is required."),
+        ("deny", {"network": "192.0.2.0/24", "seconds": "soon"}, "seconds: this is not a number."),
+        (
+            "deny",
+            {"network": "0.0.0.0/0", "seconds": 1},
+            "network: 0.0.0.0/0 has every client; name a smaller network, or stop the service instead.",
+        ),
+        ("refresh", {"doi": "not a doi"}, "“not a doi” is not a DOI name; a DOI name looks like 10.1000/182."),
+        ("refresh", {"doi": "banana"}, "“banana” is not a DOI name; a DOI name looks like 10.1000/182."),
+    ],
+)
+async def test_a_mistake_is_described_in_the_words_of_this_program(
+    proxy: Proxy, action: str, body: Any, detail: str
+) -> None:
+    asked = len(proxy.upstream.targets)
+    assert (await act(proxy, action, body)).json["detail"] == detail
+    assert len(proxy.upstream.targets) == asked
+
+
+async def test_a_body_that_is_not_json_is_a_problem_with_its_place(proxy: Proxy) -> None:
+    reply = await proxy.post("/admin/purge", b"{", authorization=BEARER, content_type="application/json")
+    assert reply.json["detail"].startswith("The body is not JSON: ")
+
+
+async def test_the_denials_in_force_are_listed(proxy: Proxy) -> None:
+    assert (await look(proxy, "/admin/deny")).json == {"denied": []}
+    until = (await act(proxy, "deny", {"network": "198.51.100.0/24", "seconds": 60})).json
+    await act(proxy, "deny", {"network": "203.0.113.9", "seconds": 60})
+    await act(proxy, "deny", {"network": "203.0.113.9", "seconds": 0})
+    assert (await look(proxy, "/admin/deny")).json == {"denied": [until]}
 
 
 async def test_an_action_is_one_line_of_the_log_without_the_token(

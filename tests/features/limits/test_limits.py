@@ -182,3 +182,11 @@ def test_the_client_that_was_not_seen_for_longest_is_forgotten() -> None:
     with pytest.raises(RateExceeded):
         bench.limits.admit("203.0.113.1")
     bench.limits.admit("203.0.113.2")
+
+
+@pytest.mark.parametrize("everyone", ["0.0.0.0/0", "::/0"])
+def test_a_list_that_denies_every_client_is_refused(everyone: str, tmp_path: Path) -> None:
+    path = write_list(tmp_path, f"192.0.2.0/24\n{everyone}\n")
+    with pytest.raises(ConfigurationError, match="it denies every client"):
+        Bench(deny_file=path)
+    assert CLIENT in Bench(allow_file=path).limits._allowed

@@ -153,7 +153,7 @@ async def test_a_compressed_body_has_the_same_limit() -> None:
 @pytest.mark.parametrize(
     ("query", "detail"),
     [
-        (b"", "doi: Field required"),
+        (b"", "doi: this is required"),
         (b"doi=%FF", "The byte 0xFF at character 1 is not UTF-8."),
         (b"doi=100%", 'The "%" at character 4 is not followed by two hexadecimal digits'),
     ],

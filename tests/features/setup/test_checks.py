@@ -99,8 +99,9 @@ def test_an_address_of_the_admin_api_that_cannot_be_opened_is_an_error(tmp_path:
 
 
 def test_a_risk_is_named() -> None:
-    (found,) = find_risks(configured(trusted_proxies="10.0.0.1, *"))
-    assert (found.severity, found.source) == ("warning", "DOI_PROXY_TRUSTED_PROXIES")
+    for everyone in ("10.0.0.1, *", "0.0.0.0/0", "10.0.0.1,::/0"):
+        (found,) = find_risks(configured(trusted_proxies=everyone))
+        assert (found.severity, found.source) == ("warning", "DOI_PROXY_TRUSTED_PROXIES")
 
 
 def test_more_workers_than_processors_and_more_cache_than_memory_are_warnings() -> None:
