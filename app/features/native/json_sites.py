@@ -32,7 +32,9 @@ from app.handle.answer import read_answer
 from app.handle.record import Record, parse_record
 from app.handle.value import HandleValue
 
-_SERIAL_MASK: Final = 0xFFFF
+#: The JSON has signed numbers; see `json_values`.
+_U16_MASK: Final = 0xFFFF
+_U32_MASK: Final = 0xFFFF_FFFF
 #: Bytes of a bootstrap file. A root record of ten sites with RSA keys has about 20 kB.
 MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024
 #: Values of one record. Root records in use have fewer than ten.
@@ -131,13 +133,13 @@ def _read_site(raw: bytes) -> ServiceSite:
         site = _decoder.decode(raw).data.value
         major, _, minor = site.protocol_version.partition(".")
         return ServiceSite(
-            serial=site.serial_number & _SERIAL_MASK,
+            serial=site.serial_number & _U16_MASK,
             servers=tuple(map(_to_server, site.servers)),
             kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
             hash_option=site.hash_option,
             attributes=tuple((item.name.encode(), item.value.encode()) for item in site.attributes),
             hash_filter=site.hash_filter.encode(),
-            format_version=site.version,
+            format_version=site.version & _U16_MASK,
             major=int(major),
             minor=int(minor),
         )
@@ -147,10 +149,15 @@ def _read_site(raw: bytes) -> ServiceSite:
 
 def _to_server(server: _JsonServer) -> Server:
     interfaces = tuple(
-        Interface(Purpose.QUERY * one.query | Purpose.ADMIN * one.admin, TransportProtocol[one.protocol], one.port)
+        Interface(
+            Purpose.QUERY * one.query | Purpose.ADMIN * one.admin,
+            TransportProtocol[one.protocol],
+            one.port & _U32_MASK,
+        )
         for one in server.interfaces
     )
-    return Server(server.server_id, pack_address(ip_address(server.address)), _to_key(server.public_key), interfaces)
+    number, address = server.server_id & _U32_MASK, pack_address(ip_address(server.address))
+    return Server(number, address, _to_key(server.public_key), interfaces)
 
 
 def _to_key(key: _JsonKey | None) -> bytes:

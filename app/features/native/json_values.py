@@ -1,10 +1,12 @@
 """Handle values of the native protocol in the JSON of the handle API, as the reference server writes them.
 
-Records from handle servers and from an HTTP API are then the same bytes, in the cache and for clients.
+Records from handle servers and from an HTTP API are then the same bytes, in the cache and for clients. The reference
+server is a Java program, so numbers of 16 and 32 bits are signed in its JSON, although RFC 3651 has some unsigned.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -15,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from app.errors import MalformedMessage
-from app.features.native.wire.fields import U32, FieldReader
+from app.features.native.wire.fields import I32, FieldReader
 from app.features.native.wire.public_key import DSA, RSA, decode_public_key
 from app.features.native.wire.site_value import (
     HashOption,
@@ -37,10 +39,15 @@ _PROTOCOLS: Final = {protocol.value: protocol.name for protocol in TransportProt
 #: and 1 MiB of them would take a second. A site value of three servers has 2 kB.
 _MAX_EXPLAINED_BYTES: Final = 64 * 1024
 _ADMIN_PERMISSIONS: Final = Struct(">H")
+#: The permissions of an administrator that have a name. The JSON has a digit for each.
+_ADMIN_MASK: Final = 0xFFF
+#: Data with one of these bytes is base64 (Util.looksLikeBinary of the reference server). Line ends and tabs are text.
+_BINARY: Final = re.compile(rb"[\x00-\x08\x14-\x1f\x7f]")
+#: Characters that the JSON writer of the reference server escapes, although RFC 8259 does not need it.
+_LINE_SEPARATORS: Final = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 #: The members of a JSON Web Key in the order of the key's numbers (RFC 7518, section 6.3.1; DSA has no RFC).
 _KEY_MEMBERS: Final = {RSA: ("e", "n"), DSA: ("q", "p", "g", "y")}
 _KEY_ORDER: Final = ("n", "e", "y", "p", "q", "g")
-_SIGNED_BITS: Final = 31
 
 
 def write_json_values(values: Iterable[Value]) -> bytes:
@@ -48,11 +55,15 @@ def write_json_values(values: Iterable[Value]) -> bytes:
     room, objects = _MAX_EXPLAINED_BYTES, []
     for value in values:
         if value.permissions & _PUBLIC_READ:
-            explain = _EXPLANATIONS.get(value.type.upper())
+            # A type is explained with its subtypes.
+            explain = _EXPLANATIONS.get(value.type.upper().partition(b".")[0])
             if explain is not None:
                 room -= len(value.data)
             objects.append(_to_object(value, explain if room >= 0 else None))
-    return msgspec.json.encode(objects)
+    written = msgspec.json.encode(objects)
+    for character, escape in _LINE_SEPARATORS:
+        written = written.replace(character, escape)
+    return written
 
 
 def _to_object(value: Value, explain: Callable[[bytes], dict[str, Any]] | None) -> dict[str, Any]:
@@ -62,11 +73,14 @@ def _to_object(value: Value, explain: Callable[[bytes], dict[str, Any]] | None) 
         members["permissions"] = f"{value.permissions & 0b1111:04b}"
     members["ttl"] = value.ttl if value.ttl_type == TtlType.RELATIVE else _to_time(value.ttl)
     if value.timestamp:
-        # The reference server reads the timestamp as a signed number.
-        members["timestamp"] = _to_time(value.timestamp - ((value.timestamp >> _SIGNED_BITS) << 32))
+        members["timestamp"] = _to_time(_to_signed(value.timestamp))
     if value.references:
         members["references"] = _to_references(value.references)
     return members
+
+
+def _to_signed(number: int, bits: int = 32) -> int:
+    return number - (number >> (bits - 1) << bits)
 
 
 def _to_time(seconds: int) -> str:
@@ -78,23 +92,26 @@ def _to_references(references: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _to_data(data: bytes, explain: Callable[[bytes], dict[str, Any]] | None) -> dict[str, Any]:
-    """The data in the format of its type. Data that its type does not explain is text or base64."""
+    """The data in the format of its type. Data that its type does not explain is base64 if it is binary, else text."""
     if explain is not None:
         try:
             return explain(data)
         except MalformedMessage:
             pass
-    try:
-        return {"format": "string", "value": data.decode()}
-    except UnicodeDecodeError:
-        return {"format": "base64", "value": b64encode(data).decode()}
+    if _BINARY.search(data) is None:
+        try:
+            return {"format": "string", "value": data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"format": "base64", "value": b64encode(data).decode()}
 
 
 def _to_admin(data: bytes) -> dict[str, Any]:
     reader = FieldReader(data, "HS_ADMIN")
-    permissions, handle, index = reader.number(_ADMIN_PERMISSIONS), reader.string(), reader.number(U32)
+    permissions, handle, index = reader.number(_ADMIN_PERMISSIONS), reader.string(), reader.number(I32)
     reader.finish()
-    members = {"handle": handle.decode("utf-8", "replace"), "index": index, "permissions": f"{permissions:012b}"}
+    digits = f"{permissions & _ADMIN_MASK:012b}"
+    members = {"handle": handle.decode("utf-8", "replace"), "index": index, "permissions": digits}
     return {"format": "admin", "value": members}
 
 
@@ -117,10 +134,9 @@ def _to_base64url(number: bytes) -> str:
 def _to_site(data: bytes) -> dict[str, Any]:
     site = decode_site(data)
     members: dict[str, Any] = {
-        "version": site.format_version,
+        "version": _to_signed(site.format_version, 16),
         "protocolVersion": f"{site.major}.{site.minor}",
-        # The reference server reads the serial number as a signed number.
-        "serialNumber": site.serial - ((site.serial >> 15) << 16),
+        "serialNumber": _to_signed(site.serial, 16),
         "primarySite": site.is_primary,
         "multiPrimary": bool(site.kind & SiteKind.SEVERAL_PRIMARIES),
     }
@@ -146,11 +162,12 @@ def _to_server(server: Server) -> dict[str, Any]:
             "query": bool(interface.purpose & _QUERY),
             "admin": bool(interface.purpose & _ADMIN),
             "protocol": _PROTOCOLS.get(interface.protocol, str(interface.protocol)),
-            "port": interface.port,
+            "port": _to_signed(interface.port),
         }
         for interface in server.interfaces
     ]
-    return {"serverId": server.id, "address": _to_address(server.address), "publicKey": key, "interfaces": interfaces}
+    number, address = _to_signed(server.id), _to_address(server.address)
+    return {"serverId": number, "address": address, "publicKey": key, "interfaces": interfaces}
 
 
 def _to_address(address: bytes) -> str:
@@ -158,13 +175,11 @@ def _to_address(address: bytes) -> str:
     return str(IPv4Address(address[12:]) if address.startswith(bytes(12)) else IPv6Address(address))
 
 
-#: How the data of a type is explained.
+#: How the data of a type, and of its subtypes, is explained.
 _EXPLANATIONS: Final[dict[bytes, Callable[[bytes], dict[str, Any]]]] = {
     b"HS_ADMIN": _to_admin,
     b"HS_VLIST": _to_list,
     b"HS_PUBKEY": _to_key,
     b"HS_SITE": _to_site,
-    b"HS_SITE.6": _to_site,
-    b"HS_SITE.PREFIX": _to_site,
     b"HS_NA_DELEGATE": _to_site,
 }

@@ -36,8 +36,8 @@ async def test_an_unregistered_name_is_not_found() -> None:
 
 async def test_a_record_that_is_too_long_as_json_is_refused() -> None:
     async with HandleServer() as server, client_of(server) as client:
-        # 200 kB on the wire, and "\u0001" for each of them in JSON.
-        server.put_values(NAME, Value(1, b"DESC", b"\1" * 200_000))
+        # 200 kB on the wire, and "\u000b" for each of them in JSON.
+        server.put_values(NAME, Value(1, b"DESC", b"\x0b" * 200_000))
         with pytest.raises(InvalidAnswer, match=r"The record has 12\d{5} bytes as JSON; the limit is 1048576\."):
             await client.fetch(query(NAME))
 
