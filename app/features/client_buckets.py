@@ -43,12 +43,6 @@ class ClientBuckets:
         """Take a token of a client. Returns False if its bucket is empty."""
         return not self._take(client)
 
-    def check(self, client: str) -> None:
-        """Raise the error of this limit if a client has no token. Takes none."""
-        _, wait = take_token(self._buckets.get(client), self._clock(), self._rate.per_second, self._rate.burst)
-        if wait:
-            raise self._error(quota=self._quota, retry_after=wait)
-
     def _take(self, client: str) -> float:
         """Take a token of a client. Returns 0.0, or the seconds until there is one."""
         buckets = self._buckets

@@ -21,7 +21,7 @@ from app.web.operations import Face, Operations
 from app.web.other_methods import answer_other_method
 from app.web.problem import error_problem
 from app.web.request import Request
-from app.web.request_id import REQUEST_ID, echo_identifier, id_headers, sent_identifier
+from app.web.request_id import REQUEST_ID, answer_identifier, echo_identifier, id_headers, sent_identifier
 from app.web.request_path import MAX_REQUEST_TARGET_BYTES, Parameters, read_openurl, read_query
 from app.web.responses import (
     Hit,
@@ -119,7 +119,8 @@ class Application:
         if stages.log_now is not None:
             last = stages.log_now(request, route, reply, seconds)
         elif request.header(REQUEST_ID) is not None:
-            last = header_lines(id_headers(sent_identifier(request)))
+            identifier = answer_identifier(request, sent_identifier(request), (*reply.headers, *reply.freshness))
+            last = header_lines(id_headers(identifier))
         return write_reply(reply, default_headers, last, head_only=method == "HEAD")
 
     def _refuse(self, request: Request, route: str) -> Reply | None:

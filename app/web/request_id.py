@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
+from app.web.freshness import CACHE_CONTROL
 from app.web.header import Header
 from app.web.request import Request
 from app.web.responses import Message, Send
@@ -29,10 +31,23 @@ def echo_identifier(request: Request, send: Send) -> Send:
 
     async def send_with_id(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *id_headers(identifier)]}
+            headers = message["headers"]
+            message = {**message, "headers": [*headers, *id_headers(answer_identifier(request, identifier, headers))]}
         await send(message)
 
     return send_with_id
+
+
+def answer_identifier(request: Request, identifier: str | None, headers: Iterable[Header]) -> str | None:
+    """The request ID that an answer with these headers has. None if it has none.
+
+    A shared cache would send the ID of one client to the others, so an answer that it may store (RFC 9111, section 3)
+    has no ID of a client.
+    """
+    if identifier is None or identifier != request.header(REQUEST_ID):
+        return identifier
+    caching = next((value for name, value in headers if name == CACHE_CONTROL), b"")
+    return identifier if b"private" in caching or b"no-store" in caching else None
 
 
 def id_headers(identifier: str | None) -> tuple[Header, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 #: The routes of the core. Features have routes of their own: see Paths.
 ROUTES: Final = ("resolve", "api", "which_ra", "openurl", "home", "operation")
@@ -21,6 +23,8 @@ OPENURL_PATH: Final = b"/openurl"
 #: Below it are the stylesheet and the pictures of the pages, and nothing else.
 STATIC_PATH: Final = b"/static/"
 _HOME_PATHS: Final = (b"/", b"")
+#: A segment "." or ".." of a decoded path (RFC 3986, section 3.3). "\\" and ";" end a segment for some front proxies.
+_DOT_SEGMENT: Final = re.compile(rb"[/\\]\.\.?(?:[/\\;]|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,17 @@ NO_PATHS: Final = Paths()
 def find_route(method: str, path: bytes, paths: Paths = NO_PATHS) -> str:
     """The route of a raw path.
 
-    A path of no other kind is a name, and the answer says so if the name cannot be read. OPTIONS of an operation is
+    A path of no other kind is a name, and the answer says so if the name cannot be read. So is a path below a gate with
+    dot segments: it never reaches the gate, and no name begins so. OPTIONS of an operation is
     answered as for a name. So is POST of the home page: the form sends the name in the body.
     """
     if path[:4] == DOI_PATH:
         return "resolve"
-    if path in paths.gated or path.startswith(paths.gated_below):
+    if path in paths.gated:
         return "operation"
+    if path.startswith(paths.gated_below):
+        # A front proxy compares the path without dot segments, and may pass it on with them.
+        return "resolve" if _DOT_SEGMENT.search(unquote_to_bytes(path)) else "operation"
     is_operation = path in paths.operations or (path.startswith(paths.below) and path.isascii())
     if is_operation and method != "OPTIONS":
         return "operation"

@@ -28,6 +28,7 @@ from app.assembly.settings import Settings
 from app.main import create
 from app.web.application import Application
 from app.web.request import below
+from app.web.route import Paths, find_route
 from tests.clock import Clock
 from tests.fake_upstream import FakeUpstream
 from tests.features.openapi.described import describe
@@ -45,6 +46,7 @@ OUT_OF_THE_WAY: Final[dict[str, Any]] = {
 }
 _TOKEN: Final = re.compile(rb"[a-z0-9!#$%&'*+.^_`|~-]+")
 _FIELD_VALUE: Final = re.compile(rb"[\t\x20-\x7e]*")
+_ADMIN: Final = Paths(gated_below=(b"/admin/",))
 _BODILESS: Final = (204, 304)
 
 
@@ -191,7 +193,7 @@ async def _exchange_unchecked(app: Application, scope: dict[str, Any], body: byt
     got_body = b"".join(message.get("body", b"") for message in rest)
     # Pages of other sites may read every answer except those of the admin API and the status.
     is_status = scope["raw_path"] == b"/status" and scope["method"] != "OPTIONS"
-    is_admin = scope["raw_path"].startswith(b"/admin/") or is_status
+    is_admin = is_status or find_route("GET", scope["raw_path"], _ADMIN) == "operation"
     _check(scope["method"], start["status"], start["headers"], got_body, shared=not is_admin, whole=len(rest) == 1)
     fields = tuple((key.decode("ascii"), value.decode("ascii")) for key, value in start["headers"])
     return Got(start["status"], fields, got_body)

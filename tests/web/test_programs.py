@@ -10,6 +10,18 @@ from tests.web.proxy import Proxy, running
 
 pytestmark = pytest.mark.anyio
 
+#: Its target depends on the address of the client.
+CAMPUS = {
+    "index": 1,
+    "type": "10320/loc",
+    "ttl": 86400,
+    "data": {
+        "format": "string",
+        "value": '<locations><location href="https://a.example/" addresses="192.0.2.0/24" weight="0"/>'
+        '<location href="https://b.example/"/></locations>',
+    },
+}
+
 
 @pytest.fixture(scope="module")
 async def proxy() -> AsyncIterator[Proxy]:
@@ -96,27 +108,43 @@ async def test_pages_about_no_registered_doi_name_do_not(proxy: Proxy, target: s
     assert (await proxy.get(target))["link"] is None
 
 
-@pytest.mark.parametrize("target", ["/10.1000/182", "/api/handles/10.1000/182", "/10.5555/nope", "/healthz", "/"])
+@pytest.mark.parametrize("target", ["/10.5555/%00", "/foo"])
 async def test_a_request_id_is_echoed_without_an_access_log(proxy: Proxy, target: str) -> None:
-    assert (await proxy.get(target, x_request_id="a-B_1.2"))["x-request-id"] == "a-B_1.2"
+    answer = await proxy.get(target, x_request_id="a-B_1.2")
+    assert (answer["cache-control"], answer["x-request-id"]) == ("no-store", "a-B_1.2")
     assert (await proxy.get(target))["x-request-id"] is None
+
+
+@pytest.mark.parametrize("target", ["/10.1000/182", "/api/handles/10.1000/182", "/10.5555/nope", "/", "/robots.txt"])
+async def test_an_answer_that_a_shared_cache_may_store_has_no_request_id_of_a_client(proxy: Proxy, target: str) -> None:
+    for _ in range(2):
+        answer = await proxy.get(target, x_request_id="a-B_1.2")
+        assert "private" not in str(answer["cache-control"]) and "no-store" not in str(answer["cache-control"])
+        assert answer["x-request-id"] is None
 
 
 @pytest.mark.parametrize("identifier", ["", "a" * 65, "a b", "a,b", 'a"', "<x>"])
 async def test_another_request_id_is_not_echoed(proxy: Proxy, identifier: str) -> None:
-    assert (await proxy.get("/10.1000/182", x_request_id=identifier))["x-request-id"] is None
+    assert (await proxy.get("/foo", x_request_id=identifier))["x-request-id"] is None
 
 
-async def test_an_answer_without_a_task_echoes_the_request_id(proxy: Proxy) -> None:
-    await proxy.get("/10.1000/182")
+@pytest.mark.parametrize(("personal", "echoed"), [(False, False), (True, True)])
+async def test_an_answer_without_a_task_echoes_the_request_id_if_it_is_private(
+    proxy: Proxy, personal: bool, echoed: bool
+) -> None:
+    if personal:
+        proxy.upstream.put("10.5555/personal", [CAMPUS])
+    name = "/10.5555/personal" if personal else "/10.1000/182"
+    await proxy.get(name)
     scope = {
         "type": "http",
         "method": "GET",
-        "raw_path": b"/10.1000/182",
+        "raw_path": name.encode(),
         "query_string": b"",
         "http_version": "1.1",
         "headers": [(b"host", b"x"), (b"x-request-id", b"42")],
     }
     answer = proxy.app.answer_now(scope, b"")
     assert answer is not None
-    assert b"\r\nx-request-id: 42\r\n" in answer
+    assert (b"cache-control: private" in answer) == personal
+    assert (b"\r\nx-request-id: 42\r\n" in answer) == echoed

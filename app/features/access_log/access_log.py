@@ -9,7 +9,7 @@ from app.features.access_log.line import MAX_PATH, NO_CLIENTS, LogLine
 from app.web.freshness import cache_status_text
 from app.web.header import header_lines
 from app.web.request import Request
-from app.web.request_id import id_headers, sent_identifier
+from app.web.request_id import answer_identifier, id_headers, sent_identifier
 from app.web.responses import Message, Receive, Reply, Send
 from app.web.route import PREPARED
 from app.web.stage import Answer, PreparedRequest, Stage
@@ -53,8 +53,10 @@ class AccessLog(Stage):
 
         async def send_logged(message: Message) -> None:
             if message["type"] == "http.response.start":
-                line.status, line.cache = message["status"], cache_status_text(message["headers"])
-                message = {**message, "headers": [*message["headers"], *id_headers(line.request_id)]}
+                headers = message["headers"]
+                line.status, line.cache = message["status"], cache_status_text(headers)
+                identifier = answer_identifier(request, line.request_id, headers)
+                message = {**message, "headers": [*headers, *id_headers(identifier)]}
             else:
                 line.bytes += len(message.get("body", b""))
             await send(message)
@@ -70,7 +72,7 @@ class AccessLog(Stage):
         line.status, line.cache, line.seconds = reply.status, cache_status_text(reply.freshness), seconds
         line.bytes = 0 if request.head_only else len(reply.body)
         self._write(line)
-        return _id_lines(line.request_id)
+        return _id_lines(answer_identifier(request, line.request_id, (*reply.headers, *reply.freshness)))
 
     def log_prepared(self, answered: PreparedRequest, seconds: float) -> bytes:
         """Log a prepared answer. Its request has no ID, so it gets a new one."""
@@ -103,5 +105,5 @@ class AccessLog(Stage):
         )
 
 
-def _id_lines(identifier: str) -> bytes:
-    return b"".join((_BEFORE_ID, identifier.encode(), _AFTER_ID))
+def _id_lines(identifier: str | None) -> bytes:
+    return b"" if identifier is None else b"".join((_BEFORE_ID, identifier.encode(), _AFTER_ID))

@@ -137,18 +137,16 @@ class AdminGate:
 
     def _refuse(self, request: Request) -> Reply | None:
         """The refusal of a request, or None."""
-        client = self._client_of(request.client_address)
-        try:
-            # Before the comparison: a client over its limit learns nothing about a token.
-            self._attempts.check(client)
-            authorization = request.header(b"authorization")
-            access = self._tokens.find_access(authorization)
-            if access is Access.NOTHING:
-                self._attempts.take(client)
-                challenge = _CHALLENGE if authorization is None else _WRONG
-                return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
-        except TooManyRequests as error:
-            return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
+        authorization = request.header(b"authorization")
+        access = self._tokens.find_access(authorization)
+        if access is Access.NOTHING:
+            # After the comparison: a client is a network, and wrong tokens of one host must not stop the others.
+            try:
+                self._attempts.take(self._client_of(request.client_address))
+            except TooManyRequests as error:
+                return self._problem(429, "This client sent too many wrong tokens; wait.", _limits(error))
+            challenge = _CHALLENGE if authorization is None else _WRONG
+            return self._problem(401, "The admin API needs the header Authorization: Bearer TOKEN.", (challenge,))
         if access is Access.CHANGES and request.path != CHANGES_PATH:
             return self._problem(403, "This token reads /admin/changes and nothing else.", (_NOT_ENOUGH,))
         return self._refuse_form(request)

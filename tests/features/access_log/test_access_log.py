@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from app.features.access_log.access_log import AccessLog
 from app.features.access_log.line import MAX_PATH, LineFormat, LogLine, escape, format_path, mask_address
+from app.web.freshness import NO_STORE
 from app.web.request import Request
 from app.web.responses import Message, Reply, Scope, send_reply
 from tests.table import table
@@ -207,7 +208,7 @@ def test_what_is_graphic_stays_as_it_was_sent() -> None:
 )
 async def test_a_request_s_identifier_is_taken_over_if_it_is_plain_and_sent_back(given: str | None, taken: str) -> None:
     headers = [] if given is None else [(b"x-request-id", given.encode("latin-1"))]
-    line, sent = await logged({"headers": headers})
+    line, sent = await logged({"headers": headers}, Reply(404, (), b"", (NO_STORE,)))
     assert json.loads(line)["request_id"] == taken
     assert dict(sent[0]["headers"])[b"x-request-id"] == taken.encode()
     assert (b"access-control-expose-headers", b"X-Request-ID") in sent[0]["headers"]
@@ -252,6 +253,19 @@ async def test_each_request_has_a_line_with_its_route_status_and_bytes(
 
 
 @anyio
+@pytest.mark.parametrize(("target", "echoed"), [("/10.5555/a", False), ("/robots.txt", False), ("/no-doi", True)])
+async def test_the_log_has_the_identifier_of_a_client_and_a_public_answer_has_not(
+    capfdbinary: pytest.CaptureFixture[bytes], target: str, echoed: bool
+) -> None:
+    async with logging_proxy() as proxy:
+        answers = [(await proxy.get(target, x_request_id="mine"))["x-request-id"] for _ in range(2)]
+        own = (await proxy.get(target))["x-request-id"]
+    assert answers == (["mine", "mine"] if echoed else [None, None])
+    lines = written(capfdbinary)
+    assert [one["request_id"] for one in lines] == ["mine", "mine", own]
+
+
+@anyio
 async def test_hot_names_are_logged_too(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     async with logging_proxy() as proxy:
         for _ in range(5):
@@ -274,8 +288,8 @@ async def test_off_writes_nothing_and_sends_only_the_identifier_of_the_client(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     async with running() as proxy:
-        assert (await proxy.get("/10.5555/a", x_request_id="mine"))["x-request-id"] == "mine"
-        assert (await proxy.get("/10.5555/a"))["x-request-id"] is None
+        assert (await proxy.get("/no-doi", x_request_id="mine"))["x-request-id"] == "mine"
+        assert (await proxy.get("/no-doi"))["x-request-id"] is None
         assert capfdbinary.readouterr().out == b""
 
 

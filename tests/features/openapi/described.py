@@ -20,6 +20,7 @@ _NO_SUCH_METHOD: Final = (401, 405)
 #: It has the media type of the body that it leaves out.
 _NOT_MODIFIED: Final = 304
 _HANDLES: Final = b"/api/handles/"
+_ADMIN: Final = Paths(gated_below=(b"/admin/",))
 
 
 class Description:
@@ -31,6 +32,8 @@ class Description:
     def template(self, method: str, path: bytes) -> str | None:
         """The path of the document for a raw path without sub-path. None for a path that is nothing."""
         paths, text = self.document["paths"], path.decode("latin-1")
+        if path.startswith(b"/admin/") and find_route(method, path, _ADMIN) != "operation":
+            return "/{doi}"
         if text in paths and path != b"/{doi}":
             return text
         for prefix, template in _PREFIXES.items():
