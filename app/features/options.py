@@ -67,6 +67,7 @@ class Settings(SettingsGroup):
         upstream_bootstrap: Path | None
         upstream_verify: Literal["never", "when-asked", "always"]
         upstream_private_servers: bool
+        upstream_refused_networks: str
         upstream_connect_timeout: float
         upstream_timeout: float
         upstream_queue_timeout: float

@@ -7,7 +7,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from app.features.options import SettingsGroup, require_hosts
+from app.features.options import SettingsGroup, require_hosts, require_networks
 
 #: A URL of an HTTP API, or of handle servers.
 _UPSTREAM: Final = r"(https?://[^?#\s]+|hdl:(//[^/?#\s@]+)?)"
@@ -48,6 +48,11 @@ class UpstreamSettings(SettingsGroup):
         False,
         description="With `hdl:`, query handle servers at private and loopback addresses too. Any owner of a prefix "
         "can name such an address.",
+    )
+    upstream_refused_networks: str = Field(
+        "",
+        description="With `hdl:`, networks whose handle servers are never queried, separated by spaces, such as the "
+        "public addresses of this institution.",
     )
     upstream_literal_slashes: bool = Field(
         False, description="Send a slash in a suffix as `/` instead of `%2F`, for servers or proxies that refuse `%2F`."
@@ -111,6 +116,12 @@ class UpstreamSettings(SettingsGroup):
     @classmethod
     def _name_upstream_hosts(cls, value: str | None) -> str | None:
         return require_hosts(value)
+
+    @field_validator("upstream_refused_networks")
+    @classmethod
+    def _check_refused_networks(cls, value: str) -> str:
+        require_networks(value.split())
+        return value
 
     @model_validator(mode="after")
     def _need_a_root(self) -> Self:

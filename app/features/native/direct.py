@@ -16,9 +16,9 @@ from ipaddress import ip_address
 from typing import Final
 
 from app.errors import CouldNotVerify, UpstreamUnreachable
+from app.features.native.addresses import Address
 from app.features.native.lookups import LONGEST_LIFETIME, SHORTEST_LIFETIME
 from app.features.native.referral import HandleService, Question
-from app.features.native.site import Address
 from app.features.native.wire.message import UNKNOWN_SERIAL
 from app.features.native.wire.response import Response
 from app.features.native.wire.site_value import Interface, Purpose, Server, ServiceSite, TransportProtocol, pack_address

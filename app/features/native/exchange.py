@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from app.errors import CouldNotVerify, ServiceNotFound, UpstreamRefused, UpstreamTimeout
+from app.features.native.addresses import AllowedAddresses
 from app.features.native.health import ServerHealth
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import Candidate, Endpoint, rank_candidates
@@ -64,8 +65,7 @@ class Clocks:
 class QueryLimits:
     """Which servers are queried, and when the next one is."""
 
-    #: Whether servers at addresses that are not global are queried.
-    private_servers: bool
+    allowed: AllowedAddresses
     #: Seconds of silence after which the next server or transport is queried too. The reference client turns from UDP
     #: to TCP after 3 s.
     head_start: float = 2.0
@@ -131,7 +131,7 @@ class ServiceClient:
             service.sites,
             question.handle,
             authoritative=question.authoritative,
-            private_servers=self._limits.private_servers,
+            allowed=self._limits.allowed,
             health=self._health,
             now=now,
         )

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from ipaddress import ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
 from app import __version__
 from app.errors import ConfigurationError
 from app.features.feature import require_libraries
+from app.features.native.addresses import AllowedAddresses
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.directory import Directory
 from app.features.native.exchange import Clocks, ExchangeObserver, QueryLimits, ServiceClient
@@ -34,6 +36,7 @@ from app.features.native.transport.tunnel import TunnelTransport
 from app.features.native.transport.udp import UdpTransport
 from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
+from app.features.network_list import NetworkList
 from app.features.options import Settings
 from app.resolver.source import SourceContext
 from app.upstream.budget import Budget
@@ -102,11 +105,14 @@ def _open_client(
     import_module("app.features.native.server_keys")
     transports = _open_transports(settings, may_ask_again)
     # The operator names a server. Everything that the root leads to comes from the network.
-    private_servers = settings.upstream_private_servers or url != FROM_ROOT
+    allowed = AllowedAddresses(private=True)
+    if url == FROM_ROOT:
+        refused = NetworkList(map(ip_network, settings.upstream_refused_networks.split()))
+        allowed = AllowedAddresses(settings.upstream_private_servers, refused)
     return ServiceClient(
         transports if only is None else {only: transports[only]},
         ServerHealth(),
-        QueryLimits(private_servers),
+        QueryLimits(allowed),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=may_ask_again,
         observer=observer,

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from itertools import zip_longest
 from operator import itemgetter
 from typing import Final
 
+from app.features.native.addresses import Address, AllowedAddresses
 from app.features.native.health import ServerHealth
 from app.features.native.wire.site_value import HashOption, Interface, Purpose, Server, ServiceSite, TransportProtocol
 
@@ -22,15 +22,10 @@ _MAX_PORT: Final = 65_535
 _CACHED_SERVERS: Final = 256
 #: The prefix of prefix records.
 _ROOT_PREFIX: Final = b"0.NA"
-# RFC 6052, section 2.1: a gateway turns these addresses into IPv4 addresses.
-_NAT64: Final = IPv6Network("64:ff9b::/96")
-_IPV4_MASK: Final = 0xFFFF_FFFF
 # Measured against the reference server: a kept tunnel answers 14,000 queries a second, UDP 7,000 to 10,000, and TCP
 # 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
 _BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
 _RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
-
-Address = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ def rank_candidates(
     handle: bytes,
     *,
     authoritative: bool,
-    private_servers: bool,
+    allowed: AllowedAddresses,
     health: ServerHealth,
     now: float,
 ) -> list[Candidate]:
@@ -87,8 +82,7 @@ def rank_candidates(
 
     Servers that answer fast come first. Each next endpoint is at another server, and has another transport if it can:
     whether a server is down or a firewall drops a transport, the second attempt avoids it. Endpoints that failed a
-    moment ago come last. `authoritative` leaves out sites that only copy. Without `private_servers`, so are addresses
-    that are not global: any registrant of a prefix can write site values.
+    moment ago come last. `authoritative` leaves out sites that only copy. So are addresses that are not `allowed`.
     """
     servers: dict[Address, dict[Endpoint, Candidate]] = {}
     for site in sites:
@@ -97,7 +91,7 @@ def rank_candidates(
             continue
         candidates = _list_interfaces(server, site.serial, site.attribute(b"domain") or None)
         address = candidates[0].endpoint.address if candidates else None
-        if address is not None and (private_servers or is_global(address)):
+        if address is not None and address in allowed:
             known = servers.setdefault(address, {})
             for candidate in candidates:
                 known.setdefault(candidate.endpoint, candidate)
@@ -152,14 +146,3 @@ def _list_interfaces(server: Server, serial: int, host: bytes | None) -> tuple[C
 def _is_usable(interface: Interface) -> bool:
     is_known = interface.protocol in TransportProtocol.__members__.values()
     return is_known and bool(interface.purpose & Purpose.QUERY) and 0 < interface.port <= _MAX_PORT
-
-
-def is_global(address: Address) -> bool:
-    """Whether an address belongs to the public Internet, also the IPv4 address inside an IPv6 address."""
-    if isinstance(address, IPv6Address):
-        inside = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if address in _NAT64:
-            inside = IPv4Address(int(address) & _IPV4_MASK)
-        if inside is not None:
-            return is_global(inside)
-    return address.is_global and not address.is_multicast

@@ -337,10 +337,12 @@ BOTH: dict[str, Any] = {"admin_token": TOKEN, "admin_replica_token": REPLICA.rem
 
 
 async def test_wrong_tokens_are_limited_and_do_not_stop_a_right_one_of_the_same_network(tmp_path: Path) -> None:
-    async def send(authorization: str, path: str = "/admin/changes", client: str = "192.0.2.99") -> Got:
-        return await proxy.ask("GET", path, client=client, authorization=authorization)
-
     async with running(**BOTH, store_url=f"sqlite:///{tmp_path}/store.db") as proxy:
+        ask = proxy.ask
+
+        async def send(authorization: str, path: str = "/admin/changes", client: str = "192.0.2.99") -> Got:
+            return await ask("GET", path, client=client, authorization=authorization)
+
         assert [(await send("Bearer wrong")).status for _ in range(12)] == [401] * 10 + [429] * 2
         assert (await send("Bearer wrong"))["retry-after"] is not None
         for _ in range(20):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from app.doi.name import HandleName
 from app.errors import BudgetSpent, CouldNotVerify
+from app.features.native.addresses import AllowedAddresses
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.directory import Directory
 from app.features.native.exchange import Clocks, Purpose, QueryLimits, ServiceClient
@@ -137,7 +138,7 @@ def open_exchange(
     return ServiceClient(
         open_transports(protocols, tokens=tokens),
         ServerHealth(HEALTH),
-        QueryLimits(private_servers, head_start),
+        QueryLimits(AllowedAddresses(private_servers), head_start),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=tokens or Tokens(),
         observer=observer,

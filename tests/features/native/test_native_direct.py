@@ -15,6 +15,7 @@ import pytest
 
 from app.assembly.settings import Settings
 from app.errors import MalformedMessage, SignatureInvalid, UpstreamUnreachable
+from app.features.native.addresses import AllowedAddresses
 from app.features.native.direct import DirectLimits, DirectServer, NamedServer
 from app.features.native.health import ServerHealth
 from app.features.native.opening import QueryTokens, open_native
@@ -75,7 +76,7 @@ class Seen:
         """The transports and ports of the last query, in the order in which they are tried."""
         options: dict[str, Any] = {
             "authoritative": True,
-            "private_servers": True,
+            "allowed": AllowedAddresses(private=True),
             "health": ServerHealth(HEALTH),
             "now": 0.0,
         }

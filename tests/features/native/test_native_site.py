@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import pytest
 
+from app.features.native.addresses import AllowedAddresses
 from app.features.native.health import HealthLimits, ServerHealth
-from app.features.native.site import Candidate, is_global, rank_candidates, select_server
+from app.features.native.site import Candidate, rank_candidates, select_server
 from app.features.native.wire.site_value import HashOption, Interface, Server, ServiceSite, SiteKind, TransportProtocol
 from tests.features.native.recorded import Row, needs_recordings, rows
 from tests.table import table
@@ -63,10 +64,20 @@ def test_a_site_without_servers_has_no_server() -> None:
 
 
 def _candidates(
-    *sites: ServiceSite, health: ServerHealth | None = None, now: float = 0.0, **more: bool
+    *sites: ServiceSite,
+    health: ServerHealth | None = None,
+    now: float = 0.0,
+    authoritative: bool = False,
+    private: bool = False,
 ) -> list[Candidate]:
-    options = {"authoritative": False, "private_servers": False} | more
-    return rank_candidates(sites, b"10.5072/1", health=health or ServerHealth(_LIMITS), now=now, **options)
+    return rank_candidates(
+        sites,
+        b"10.5072/1",
+        authoritative=authoritative,
+        allowed=AllowedAddresses(private),
+        health=health or ServerHealth(_LIMITS),
+        now=now,
+    )
 
 
 def _protocols(candidates: list[Candidate]) -> list[str]:
@@ -165,35 +176,7 @@ def test_an_interface_in_two_site_values_is_one_candidate() -> None:
     assert len(_candidates(_site(1), _site(1))) == 3
 
 
-@table(
-    ("address", "expected"),
-    [
-        ("93.184.216.34", True),
-        ("2606:2800:220:1::1", True),
-        ("10.0.0.1", False),
-        ("127.0.0.1", False),
-        ("169.254.169.254", False),
-        ("192.0.2.1", False),
-        ("224.0.0.1", False),
-        ("0.0.0.0", False),
-        ("255.255.255.255", False),
-        ("::1", False),
-        ("fe80::1", False),
-        ("fd00::1", False),
-        ("ff02::1", False),
-        ("ff0e::1", False),
-        ("::ffff:10.0.0.1", False),
-        ("64:ff9b::10.0.0.1", False),
-        ("64:ff9b::93.184.216.34", True),
-        ("2002:a00:1::", False),
-        ("2001:0:5db8:d822::f5ff:fffe", False),
-    ],
-)
-def test_only_global_addresses_are_queried(address: str, expected: bool) -> None:
-    assert is_global(ip_address(address)) is expected
-
-
 def test_private_servers_are_queried_if_the_operator_allows_them() -> None:
     site = ServiceSite(1, (_server(1, address="10.0.0.0"),))
     assert _candidates(site) == []
-    assert len(_candidates(site, private_servers=True)) == 3
+    assert len(_candidates(site, private=True)) == 3
