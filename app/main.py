@@ -72,7 +72,7 @@ def create(
     gates = [gate for gate in opened.gates if not gate.has_listener]
     fastapi = create_operations(
         __version__,
-        lambda app: run_lifespan(core, opened.services),
+        lambda app: run_lifespan(core, pages, opened.services),
         face,
         opened.routes,
     )

@@ -9,18 +9,19 @@ from typing import Final
 
 from app.assembly.lifecycle import end_tasks
 from app.features.feature import Core, Service
+from app.web.pages import Pages
 
 #: Seconds between two ticks of the services.
 TICK_INTERVAL: Final = 1.0
 
 
 @asynccontextmanager
-async def run_lifespan(core: Core, services: Sequence[Service]) -> AsyncIterator[None]:
+async def run_lifespan(core: Core, pages: Pages, services: Sequence[Service]) -> AsyncIterator[None]:
     """Start the services and run them. At the end, stop them in reverse, and close the parts of the core."""
     for service in services:
         await service.start()
-    tasks = [asyncio.create_task(core.cache.watch()), asyncio.create_task(_tick(services))]
-    tasks += [asyncio.create_task(service.run()) for service in services]
+    runs = (core.cache.watch(), _tick(services), pages.prepare(), *(service.run() for service in services))
+    tasks = [asyncio.create_task(run) for run in runs]
     try:
         yield
     finally:

@@ -18,13 +18,13 @@ MAX_XML_BYTES: Final = 65_536
 #: "=" signs in one element, an upper bound of its attributes. libxml2 takes 150 ms for 7,000 attributes.
 MAX_ATTRIBUTES: Final = 500
 #: Locations of one name. The rest is ignored.
-MAX_LOCATIONS: Final = 1_000
+MAX_LOCATIONS: Final = 500
 #: Elements of one value. The rest is ignored.
-MAX_ELEMENTS: Final = 2_000
+MAX_ELEMENTS: Final = 1_000
 #: Handles in one setting or value. The rest is ignored.
 MAX_HANDLES: Final = 100
 #: Entries in the `addresses` of one location, and of all locations of one name. The rest is ignored.
-MAX_NETWORKS: Final = 1_000
+MAX_NETWORKS: Final = 500
 #: Invalid entries in the `addresses` of one location, which take 40 us each. The rest of the list is ignored.
 _MAX_INVALID_NETWORKS: Final = 100
 #: Limit of a filled template, the longest target that is served.
@@ -51,7 +51,7 @@ class Location:
     )
 
     def __post_init__(self) -> None:
-        # A request can compare 110 attributes with 1,000 locations. Of attributes with one name, the first counts.
+        # A request can compare 110 attributes with 500 locations. Of attributes with one name, the first counts.
         object.__setattr__(self, "_by_name", dict(reversed(self.attributes)))
 
     def get(self, name: str) -> str | None:
@@ -135,6 +135,8 @@ def fill_template(template: str, hdl: str, hdl_path: str) -> str:
 
 def _read_networks(addresses: str) -> tuple[IPv4Network | IPv6Network, ...]:
     networks, invalid = [], 0
+    if not addresses:
+        return ()
     for text in addresses.split(",", MAX_NETWORKS)[:MAX_NETWORKS]:
         try:
             networks.append(ip_network(text.strip(), strict=False))

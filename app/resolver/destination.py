@@ -30,7 +30,7 @@ from app.resolver.options import (
 )
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.resolution import Chain, Origin, Resolution, next_alias_target
-from app.resolver.resolver import Resolver
+from app.resolver.resolver import MAX_BYTES_NOW, Resolver
 from app.resolver.target import (
     NO_NAME_LOCATIONS,
     NameLocations,
@@ -42,8 +42,6 @@ from app.resolver.target import (
     read_unconditional_target,
 )
 
-#: Larger records are answered in a task, so the event loop can serve other connections first.
-_MAX_BYTES_NOW: Final = 16_384
 _NO_NEGOTIATION: Final = Negotiation()
 NO_RECORD: Final = Record(())
 
@@ -102,7 +100,7 @@ class Destinations:
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
         """The target that every client gets, if it depends on one fresh record alone that is found without a task."""
         found = self.resolver.find_stored(name) if self._resolves_here(name) else None
-        if found is None or len(found.entry.answer.values) > _MAX_BYTES_NOW:
+        if found is None or len(found.entry.answer.values) > MAX_BYTES_NOW:
             return None
         target = _cached_unconditional_target(found.entry.answer.values)
         if target is None:
@@ -117,7 +115,7 @@ class Destinations:
         first = self.resolver.find_stored(query.name)
         if first is None:
             return None
-        if len(first.entry.answer.values) > _MAX_BYTES_NOW:
+        if len(first.entry.answer.values) > MAX_BYTES_NOW:
             return None
         destination = self._decide_now(Chain(first), query)
         if destination is None or destination.kind not in (Kind.TARGET, Kind.ALIAS, Kind.RECORD):
@@ -132,7 +130,7 @@ class Destinations:
         record = select_values(chain, query.options)
         while (alias := next_alias_target(chain, record, query.options)) is not None:
             resolution = self.resolver.find_fresh(alias)
-            if resolution is None or len(resolution.entry.answer.values) > _MAX_BYTES_NOW:
+            if resolution is None or len(resolution.entry.answer.values) > MAX_BYTES_NOW:
                 return None
             chain = chain.then(resolution)
             record = select_values(chain, query.options)

@@ -14,6 +14,7 @@ from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, NotCached, NotInBundle, PrefixDenied, UpstreamTimeout
+from app.handle.record import parse_record
 from app.resolver.demand import ORDINARY, Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import Fetcher, ResolverOptions
@@ -41,6 +42,8 @@ _MAX_REMEMBERED: Final = 10_000
 REGISTRY_SECONDS: Final = 30.0
 #: Hits inside the refresh window after which a record counts as popular.
 _POPULAR_HITS: Final = 3
+#: JSON of the values of a record, in bytes. A larger record is parsed in a turn of the event loop of its own.
+MAX_BYTES_NOW: Final = 16_384
 
 
 class LocalAnswers(Protocol):
@@ -149,6 +152,13 @@ class Resolver:
 
     async def resolve(self, name: HandleName, demand: Demand = ORDINARY) -> Resolution:
         """Answer a name. Raises CouldNotVerify if the cache has no answer and the upstream gives none."""
+        found = await self._resolve(name, demand)
+        if len(found.entry.answer.values) > MAX_BYTES_NOW:
+            parse_record(found.entry.answer.values)
+            await asyncio.sleep(0)
+        return found
+
+    async def _resolve(self, name: HandleName, demand: Demand) -> Resolution:
         try:
             if self.local_records is not None:
                 local = self.local_records.resolve(name, self._clock())

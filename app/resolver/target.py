@@ -35,9 +35,9 @@ USUAL_STATUS: Final = 302
 MAX_LINKS: Final = 40
 MAX_LINK_BYTES: Final = 4096
 #: Limit of the XML that is parsed for one name, in bytes: its own values and those of other handles.
-MAX_NAME_XML_BYTES: Final = 262_144
+MAX_NAME_XML_BYTES: Final = 131_072
 #: The part of it that is reserved for 10320/links values.
-MAX_LINKS_XML_BYTES: Final = 65_536
+MAX_LINKS_XML_BYTES: Final = 32_768
 #: Limit of the XML values of one type in one record.
 MAX_XML_VALUES: Final = 100
 #: Types of values that can change the target or the headers of a redirect.

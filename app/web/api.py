@@ -18,7 +18,7 @@ from app.handle.record import write_values
 from app.handle.value import JSON_STRING
 from app.resolver.options import ResolveOptions
 from app.resolver.resolution import Chain, Origin, Resolution
-from app.resolver.resolver import Resolver
+from app.resolver.resolver import MAX_BYTES_NOW, Resolver
 from app.web.conditions import Conditions
 from app.web.countdown import JsonCountdown
 from app.web.failure_headers import failure_headers, quota_headers
@@ -85,8 +85,9 @@ class RestApi:
         found = None if options.bypasses_cache else self._resolver.find_stored(_read_name(path, parameters))
         if found is None:
             return None
+        size = len(found.entry.answer.values)
         # A large answer takes milliseconds to build. It is built once, by the caller that sends it.
-        if not can_wait and self._stages.is_deferred(request, len(found.entry.answer.values)):
+        if (options.is_filtered and size > MAX_BYTES_NOW) or (not can_wait and self._stages.is_deferred(request, size)):
             return None
         reply = self.answer_record(request, found, options, parameters)
         if not can_wait and self._stages.is_deferred(request, len(reply.body)):

@@ -74,6 +74,8 @@ class Look:
     files: Mapping[str, StaticFile]
     catalogues: Mapping[str, Catalogue]
     render_template: Renderer
+    #: Each compiles one template, which its first page would do otherwise.
+    preparations: Sequence[Callable[[], object]]
 
     def texts(self, language: str) -> Catalogue:
         """The texts of a language. A language without texts gets those of the default language."""
@@ -91,12 +93,12 @@ def open_look(branding: Branding, of_features: Sequence[TextFolder], *, contact:
     names = {"version": version, "operator": contact_link(contact)}
     ours = ChoiceLoader([PackageLoader(package, "texts") for package in packages])
     files = [name for name in ours.list_templates() if name.endswith(".html")]
-    render = _load_own(ours, files, names)
+    render, preparations = _load_own(ours, files, names)
     if branding.replace_templates is not None:
         first = next(iter(catalogues.values()))
         own = OwnTemplates(ours, files, partial(_open_environment, names), render, of_features, first)
         render = branding.replace_templates(own)
-    return Look(branding.brand, branding.files, catalogues, render)
+    return Look(branding.brand, branding.files, catalogues, render, preparations)
 
 
 class _OwnCode(BytecodeCache):
@@ -119,8 +121,12 @@ class _OwnCode(BytecodeCache):
 _own_code = cache(_OwnCode)
 
 
-def _load_own(ours: BaseLoader, files: Sequence[str], names: Mapping[str, Any]) -> Renderer:
-    """Read our own templates, and compile each at its first use. To compile all of them takes a fifth of a start.
+def _load_own(
+    ours: BaseLoader, files: Sequence[str], names: Mapping[str, Any]
+) -> tuple[Renderer, Sequence[Callable[[], object]]]:
+    """Read our own templates. Returns what renders them, and what compiles each before its first use.
+
+    To compile all of them takes a fifth of a start.
 
     What is around the main part of our pages depends on little. It is rendered once and kept: a third of the time.
     """
@@ -140,7 +146,8 @@ def _load_own(ours: BaseLoader, files: Sequence[str], names: Mapping[str, Any]) 
         main = parts.get_template(f"{template}.html").render(context)
         return f"{before}{escape(context['title'])}{between}{main}{after}"
 
-    return render
+    preparations = [partial(whole.get_template, name) for name in (_LAYOUT, _FRAME)]
+    return render, [*preparations, *(partial(parts.get_template, name) for name in files)]
 
 
 def _read_from(sources: Mapping[str, Source], names: Mapping[str, Any]) -> Environment:

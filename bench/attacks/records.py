@@ -11,10 +11,9 @@ from typing import Final
 from bench.attacks.connections import ATTACKER
 from bench.attacks.world import Checkout, Proxy, Row, get, proxy, upstream
 from tests.hostile.records import ASKED_FOR, PREFIX
+from tests.hostile.turns import MAX_TURN_MS, TIMED
 from tests.hostile.upstream import ORDINARY
 
-#: The most CPU time that one turn of the event loop may take, in milliseconds: all other requests wait for it.
-MAX_TURN_MS: Final = 50.0
 #: Seconds after which a request is cancelled, and its proxy ended.
 _PATIENCE: Final = 20.0
 #: The record is parsed again for every face: all records together are larger than the cache of parsed records.
@@ -26,24 +25,6 @@ _FACES: Final[dict[str, tuple[str, str]]] = {
     "JSON": ("/api/handles/{}", "*/*"),
     "pretty JSON": ("/api/handles/{}?pretty" + "&type=URL." * 190, "*/*"),
 }
-#: Runs a checkout's program on asyncio's own loop, and logs the CPU time of each of its turns, in milliseconds. CPU
-#: time, because other programs run on the machine.
-_TIMED: Final = """
-import asyncio, runpy, sys, time, types
-uvloop = sys.modules["uvloop"] = types.ModuleType("uvloop")
-uvloop.EventLoopPolicy, uvloop.new_event_loop = asyncio.DefaultEventLoopPolicy, asyncio.new_event_loop
-uvloop.Loop = asyncio.SelectorEventLoop
-turns = open(sys.argv.pop(1), "a", buffering=1)
-run = asyncio.Handle._run
-def run_timed(handle):
-    began = time.thread_time()
-    run(handle)
-    spent = (time.thread_time() - began) * 1000
-    if spent > 1:
-        turns.write(f"{spent:.1f}\\n")
-asyncio.Handle._run = run_timed
-runpy.run_module("app", run_name="__main__", alter_sys=True)
-"""
 
 
 class _Turns:
@@ -58,7 +39,7 @@ class _Turns:
     def longest(self, target: str, accept: str) -> tuple[float, int, int]:
         """The longest turn of a request in milliseconds (infinity if it was cancelled), the status, and the bytes."""
         if self._proxy is None:
-            timed = ("-c", _TIMED, str(self._file))
+            timed = ("-c", TIMED, str(self._file))
             self._proxy = self._stack.enter_context(proxy(self._checkout, self._url, start=timed))
             get(self._proxy.port, f"/{ORDINARY}/182")
         before = self._file.stat().st_size

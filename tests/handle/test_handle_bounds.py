@@ -23,11 +23,20 @@ def networks(*entries: str) -> int:
     return len(Location((("addresses", ",".join(entries)),)).networks)
 
 
-def test_a_record_has_at_most_5000_values() -> None:
+def test_a_record_has_at_most_2000_values() -> None:
     value = b'{"index":1,"type":"X"}'
-    assert len(read_values(b"[" + b",".join([value] * 5_000) + b"]").values) == 5_000
-    with pytest.raises(InvalidAnswer, match="5001 values"):
-        read_values(b"[" + b",".join([value] * 5_001) + b"]")
+    assert len(read_values(b"[" + b",".join([value] * 2_000) + b"]").values) == 2_000
+    with pytest.raises(InvalidAnswer, match="2001 values"):
+        read_values(b"[" + b",".join([value] * 2_001) + b"]")
+
+
+def test_the_values_of_a_record_have_at_most_262144_bytes() -> None:
+    value = b'[{"index":1,"type":"X","data":"%b"}]'
+    room = 262_144 - len(value % b"")
+    assert len(read_values(value % (b"x" * room)).values) == 1
+    for read in (read_values, lambda values: read_answer(b'{"responseCode":1,"handle":"a","values":%b}' % values, "a")):
+        with pytest.raises(InvalidAnswer, match="262145 bytes; the limit is 262144"):
+            read(value % (b"x" * (room + 1)))
 
 
 @pytest.mark.parametrize("digit", [b"0", b"1", b"9"])
@@ -52,11 +61,11 @@ def test_a_value_has_at_most_65536_bytes() -> None:
         read_locations("<l>" + "a" * (65_536 - 6) + "</l>")
 
 
-def test_the_first_2000_elements_and_the_first_1000_locations_count() -> None:
-    assert len(read_locations("<l>" + "<a/>" * 1_999 + "<location/>" * 2 + "</l>").items) == 1
-    assert len(read_locations("<l>" + "<location/>" * 1_001 + "</l>").items) == 1_000
-    many = Locations(tuple(Location(()) for _ in range(600)))
-    assert len((many + many).items) == 1_000
+def test_the_first_1000_elements_and_the_first_500_locations_count() -> None:
+    assert len(read_locations("<l>" + "<a/>" * 999 + "<location/>" * 2 + "</l>").items) == 1
+    assert len(read_locations("<l>" + "<location/>" * 501 + "</l>").items) == 500
+    many = Locations(tuple(Location(()) for _ in range(300)))
+    assert len((many + many).items) == 500
 
 
 def test_the_first_100_handles_count() -> None:
@@ -70,15 +79,15 @@ def test_the_first_100_handles_count() -> None:
 
 
 @pytest.mark.slow
-def test_the_first_1000_networks_count() -> None:
-    assert networks(*["192.0.2.0/24"] * 1_001) == 1_000
-    assert networks(*["192.0.2.0/24"] * 999, "192.0.2.7") == 1_000
+def test_the_first_500_networks_count() -> None:
+    assert networks(*["192.0.2.0/24"] * 501) == 500
+    assert networks(*["192.0.2.0/24"] * 499, "192.0.2.7") == 500
 
 
-def test_entries_are_counted_up_to_1000() -> None:
+def test_entries_are_counted_up_to_500() -> None:
     assert Location(()).network_entries == 0
     assert Location((("addresses", "192.0.2.7"),)).network_entries == 1
-    assert Location((("addresses", "," * 2_000),)).network_entries == 1_000
+    assert Location((("addresses", "," * 2_000),)).network_entries == 500
 
 
 def test_nothing_is_read_after_100_entries_that_are_not_networks() -> None:
@@ -115,12 +124,12 @@ def test_namespace_values_share_65536_characters() -> None:
         assert found == Namespace(locs=locs)
 
 
-def test_the_first_100_service_handles_and_2000_elements_of_a_prefix_count() -> None:
+def test_the_first_100_service_handles_and_1000_elements_of_a_prefix_count() -> None:
     services = tuple(f"10.SERV/{n}" for n in range(101))
     assert read_namespace(record(*(("HS_SERV", name) for name in services))).services == services[:100]
     inner = "".join(f"<locs>{name}</locs>" for name in services)
     assert read_namespace(record(("HS_NAMESPACE", f"<n>{inner}</n>"))).locs == services[:100]
-    late = "<n>" + "<a/>" * 1_999 + "<locs>10.SERV/A</locs><locs>10.SERV/B</locs></n>"
+    late = "<n>" + "<a/>" * 999 + "<locs>10.SERV/A</locs><locs>10.SERV/B</locs></n>"
     assert read_namespace(record(("HS_NAMESPACE", late))).locs == ("10.SERV/A",)
 
 

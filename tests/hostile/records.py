@@ -84,9 +84,9 @@ def _many_attributes(count: int) -> Values:
     return [_TARGET, value(2, "10320/loc", f"<locations>{location}</locations>")]
 
 
-def _deep_json() -> Values:
+def _deep_json(count: int) -> Values:
     """Values that are each a list within 200 lists."""
-    return [_TARGET, *(value(index, "DESC", _nested(200, "end")) for index in range(2, 1_800))]
+    return [_TARGET, *(value(index, "DESC", _nested(200, "end")) for index in range(2, count))]
 
 
 def _nested(depth: int, inner: object) -> object:
@@ -117,9 +117,9 @@ def _usual_locations(count: int) -> Values:
     return [_TARGET, *(value(index, "10320/loc", text) for index in range(2, count))]
 
 
-def _filled(piece: str, values: int = 4) -> Values:
-    """Values of 64 kB, each of one repeated piece of XML."""
-    text = "<locations>" + piece * (65_000 // len(piece)) + "</locations>"
+def _filled(piece: str, values: int = 3, characters: int = 65_000) -> Values:
+    """Values of `characters`, each of one repeated piece of XML."""
+    text = "<locations>" + piece * (characters // len(piece)) + "</locations>"
     return [_TARGET, *(value(index, "10320/loc", text) for index in range(2, 2 + values))]
 
 
@@ -128,32 +128,40 @@ def _long_ttl() -> Values:
     return [{**_TARGET, "ttl": int("9" * 400)}]
 
 
-#: Each is just below a limit that a resolver may have: 4 MiB or 1 MiB for an answer, 256 KiB for its XML.
+#: Each is just below a limit that a resolver may have: 256 KiB, 1 MiB or 4 MiB of JSON, 128 or 256 KiB of XML.
 RECORDS: Final[dict[str, Callable[[], Values]]] = {
     "dotted-addresses": _dotted_addresses,
     "list-of-zeros": partial(_list_of_zeros, 1_900_000),
     "list-of-zeros-1m": partial(_list_of_zeros, 500_000),
+    "list-of-zeros-256k": partial(_list_of_zeros, 130_900),
     "many-values": partial(_many_values, 42_000),
     "many-values-1m": partial(_many_values, 10_000),
     "many-values-5000": partial(_many_values, 4_999),
+    "many-values-2000": partial(_many_values, 1_999),
     "long-value": partial(_long_value, 780_000),
     "long-value-1m": partial(_long_value, 200_000),
+    "long-value-256k": partial(_long_value, 52_000),
     "many-includes": partial(_many_includes, "included"),
     "many-includes-256k": partial(_many_includes, "included-256k"),
     "many-locations": partial(_many_locations, 60_000),
-    "many-locations-256k": partial(_many_locations, 5_000),
+    "many-locations-256k": partial(_many_locations, 4_800),
     "many-attributes": partial(_many_attributes, 100_000),
     "many-attributes-256k": partial(_many_attributes, 20_000),
     "deep-xml": partial(_deep_xml, 200_000),
     "deep-xml-256k": partial(_deep_xml, 36_000),
-    "deep-json": _deep_json,
+    "deep-json": partial(_deep_json, 1_800),
+    "deep-json-256k": partial(_deep_json, 540),
     "nested-lists": partial(_lists, 30, [[]], 3_000),
     "nested-lists-750k": partial(_lists, 1, [[]], 150_000),
+    "nested-lists-256k": partial(_lists, 1, [[]], 52_000),
     "long-list-at-depth-400": partial(_long_list_at_depth, 400, 100_000),
     "linked-types": partial(_linked_types, 2_500),
     "linked-types-1m": partial(_linked_types, 2_000),
+    "linked-types-256k": partial(_linked_types, 980),
     "usual-locations": partial(_usual_locations, 4_000),
+    "usual-locations-256k": partial(_usual_locations, 1_770),
     "empty-locations": partial(_filled, "<location/>"),
+    "empty-locations-128k": partial(_filled, "<location/>", 3, 32_000),
     "locations-with-links": partial(_filled, '<location href="http://a/é" rel="x" country="gb" language="x"/>'),
     "wide-networks": partial(
         _filled, f'<location href="http://a/" addresses="{",".join(["2001:db8::/32"] * 4_500)}"/>'

@@ -75,10 +75,10 @@ def test_the_addresses_of_links_have_at_most_4096_bytes() -> None:
     assert shown(4_000, 97, 96) == [4_000, 96]
 
 
-def test_links_take_at_most_65536_characters_of_xml() -> None:
+def test_links_take_at_most_32768_characters_of_xml() -> None:
     value = "<l><location href='http://l/'/></l>"
-    assert len(read_links(record(("10320/links", value.ljust(65_536 - len(value))), ("10320/links", value)))) == 2
-    assert len(read_links(record(("10320/links", value.ljust(65_537 - len(value))), ("10320/links", value)))) == 1
+    assert len(read_links(record(("10320/links", value.ljust(32_768 - len(value))), ("10320/links", value)))) == 2
+    assert len(read_links(record(("10320/links", value.ljust(32_769 - len(value))), ("10320/links", value)))) == 1
 
 
 # --- Locations -------------------------------------------------------------------------------------------------------
@@ -90,19 +90,19 @@ def test_the_first_100_values_of_locations_are_read() -> None:
     assert read_own_locations(record(*[("10320/loc", "<l/>")] * 100)).malformed == ()
 
 
-def test_the_locations_of_one_record_take_at_most_196608_characters_of_xml() -> None:
-    full, last = "<l><location/></l>".ljust(65_536), "<l><location/></l>"
+def test_the_locations_of_one_record_take_at_most_98304_characters_of_xml() -> None:
+    full, last = "<l><location/></l>".ljust(32_768), "<l><location/></l>"
     three = [("10320/loc", full)] * 3
     assert len(read_own_locations(record(*three)).of_name.items) == 3
     locations = read_own_locations(record(*three, ("10320/loc", last)))
     assert (len(locations.of_name.items), locations.malformed) == (3, ("value 1: more XML than is read for one name",))
 
 
-def test_xml_of_one_name_is_counted_up_to_262144_characters() -> None:
-    given = record(("10320/loc", "a" * 200_000), ("10320/links", "a" * 62_144))
-    assert own_xml_bytes(given) == 262_144
-    assert own_xml_bytes(record(("10320/loc", "a" * 200_000), ("10320/links", "a" * 62_143))) == 262_143
-    assert own_xml_bytes(record(("10320/loc", "a" * 300_000))) == 262_144
+def test_xml_of_one_name_is_counted_up_to_131072_characters() -> None:
+    given = record(("10320/loc", "a" * 100_000), ("10320/links", "a" * 31_072))
+    assert own_xml_bytes(given) == 131_072
+    assert own_xml_bytes(record(("10320/loc", "a" * 100_000), ("10320/links", "a" * 31_071))) == 131_071
+    assert own_xml_bytes(record(("10320/loc", "a" * 200_000))) == 131_072
 
 
 def test_the_first_20_methods_count() -> None:

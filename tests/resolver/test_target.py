@@ -100,7 +100,7 @@ class TestWithoutLocations:
         assert target(record(("URL", url))) == Target(url, url, 302)
 
     def test_a_url_too_long_for_a_header_is_none(self) -> None:
-        assert target(record(("URL", "http://a/" + "x" * 1_000_000))) is None
+        assert target(record(("URL", "http://a/" + "x" * 200_000))) is None
 
 
 class TestCandidates:

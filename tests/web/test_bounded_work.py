@@ -66,14 +66,14 @@ async def page_of(values: list[dict[str, Any]]) -> str:
         ([data([[0]] * MAX_CONTAINERS_SHOWN)], "These data are too large to show here"),
         ([data([[[[[[[[0]] * 9]]]]]] * 30)], "…"),
         ([data([0] * MAX_VALUE_BYTES_SHOWN)], "These data are too large to show here"),
-        ([data([0] * 500_000)], "These data are too large to show here"),
+        ([data([0] * 100_000)], "These data are too large to show here"),
         ([data(["'"] * 3_000)], "more items"),
         ([{"index": 1, "type": "X", "data": {"format": "vlist", "value": [{"handle": "a", "index": 1}] * 501}}],
          "1 more items"),
         ([value(n, "EMAIL", "a@" + "." * 9_990 + "@") for n in range(20)], "14 more values"),
         ([value(n, "X", "") for n in range(MAX_VALUES)], f"{MAX_VALUES - MAX_VALUES_SHOWN} more values"),
-        ([value(n, "URL", "https://x/" + "'" * 9_000) for n in range(100)], "more values"),
-        ([value(n, "10.1/" + "\u00e9" * 4_000, "10.1/" + "\u00e9" * 4_000) for n in range(60)], "more values"),
+        ([value(n, "URL", "https://x/" + "'" * 9_000) for n in range(28)], "more values"),
+        ([value(n, "10.1/" + "\u00e9" * 4_000, "10.1/" + "\u00e9" * 4_000) for n in range(5)], "more values"),
     ],
 )  # fmt: skip
 async def test_a_page_is_bounded_and_links_to_the_json_for_the_rest(values: list[dict[str, Any]], said: str) -> None:
@@ -83,17 +83,17 @@ async def test_a_page_is_bounded_and_links_to_the_json_for_the_rest(values: list
 
 
 def test_a_record_of_more_values_than_are_read_is_not_an_answer() -> None:
-    record = json.dumps([value(n, "URL", "http://a/") for n in range(MAX_VALUES)]).encode()
+    record = json.dumps([{"index": n, "type": "URL"} for n in range(MAX_VALUES)]).encode()
     assert len(read_values(record).values) == MAX_VALUES
     with pytest.raises(Exception, match=f"the limit is {MAX_VALUES}"):
         read_values(record[:-1] + b"," + record[1:])
 
 
 def test_xml_beyond_the_limit_of_one_name_is_left_out_and_the_answer_says_so() -> None:
-    xml = "<l><location href='http://a/'/>" + " " * 60_000 + "</l>"
+    xml = "<l><location href='http://a/'/>" + " " * 30_000 + "</l>"
     record = read_values(json.dumps([loc(n, xml) for n in range(5)]).encode())
     places = read_own_locations(record)
-    assert len(places.of_name.items) == MAX_NAME_XML_BYTES // len(xml) - 1  # 64 KiB are reserved for 10320/links
+    assert len(places.of_name.items) == MAX_NAME_XML_BYTES // len(xml) - 1  # 32 KiB are reserved for 10320/links
     assert places.malformed == tuple(f"value {n}: more XML than is read for one name" for n in (3, 4))
     assert b"not read: value 4: more XML" in write_locations(HandleName(NAME), record, places)
 
@@ -108,7 +108,7 @@ def test_networks_of_one_name_are_bounded_and_parsed_once() -> None:
     many = [Location((("addresses", networks), ("href", str(number)))) for number in range(50)]
     own = Location((("addresses", "203.0.113.0/24"), ("href", "own")))
     client = Client(address=ip_address("203.0.113.7"))
-    assert choose_location([*many[:2], own], "address", client, ()).location is own
+    assert choose_location([*many[:1], own], "address", client, ()).location is own
     assert choose_location([*many[: MAX_NETWORKS // 300 + 1], own], "address", client, ()).location is not own
     assert many[0].networks is many[0].networks
 
@@ -127,7 +127,7 @@ def test_a_template_is_never_filled_in_beyond_the_length_of_a_target() -> None:
 
 
 def test_showurls_is_bounded_and_names_the_json_for_the_rest() -> None:
-    record = read_values(json.dumps([value(n, "URL", "http://a/" + "'" * 900) for n in range(1_100)]).encode())
+    record = read_values(json.dumps([value(n, "URL", "http://a/" + "&" * 900) for n in range(200)]).encode())
     body = write_locations(HandleName(NAME), record, read_own_locations(record))
     assert len(body) < MAX_CHARACTERS + 1_000
     shown = body.count(b"<location ")
@@ -145,7 +145,7 @@ async def test_records_beyond_the_limit_of_one_name_are_left_out_and_the_answer_
     async with running() as proxy:
         names = [f"10.5555/part-{n}" for n in range(8)]
         for n, name in enumerate(names):
-            proxy.upstream.put(name, [loc(1, f"<l><location href='http://{n}/'/>{' ' * 60_000}</l>")])
+            proxy.upstream.put(name, [loc(1, f"<l><location href='http://{n}/'/>{' ' * 30_000}</l>")])
         proxy.upstream.put(NAME, [loc(1, f"<l include='{' '.join(names)}'/>")])
         got = await proxy.get(f"/{NAME}?action=showurls")
     assert got.text.count("<location ") == 4

@@ -73,8 +73,8 @@ class UpstreamSettings(SettingsGroup):
     upstream_max_answer_bytes: int = Field(
         1024 * 1024,
         ge=1024,
-        description="Largest upstream answer, in bytes; a larger one counts as unreadable. Parsing a hostile record "
-        "blocks all other answers for 10 to 20 ms for each MiB.",
+        description="Largest upstream answer, in bytes; a larger one counts as unreadable. The values of a "
+        "record have at most 262,144 bytes of JSON in any case.",
     )
     upstream_stale_timeout: float = Field(
         1.8, ge=0, description="Seconds to wait for the upstream before a stale record is served instead."
