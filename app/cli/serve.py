@@ -15,8 +15,9 @@ from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
 from app.main import check, create
+from app.server.certificate import load_certificate
 from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
-from app.server.listening import check_own_certificate, listen, listen_at
+from app.server.listening import listen, listen_at
 from app.server.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.server.signals import SignalServer, ignore_hangup
 from app.server.supervisor import Supervisor
@@ -35,7 +36,7 @@ def serve(load: Callable[[], Settings]) -> int:
     ignore_hangup()
     settings = load()
     begin_logging(settings)
-    check_own_certificate(settings.tls_cert, settings.tls_key)
+    load_certificate(settings.tls_cert, settings.tls_key)
     sockets = _open_sockets(settings)
     notifier = Notifier(os.environ.get(SOCKET_VARIABLE))
     try:

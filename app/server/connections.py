@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf
@@ -41,11 +41,13 @@ class Reason(Enum):
     CAP = "cap"
     REFUSED = "refused"
     MALFORMED = "malformed"
+    HANDSHAKE = "handshake"
 
 
 class Phase(Enum):
     """The event that a connection waits for."""
 
+    NEW = "the first head, after the handshake if there is one"
     IDLE = "the next request"
     HEAD = "the rest of a head"
     BODY = "the rest of a body"
@@ -54,9 +56,21 @@ class Phase(Enum):
     CLOSING = "a client that closes its side"
 
 
-#: The phases in which a connection can be closed for a new one, lower ranks first. Rank 1 also needs two sweeps without
-#: progress. A connection that waits for the application is never closed.
-EVICTION_RANK: Final = {Phase.IDLE: 0, Phase.HEAD: 0, Phase.BODY: 1, Phase.WRITE: 1, Phase.CLOSING: 1}
+#: The rank of a connection that has waited for its first head for less than two sweeps.
+_NEWEST: Final = 3
+#: The phases in which a connection can be closed for a new one, lower ranks first: least has been done for the first.
+#: Rank 0 needs two sweeps, and is _NEWEST before; rank 2 needs two sweeps without progress. A connection that waits for
+#: the application is never closed.
+EVICTION_RANK: Final = {
+    Phase.NEW: 0,
+    Phase.IDLE: 1,
+    Phase.HEAD: 1,
+    Phase.BODY: 2,
+    Phase.WRITE: 2,
+    Phase.CLOSING: 2,
+}
+#: The share of the places up to which a burst of new connections closes those that have had an answer.
+_NEW_SHARE: Final = 0.5
 #: The rank of a connection, and the time of its last progress.
 Turn = tuple[int, float]
 
@@ -119,6 +133,7 @@ class Connections:
         interval = limits.sweep_interval
         # `since` can be one interval earlier than the event. Without the margin, a connection could end too early.
         self._deadlines = {
+            Phase.NEW: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT),
             Phase.IDLE: (limits.idle_timeout + interval, Reason.IDLE),
             Phase.HEAD: (limits.head_timeout + interval, Reason.HEAD_TIMEOUT),
             Phase.BODY: (limits.body_timeout + interval, Reason.BODY_TIMEOUT),
@@ -146,6 +161,8 @@ class Connections:
             self._report_full(True)
             if not self._evict_first():
                 return False
+            # If all others wait for the application, the next one can have the place of this one.
+            self._first_to_go.append(((_NEWEST, connection.since), connection))
         self._client[connection] = client
         if client is not None:
             self._of_client.setdefault(client, {})[connection] = None
@@ -200,10 +217,10 @@ class Connections:
 
     def _evict_peer(self, peers: dict[Connection, None]) -> bool:
         """End the first connection in order of eviction of one client. The cap limits the search."""
-        turns = [(turn, peer) for peer in peers if (turn := self._turn(peer)) is not None]
-        if turns:
-            self._evict(min(turns, key=itemgetter(0))[1])
-        return bool(turns)
+        order = self._order(peers, self._limits.per_client)
+        if order:
+            self._evict(order[0][1])
+        return bool(order)
 
     def _evict_first(self) -> bool:
         """End the first connection in order of eviction."""
@@ -227,23 +244,35 @@ class Connections:
             return False
         self._listed_at = self.now
         self._evictions_left = len(self._client) // 8
-        turns = [(turn, one) for one in self._client if (turn := self._turn(one)) is not None]
-        self._first_to_go = deque(sorted(turns, key=itemgetter(0)))
+        self._first_to_go = deque(self._order(self._client, self._limits.total))
         return True
 
+    def _order(self, connections: Iterable[Connection], most: int) -> list[tuple[Turn, Connection]]:
+        """The connections that can be closed, those first for which least has been done; `most` is their cap.
+
+        Without `_NEW_SHARE`, a burst of new connections would close all idle ones. If it were 0, idle connections of an
+        attacker could keep nearly every place, and new ones would close each other during their handshakes.
+        """
+        turns = [(turn, connection) for connection in connections if (turn := self._turn(connection)) is not None]
+        turns.sort(key=itemgetter(0))
+        settled = sum(turn[0] < _NEWEST for turn, _ in turns)
+        excess = max(len(turns) - settled - int(most * _NEW_SHARE), 0)
+        return turns[settled : settled + excess] + turns[:settled] + turns[settled + excess :]
+
     def _turn(self, connection: Connection) -> Turn | None:
-        """The smallest turn gives way first; None for a connection that does not give way now."""
+        """The rank and age of a connection; None if it cannot be closed now."""
         phase, since = connection.phase(self.now)
         rank = EVICTION_RANK.get(phase)
-        is_active = self.now - since < 2 * self._limits.sweep_interval
-        return None if rank is None or (rank and is_active) else (rank, since)
+        if rank in (0, 2) and self.now - since < 2 * self._limits.sweep_interval:
+            rank = None if rank else _NEWEST
+        return None if rank is None else (rank, since)
 
     def _report_full(self, is_full: bool) -> None:
         """Log the change to and from the cap."""
         if is_full and not self._is_full:
             log.warning(
-                "%d connections are open, the most that max_connections or the limit of open files allows; the oldest "
-                "idle connections are closed for new ones",
+                "%d connections are open, the most that max_connections or the limit of open files allows; unfinished "
+                "and idle connections are closed for new ones, the oldest first",
                 len(self._client),
             )
         elif self._is_full and not is_full:

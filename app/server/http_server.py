@@ -8,14 +8,16 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.server.listening import CertificateReload
+from app.server.certificate import Certificate
 from app.server.protocol import ExpressProtocol
+from app.server.tls import TlsLayer
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class HttpServer(uvicorn.Server):
     def __init__(
         self, application: Any, options: ServerOptions, events: Events, second: SecondListener | None = None
     ) -> None:
-        self._certificate = CertificateReload()
+        self._certificate = Certificate(options.tls_cert, options.tls_key)
         config = _configure(application, options, self._certificate)
         config.load()
         super().__init__(config)
@@ -76,7 +78,7 @@ class HttpServer(uvicorn.Server):
 
     def load_certificate(self, certificate: Path | None, key: Path | None) -> None:
         """Use this certificate for new connections. Raises ConfigurationError and keeps the previous certificate."""
-        self._certificate.load(certificate, key)
+        self._certificate.replace(certificate, key)
 
     def set_shutdown_times(self, drain_seconds: float, grace_seconds: float) -> None:
         """Set how long a shutdown may take; see ServerOptions."""
@@ -154,10 +156,11 @@ class HttpServer(uvicorn.Server):
                 return
 
 
-def _configure(application: Any, options: ServerOptions, certificate: CertificateReload) -> uvicorn.Config:
+def _configure(application: Any, options: ServerOptions, certificate: Certificate) -> uvicorn.Config:
+    protocol: Any = ExpressProtocol if certificate.context is None else partial(TlsLayer, certificate)
     return uvicorn.Config(
         application,
-        http=ExpressProtocol,
+        http=protocol,
         loop="uvloop",
         log_config=None,
         access_log=False,
@@ -167,8 +170,5 @@ def _configure(application: Any, options: ServerOptions, certificate: Certificat
         timeout_graceful_shutdown=options.grace_seconds,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
         ws="none",
         backlog=BACKLOG,
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-        ssl_context_factory=certificate.open if options.tls_cert else None,
         lifespan="on",
     )

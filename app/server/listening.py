@@ -1,20 +1,15 @@
-"""The port and the certificate: both are checked before the first worker starts."""
+"""The sockets on which the service listens. They are bound before the first worker starts."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import socket
-import ssl
 import stat
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from app.errors import ConfigurationError
-
-log = logging.getLogger(__name__)
 
 #: The beginning of the address of a Unix socket.
 _UNIX: Final = "unix:"
@@ -73,53 +68,3 @@ def _remove_abandoned(path: Path) -> None:
             attempt.setblocking(False)
             if attempt.connect_ex(str(path)) == errno.ECONNREFUSED:
                 path.unlink()
-
-
-def check_own_certificate(certificate: Path | None, key: Path | None) -> None:
-    """Check that the files can serve HTTPS, if they are set. Raises ConfigurationError."""
-    if (certificate is None) != (key is None):
-        raise ConfigurationError("--tls-cert and --tls-key: only one of them is set; set both to serve HTTPS")
-    if certificate is not None and key is not None:
-        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
-
-
-class CertificateReload:
-    """Serves the newest certificate to each new connection.
-
-    A second certificate in the same context replaces the first only if both keys have the same type. So each
-    certificate gets a context of its own. OpenSSL calls `sni_callback` for each ClientHello, even without a server
-    name. The callback may change the connection's context (Python library reference, `SSLContext.sni_callback`).
-    """
-
-    def __init__(self) -> None:
-        self._create: Callable[[], ssl.SSLContext] | None = None
-        self._newest: ssl.SSLContext | None = None
-
-    def open(self, _config: Any, create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        """Create the context of the port. This is uvicorn's option `ssl_context_factory`."""
-        context = create()
-        context.sni_callback = self._take_newest
-        self._newest = context
-        return context
-
-    def load(self, certificate: Path | None, key: Path | None) -> None:
-        """Use this certificate from now on. Raises ConfigurationError and keeps the previous certificate."""
-        check_own_certificate(certificate, key)
-        if (self._newest is None) != (certificate is None):
-            raise ConfigurationError("--tls-cert: a reload cannot switch HTTPS on or off; restart the service")
-        if certificate is not None and key is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            _load(context, certificate, key)
-            self._newest = context
-            log.info("new connections get the certificate in %s", certificate)
-
-    def _take_newest(self, connection: ssl.SSLObject, _server_name: str | None, _context: ssl.SSLContext) -> None:
-        if self._newest is not None:
-            connection.context = self._newest
-
-
-def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {error}") from error

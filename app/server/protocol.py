@@ -69,10 +69,13 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
-        super().connection_made(transport)
-        self.flow = self._flow = ReadingFlow(transport)
+        self._use(transport)
         if not self._connections.admit(self, self.client[0] if self.client else "", self.loop):
             self._refuse(503, _NO_ROOM, Reason.REFUSED)
+
+    def _use(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.flow = self._flow = ReadingFlow(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
@@ -357,12 +360,16 @@ class ExpressProtocol(HttpToolsProtocol):
             return Phase.CLOSING
         if not self._is_answered():
             return Phase.BODY if self._stream.body_left and not self.flow.read_paused else Phase.ANSWER
-        return Phase.HEAD if self._stream.head_bytes or self._is_new else Phase.IDLE
+        if self._is_new:
+            return Phase.NEW
+        return Phase.HEAD if self._stream.head_bytes else Phase.IDLE
 
     def expire(self, reason: Reason) -> None:
         """See app.server.connections.Connection."""
-        if reason in (Reason.WRITE_TIMEOUT, Reason.FINISHED) or (reason is Reason.CAP and self._unsent):
-            # What is written is lost: the client does not read it, or does not end its side.
+        is_slow_to_close = self._unsent or self.scheme == "https"
+        if reason in (Reason.WRITE_TIMEOUT, Reason.FINISHED) or (reason is Reason.CAP and is_slow_to_close):
+            # What is written is lost: the client does not read it, or does not end its side. TLS would wait for the
+            # client's close_notify, and the descriptor would stay open.
             self._reason = self._reason if reason is Reason.FINISHED else reason
             self.transport.abort()
         elif reason is Reason.BODY_TIMEOUT or (reason is Reason.HEAD_TIMEOUT and self._stream.head_bytes):

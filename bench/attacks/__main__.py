@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from bench.attacks import connections, failures, lists, records, shares, stores
+from bench.attacks import connections, failures, handshakes, lists, records, shares, stores
 from bench.attacks.world import ROOT, Checkout, Row
 
 Attack = Callable[[Checkout], Iterator[Row]]
@@ -24,6 +24,8 @@ _PARTS: Final[dict[str, Attack]] = {
     "pipelines": connections.pipelines,
     "unfinished": connections.unfinished,
     "descriptors": connections.descriptors,
+    "silent": handshakes.silent,
+    "handshakes": handshakes.partial,
     "half-closed": connections.half_closed,
     "malformed": connections.malformed,
     "records": records.records,

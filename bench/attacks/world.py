@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -11,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
@@ -18,7 +21,8 @@ from typing import Final
 import psutil
 
 from bench.servers import HOST, end, free_port, plain_environment
-from tests.cluster.front_proxy import Nginx
+from tests.cluster.front_proxy import Nginx, certificate
+from tests.hostile.clients import head, read, send, statuses
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: The settings of every proxy, unless an attack has its own. Neither budget nor breaker may interfere.
@@ -62,6 +66,14 @@ class Checkout:
         return frozenset(self.run("from app.assembly.settings import Settings; print(*Settings.model_fields)").split())
 
 
+class Door(Enum):
+    """How clients reach a proxy."""
+
+    PLAIN = "plain HTTP"
+    TLS = "TLS"
+    UNIX = "a Unix socket"
+
+
 @dataclass(frozen=True)
 class Proxy:
     """A running proxy."""
@@ -69,6 +81,37 @@ class Proxy:
     process: subprocess.Popen[bytes]
     port: int
     log_file: Path
+    door: Door = Door.PLAIN
+
+    @property
+    def socket_path(self) -> str:
+        """The path of its Unix socket."""
+        return str(self.log_file.with_name("socket"))
+
+    def connect(self, source: str = "", timeout: float = 20.0) -> socket.socket:
+        """A connection to it, from the loopback address `source` if it has addresses; no TLS handshake begins."""
+        if self.door is not Door.UNIX:
+            return socket.create_connection((HOST, self.port), timeout, (source, 0) if source else None)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(timeout)
+        try:
+            connection.connect(self.socket_path)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def status(self, target: str, source: str = "", timeout: float = 2.0) -> int:
+        """The status of the answer to one GET on a new connection, 0 without one."""
+        try:
+            with self.connect(source, timeout) as connection:
+                if self.door is Door.TLS:
+                    # The certificate is one of this run, and nothing leaves the machine.
+                    with ssl._create_unverified_context().wrap_socket(connection) as secured:
+                        return _status(secured, target, timeout)
+                return _status(connection, target, timeout)
+        except OSError:
+            return 0
 
     @property
     def log(self) -> list[str]:
@@ -76,8 +119,21 @@ class Proxy:
         return self.log_file.read_text("utf-8", "replace").splitlines()
 
     def resident(self) -> int:
-        """Its resident memory, in bytes."""
-        return int(psutil.Process(self.process.pid).memory_info().rss)
+        """The resident memory of its processes, in bytes."""
+        return sum(int(process.memory_info().rss) for process in self._processes())
+
+    def descriptors(self) -> int:
+        """The open descriptors of its processes."""
+        return sum(int(process.num_fds()) for process in self._processes())
+
+    def _processes(self) -> list[psutil.Process]:
+        first = psutil.Process(self.process.pid)
+        return [first, *first.children(recursive=True)]
+
+
+def _status(connection: socket.socket, target: str, timeout: float) -> int:
+    send(connection, head(target, "Connection: close"))
+    return next(iter(statuses(read(connection, timeout))), 0)
 
 
 @contextmanager
@@ -102,6 +158,7 @@ def proxy(
     descriptors: int = 0,
     store: str = "",
     start: Sequence[str] = ("-m", "app"),
+    door: Door = Door.PLAIN,
     **settings: object,
 ) -> Iterator[Proxy]:
     """The checkout's proxy with these settings, of which it gets those that it has, and a limit on descriptors.
@@ -115,23 +172,28 @@ def proxy(
             "store_url": store or f"sqlite:///{folder}/store.sqlite3",
             **{name: str(value) for name, value in settings.items()},
         }
+        if door is Door.TLS:
+            given |= dict(zip(("tls_cert", "tls_key"), map(str, certificate(Path(folder))), strict=True))
         known = {f"DOI_PROXY_{name.upper()}": value for name, value in given.items() if name in checkout.settings}
         limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
         port = free_port()
         log = Path(folder, "log")
+        host = f"unix:{log.with_name('socket')}" if door is Door.UNIX else HOST
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*limits, checkout.python, *start, "serve", "--host", HOST, "--port", str(port)],
+                [*limits, checkout.python, *start, "serve", "--host", host, "--port", str(port)],
                 cwd=checkout.folder,
                 env={**plain_environment(), **known},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
             )
+        started = Proxy(process, port, log, door)
         try:
-            if not until(lambda: process.poll() is not None or get(port, "/healthz").status > 0, _START):
+            until(lambda: process.poll() is not None or started.status("/healthz") > 0, _START)
+            if process.poll() is not None:
                 raise RuntimeError(f"the proxy of {checkout.folder} did not start: {log.read_text()[-1000:]}")
-            yield Proxy(process, port, log)
+            yield started
         finally:
             end(process)
 

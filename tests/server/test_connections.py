@@ -48,6 +48,7 @@ def _connections(total: int) -> Connections:
 @pytest.mark.parametrize(
     ("phase", "seconds", "reason"),
     [
+        (Phase.NEW, 15, Reason.HEAD_TIMEOUT),
         (Phase.HEAD, 15, Reason.HEAD_TIMEOUT),
         (Phase.BODY, 30, Reason.BODY_TIMEOUT),
         (Phase.WRITE, 31, Reason.WRITE_TIMEOUT),
@@ -81,6 +82,41 @@ async def test_idle_connections_give_way_first_then_those_without_progress_and_a
         if number == 0:
             assert gone == order[-1:]
     assert not order[0].ended
+
+
+async def test_a_silent_connection_gives_way_before_idle_ones_and_a_new_one_after_them() -> None:
+    connections = _connections(total=3)
+    loop = asyncio.get_running_loop()
+    idle, silent, new = Still(Phase.IDLE), Still(Phase.NEW), Still(Phase.NEW)
+    for number, connection in enumerate((idle, silent, new)):
+        assert connections.admit(connection, f"192.0.{number}.1", loop)
+        connections.sweep(connections.now + (0.0 if connection is idle else 1.5))
+    for expected in (silent, idle, new):
+        assert not expected.ended
+        connections.admit(Still(Phase.ANSWER), "198.51.100.1", loop)
+        assert expected.ended == [Reason.CAP]
+
+
+async def test_a_burst_of_new_connections_closes_half_of_the_idle_ones_at_most() -> None:
+    connections = _connections(total=80)
+    loop = asyncio.get_running_loop()
+    idle = [Still(Phase.IDLE) for _ in range(80)]
+    for number, connection in enumerate(idle):
+        connections.admit(connection, f"192.0.{number}.1", loop)
+    connections.sweep(connections.now + 1.0)
+    assert all(connections.admit(Still(Phase.NEW), f"198.51.{number % 250}.1", loop) for number in range(2_000))
+    # A list of what gives way holds for an eighth of the places.
+    assert 40 <= sum(not connection.ended for connection in idle) <= 50
+
+
+async def test_new_connections_are_admitted_while_all_others_wait_for_answers() -> None:
+    connections = _connections(total=64)
+    loop = asyncio.get_running_loop()
+    for number in range(63):
+        assert connections.admit(Still(Phase.ANSWER), f"192.0.{number}.1", loop)
+    new = [Still(Phase.NEW) for _ in range(20)]
+    assert all(connections.admit(connection, f"198.51.{number}.1", loop) for number, connection in enumerate(new))
+    assert [connection.ended for connection in new] == [[Reason.CAP]] * 19 + [[]]
 
 
 async def test_a_connection_that_makes_progress_does_not_give_way_and_a_new_one_is_refused() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from app.features.check import Finding, Inspection
 from app.features.redaction import redact
-from app.server.listening import check_own_certificate
+from app.server.certificate import load_certificate
 
 #: Days before the end of a certificate from which its end is a warning.
 _EXPIRY_DAYS: Final = 30.0
@@ -47,7 +47,7 @@ def find_certificate_problems(inspection: Inspection) -> Iterator[Finding]:
     if any(path is not None and _access_problem(path) for path in (certificate, key)):
         return
     remedy = "use a PEM certificate chain and the key that belongs to it"
-    refusals = list(inspection.find_refusal(name, lambda: check_own_certificate(certificate, key), remedy))
+    refusals = list(inspection.find_refusal(name, lambda: load_certificate(certificate, key), remedy))
     yield from refusals
     if certificate is not None and not refusals:
         yield from _judge_certificate(inspection, certificate)

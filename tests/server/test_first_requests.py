@@ -1,0 +1,157 @@
+"""Connections are counted, limited and timed from `accept`, before TLS, by one and several workers. Uses processes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import pytest
+
+from bench.attacks.handshakes import BEGINNINGS
+from bench.attacks.world import Door
+from tests.cluster.conftest import StartProxy, StartUpstream
+from tests.cluster.front_proxy import certificate
+from tests.cluster.processes import START_DEADLINE, Proxy, until
+from tests.hostile.clients import connect, head, is_ended, read, read_to_end, send, statuses
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+NAME: Final = "10.1234/first"
+TARGET: Final = f"/{NAME}"
+OTHER: Final = "127.0.2.1"
+CAP: Final = 20
+NETWORKS: Final = 10
+UNFINISHED: Final = 200
+PATIENCE: Final = 30.0
+#: Descriptors of a process that belong to no connection, and may be opened after the first answer.
+OTHERS: Final = 20
+
+
+class TlsProxy:
+    """A running proxy that serves HTTPS itself."""
+
+    def __init__(self, proxy: Proxy, chain: Path) -> None:
+        self.process, self.port = proxy.process, proxy.port
+        self._context = ssl.create_default_context(cafile=chain)
+
+    def connect(self, source: str = OTHER) -> ssl.SSLSocket:
+        """A connection after its handshake."""
+        return self._context.wrap_socket(connect(self.port, source=source), server_hostname="127.0.0.1")
+
+    def ask(self, target: str = TARGET, *, source: str = OTHER) -> tuple[list[int], bytes]:
+        """The status of the answer on a new connection, and what was read."""
+        with self.connect(source) as connection:
+            send(connection, head(target, "Connection: close"))
+            received = read_to_end(connection, PATIENCE) or b""
+        return statuses(received), received
+
+    def descriptors(self) -> int:
+        """The largest number of open descriptors of one of its processes."""
+        first = psutil.Process(self.process.id)
+        return max(int(process.num_fds()) for process in (first, *first.children()))
+
+
+@pytest.fixture
+def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: str, tmp_path: Path) -> Any:
+    """Start a proxy that serves HTTPS and has answered NAME."""
+
+    def started(workers: int = 1, **settings: object) -> TlsProxy:
+        upstream = start_upstream({NAME: "https://www.example.org/first"})
+        chain, key = certificate(tmp_path)
+        proxy = start_proxy(upstream.url, store_file, workers=workers, tls_cert=chain, tls_key=key, **settings)
+        words = "all workers answer" if workers > 1 else "startup complete"
+
+        async def wait() -> None:
+            await upstream.ready()
+            await until(lambda: _has(proxy, words), START_DEADLINE, words)
+
+        asyncio.run(wait())
+        served = TlsProxy(proxy, chain)
+        assert served.ask()[0] == [302]
+        return served
+
+    return started
+
+
+async def _has(proxy: Proxy, words: str) -> bool:
+    assert proxy.process.runs, proxy.process.log
+    return words in proxy.process.log
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("sent", [b"", BEGINNINGS[Door.TLS]], ids=["silent", "partial"])
+def test_unfinished_handshakes_take_the_places_of_max_connections_and_no_more(
+    workers: int, sent: bytes, start: Any
+) -> None:
+    proxy = start(workers, max_connections=CAP, client_max_connections=CAP // 2)
+    before = proxy.descriptors()
+    with ExitStack() as stack:
+        unfinished = [
+            stack.enter_context(connect(proxy.port, source=f"127.0.{66 + number % NETWORKS}.1"))
+            for number in range(UNFINISHED)
+        ]
+        for connection in unfinished:
+            send(connection, sent)
+        assert [proxy.ask()[0] for _ in range(10)] == [[302]] * 10
+        assert proxy.descriptors() <= before + CAP + OTHERS
+        assert sum(map(is_ended, unfinished)) >= UNFINISHED - workers * CAP
+
+
+def test_an_unfinished_handshake_has_the_deadline_of_a_head_and_a_failed_one_is_counted(start: Any) -> None:
+    proxy = start(client_head_timeout=1, client_idle_timeout=3600)
+    with ExitStack() as stack:
+        unfinished = [stack.enter_context(connect(proxy.port, source=OTHER)) for _ in range(10)]
+        for number, connection in enumerate(unfinished):
+            send(connection, BEGINNINGS[Door.TLS][:number])
+        assert [read_to_end(connection, PATIENCE) for connection in unfinished] == [b""] * 10
+    with connect(proxy.port, source=OTHER) as connection:
+        send(connection, head(TARGET))
+        read(connection)
+    _, metrics = proxy.ask("/metrics")
+    assert b'doi_proxy_connections_closed_total{reason="head_timeout"} 10.0' in metrics
+    assert b'doi_proxy_connections_closed_total{reason="handshake"} 1.0' in metrics
+
+
+def test_a_connection_after_its_handshake_has_the_deadline_of_a_head_too(start: Any) -> None:
+    proxy = start(client_head_timeout=1)
+    with proxy.connect() as silent, proxy.connect() as partial:
+        send(partial, head(TARGET)[:-2])
+        assert statuses(read_to_end(partial, PATIENCE) or b"") == [408]
+        assert read_to_end(silent, PATIENCE) == b""
+
+
+def test_answered_connections_over_tls_that_stay_open_take_no_more_places_either(start: Any) -> None:
+    # The client never answers close_notify, so a connection that waited for it would keep its descriptor.
+    proxy = start(max_connections=CAP, client_max_connections=CAP // 2)
+    before = proxy.descriptors()
+    with ExitStack() as stack:
+        for number in range(UNFINISHED // 2):
+            connection = stack.enter_context(proxy.connect(f"127.0.{66 + number % NETWORKS}.1"))
+            send(connection, head(TARGET))
+            assert connection.recv(4096).startswith(b"HTTP/1.1 302")
+        assert proxy.ask()[0] == [302]
+        assert proxy.descriptors() <= before + CAP + OTHERS
+
+
+def test_a_shutdown_does_not_wait_for_unfinished_handshakes(start: Any) -> None:
+    proxy = start(grace_seconds=3600)
+    with connect(proxy.port, source=OTHER) as connection:
+        send(connection, BEGINNINGS[Door.TLS])
+        proxy.ask()
+        assert proxy.process.terminate() < PATIENCE
+        assert read_to_end(connection, PATIENCE) == b""
+
+
+def test_a_client_that_resets_its_handshake_leaves_its_place(start: Any) -> None:
+    proxy = start()
+    for _ in range(50):
+        connection = connect(proxy.port, source=OTHER)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        send(connection, BEGINNINGS[Door.TLS])
+        connection.close()
+    assert any(b"doi_proxy_connections_open 1.0" in proxy.ask("/metrics")[1] for _ in range(50))
