@@ -12,7 +12,7 @@ from cachetools import Cache, FIFOCache, LRUCache
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, Changes
 from app.cache.doorkeeper import Doorkeeper
-from app.cache.entry import Entry, bound_times
+from app.cache.entry import Entry, bound_times, loses_proof
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import StoreStats
 from app.handle.answer import ResponseCode
@@ -165,6 +165,9 @@ class MemoryStore:
             return
         known = self._find(entry.key)
         if unless_newer and known is not None and known.is_usable(now) and known.fetched_at > entry.fetched_at:
+            return
+        if loses_proof(known, entry, now):
+            self._announce(entry.key)
             return
         self.keep(entry)
         if announce:

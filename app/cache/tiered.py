@@ -10,7 +10,7 @@ from typing import Final, TypeGuard
 from msgspec.structs import replace
 
 from app.cache.coordination import REGISTRY_CHANGED
-from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified
+from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified, loses_proof
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
 from app.cache.memory import MemoryStore
 from app.cache.purges import EVERYTHING, Purges
@@ -121,8 +121,11 @@ class TieredStore(FallbackStore):
     ) -> None:
         """Put an entry into both tiers. With `announce`, other processes drop their copy from memory.
 
-        It is not put if its key was purged after its query was sent at `sent_at`. For `unless_newer`, see Store.
+        It is not put if its key was purged after its query was sent at `sent_at`, or if it is not verified and would
+        replace a fresh verified one. For `unless_newer`, see Store.
         """
+        if loses_proof(self._memory.peek(entry.key), entry, self._clock()):
+            return
         if sent_at is not None and self._purges and self._purges.refuses(entry.key, sent_at, self._clock()):
             return
         self._keep(entry)

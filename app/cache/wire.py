@@ -21,10 +21,12 @@ _PLAIN: Final = 2
 _WITHOUT_KEY: Final = 1
 #: Is added to the version of an entry whose answer was verified. An earlier release takes that for a miss, because it
 #: would lose the proof.
-_VERIFIED: Final = 0x80
+VERIFIED: Final = 0x80
 
 #: CRC-32 of the key and of what follows: version, response code, fetched, then the two expiries and the values.
 _CHECK: Final = Struct("<I")
+#: The offset of the version in an entry, in every layout.
+VERSION_OFFSET: Final = _CHECK.size
 #: Version 2: the expiries are seconds since the epoch, and the values are JSON.
 _HEAD: Final = Struct("<IBBddd")
 _BODY: Final = Struct("<BBddd")
@@ -64,7 +66,7 @@ def _pack_short(entry: Entry) -> bytes | None:
 
 
 def _version(layout: int, entry: Entry) -> int:
-    return layout | _VERIFIED if entry.answer.is_verified else layout
+    return layout | VERIFIED if entry.answer.is_verified else layout
 
 
 def unpack(key: str, data: object) -> Entry | None:
@@ -75,12 +77,12 @@ def unpack(key: str, data: object) -> Entry | None:
     # A damaged SQLite row can have any type.
     if not isinstance(data, bytes) or len(data) < _HEAD.size:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged: it is too short, or not bytes.")
-    check, version = int.from_bytes(data[: _CHECK.size], "little"), data[_CHECK.size]
+    check, version = int.from_bytes(data[: _CHECK.size], "little"), data[VERSION_OFFSET]
     body = memoryview(data)[_CHECK.size :]
     # The version decides which checksum is right, so an entry of one layout is never read as one of another.
     if (crc32(body) if version == _WITHOUT_KEY else _checksum(key, body)) != check:
         raise DamagedEntry(f"The store's entry for {key!r} is damaged, or belongs to another name: wrong checksum.")
-    is_verified, layout = bool(version & _VERIFIED), version & ~_VERIFIED
+    is_verified, layout = bool(version & VERIFIED), version & ~VERIFIED
     if layout == FORMAT_VERSION:
         return _unpack_short(key, data, is_verified)
     return _unpack_plain(key, data, is_verified) if layout == _PLAIN or version == _WITHOUT_KEY else None
@@ -88,7 +90,7 @@ def unpack(key: str, data: object) -> Entry | None:
 
 def has_old_layout(data: object) -> bool:
     """Whether stored bytes have a layout that this release reads and no longer writes."""
-    return isinstance(data, bytes) and data[_CHECK.size : _CHECK.size + 1] == bytes((_WITHOUT_KEY,))
+    return isinstance(data, bytes) and data[VERSION_OFFSET : VERSION_OFFSET + 1] == bytes((_WITHOUT_KEY,))
 
 
 def _unpack_short(key: str, data: bytes, is_verified: bool) -> Entry:

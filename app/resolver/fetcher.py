@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.cache.entry import Entry, RegistryEntry
+from app.cache.entry import Entry, RegistryEntry, loses_proof
 from app.cache.tiered import TieredStore
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify, ShareSpent, SignatureInvalid
 from app.resolver.demand import Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.observer import ResolutionObserver
-from app.resolver.proof import loses_proof, needs_proof, proves
+from app.resolver.proof import needs_proof, proves
 from app.resolver.resolution import TtlPolicy, must_confirm
 from app.upstream.source import Source, UpstreamQuery, Verification, WaitingClients
 

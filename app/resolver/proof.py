@@ -1,4 +1,4 @@
-"""Decides which cached answers prove themselves by a signature, and which answers may replace them."""
+"""Decides which cached answers prove themselves by a signature."""
 
 from __future__ import annotations
 
@@ -18,8 +18,3 @@ def proves(entry: Entry | None, now: float, max_age: float | None = None) -> Typ
     if entry is None or not entry.is_proof(now):
         return False
     return max_age is None or now - entry.fetched_at <= max_age
-
-
-def loses_proof(known: Entry | None, answer: Entry, now: float) -> TypeGuard[Entry]:
-    """Whether an answer would replace a fresh entry that a signature proves, and is not verified itself."""
-    return proves(known, now) and not answer.answer.is_verified

@@ -17,7 +17,7 @@ from app.cache.memory import MemoryStore
 from app.cache.sqlite.store import SqliteStore
 from app.cache.store import SharedStore
 from app.features.valkey.store import ValkeyStore
-from tests.cache.entries import entry, missing, verified
+from tests.cache.entries import NOW, entry, missing, verified
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +120,39 @@ async def test_the_later_of_two_puts_counts(store: SharedStore) -> None:
     await store.flush()
     assert await store.get("10.1000/182") == entry(url="http://example.org/new")
     assert await keys(store) == ["10.1000/182"]
+
+
+@pytest.mark.parametrize("proof", [verified(entry(ttl=60)), verified(missing("10.1000/182"))], ids=["record", "none"])
+@pytest.mark.parametrize("written", [True, False], ids=["written", "waiting"])
+async def test_no_unverified_entry_replaces_a_fresh_verified_one(
+    open_one: Opener, clock: Clock, proof: Entry, written: bool
+) -> None:
+    here, there = await open_one(), await open_one()
+    cursor = (await there.changes(None)).cursor
+    await here.put(proof)
+    if written:
+        await here.flush()
+    lies = [entry(url="http://evil.example/", fetched_at=NOW + 5), missing("10.1000/182", fetched_at=NOW + 5)]
+    for writer, lie in zip((there, here) if written else (here, here), lies, strict=True):
+        await writer.put(lie, sent_at=NOW, announce=False)
+        await writer.put(lie, unless_newer=True)
+        await writer.flush()
+    assert await here.get(proof.key) == await there.get(proof.key) == proof
+    # A process that has the lie in memory drops it.
+    assert not written or proof.key in (await there.changes(cursor)).keys
+    # Another verified entry replaces it, and so does any entry after its soft expiry or a purge.
+    await there.put(verified(entry(ttl=30, fetched_at=NOW)))
+    await there.flush()
+    assert await here.get(proof.key) == verified(entry(ttl=30))
+    clock.advance(30)
+    await there.put(lies[0])
+    await there.flush()
+    assert await here.get(proof.key) == lies[0]
+    await here.put(verified(entry(fetched_at=NOW + 30)))
+    await here.delete(proof.key)
+    await here.put(lies[0])
+    await here.flush()
+    assert await there.get(proof.key) == lies[0]
 
 
 async def test_an_entry_is_not_returned_after_its_hard_expiry(store: SharedStore, clock: Clock) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.cache.entry import MAX_SKEW, bound_times
-from tests.cache.entries import NOW, entry, missing
+from app.cache.entry import MAX_SKEW, bound_times, loses_proof
+from tests.cache.entries import NOW, entry, missing, verified
 
 CEILING = 86_400.0
 DAY = 86_400.0
@@ -51,3 +51,14 @@ def test_no_entry_is_fresh_beyond_the_ceiling_after_any_step_of_the_clock(step: 
     for known in (entry(), entry(ttl=60), missing(), entry(ttl=400 * DAY)):
         bounded = bound_times(known, NOW + step, CEILING)
         assert bounded is None or bounded.ttl_left(NOW + step) <= CEILING
+
+
+def test_a_fresh_proof_is_lost_to_a_verified_entry_alone() -> None:
+    known = verified(entry(ttl=60))
+    assert loses_proof(known, entry(url="http://other.example/"), NOW)
+    assert loses_proof(known, missing(known.key), NOW)
+    assert not loses_proof(known, verified(entry()), NOW)
+    assert not loses_proof(known, entry(), NOW + 60)
+    assert not loses_proof(verified(entry(fetched_at=NOW + MAX_SKEW + 1)), entry(), NOW)
+    assert not loses_proof(entry(), entry(), NOW)
+    assert not loses_proof(None, entry(), NOW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.cache.entry import Entry, expire_unverified
-from app.resolver.proof import loses_proof, needs_proof, proves
+from app.resolver.proof import needs_proof, proves
 from app.upstream.source import Verification
 from tests.cache.entries import NOW, entry, missing, verified
 
@@ -45,16 +45,6 @@ def test_a_verified_entry_is_a_proof_until_its_ttl_ends(one: Entry | None, proof
 @pytest.mark.parametrize(("max_age", "proof"), [(29, False), (30, True), (None, True)])
 def test_a_proof_is_as_young_as_the_request_says(max_age: float | None, proof: bool) -> None:
     assert proves(verified(entry(fetched_at=NOW - 30)), NOW, max_age) is proof
-
-
-def test_only_a_verified_answer_keeps_the_proof() -> None:
-    known = verified(entry(ttl=60))
-    assert loses_proof(known, entry(url="http://other.example/"), NOW)
-    assert loses_proof(known, missing(known.key), NOW)
-    assert not loses_proof(known, verified(entry()), NOW)
-    assert not loses_proof(known, entry(), NOW + 60)
-    assert not loses_proof(entry(), entry(), NOW)
-    assert not loses_proof(None, entry(), NOW)
 
 
 def test_an_entry_that_is_not_verified_can_be_stale_from_the_start() -> None:

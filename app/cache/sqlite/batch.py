@@ -9,18 +9,20 @@ from math import ceil
 from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS
-from app.cache.entry import MAX_SKEW, Entry
+from app.cache.entry import MAX_SKEW, Entry, loses_proof
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY, Purges
 from app.cache.sqlite.eviction import evict
 from app.cache.sqlite.file import total_bytes
 from app.cache.sqlite.tables import Table, Written
 from app.cache.sqlite.writer import Change, is_later
-from app.cache.wire import pack, unpack
+from app.cache.wire import VERIFIED, VERSION_OFFSET, pack, unpack
 from app.errors import DamagedEntry
 
 #: Rows of one INSERT. Each step of SQLite releases the interpreter lock and then waits for it, up to 5 ms in a busy
 #: process. A few large steps are therefore faster than many small ones.
 _ROWS: Final = 64
+#: Verified entries. SQLite counts the bytes of a value from 1. A damaged value that is not bytes is not selected.
+_PROOFS: Final = f"SELECT key, data FROM entries WHERE substr(data, {VERSION_OFFSET + 1}, 1) >= x'{VERIFIED:02x}'"  # noqa: S608 - numbers
 
 
 def write_batch(
@@ -43,7 +45,9 @@ def write_batch(
         gone = [change.key for change in changes if change.entry is None or change.purged_at is not None]
         known = {key: _find_usable(connection, key, now) for key in gone}
         _delete(connection, gone)
-        entries = [entry for change in changes if (entry := _admit(connection, change, purges, now))]
+        admitted = [entry for change in changes if (entry := _admit(connection, change, purges, now))]
+        proven = _find_proven(connection, admitted, now)
+        entries = [entry for entry in admitted if entry.key not in proven]
         _put(connection, entries, now)
         purged = [(change.key, change.purged_at) for change in changes if change.purged_at is not None]
         written = Written(now, entries, gone, known, purged, purges)
@@ -51,7 +55,7 @@ def write_batch(
             if table.after_write is not None:
                 table.after_write(connection, written)
         _record_purges(connection, purged, now)
-        announce(connection, [change.key for change in changes if change.announce])
+        announce(connection, [change.key for change in changes if change.announce or change.key in proven])
         connection.executemany(
             "UPDATE entries SET last_used = ? WHERE key = ?", [(int(when), key) for key, when in used.items()]
         )
@@ -72,10 +76,25 @@ def _admit(connection: sqlite3.Connection, change: Change, purges: Purges, now: 
     return change.entry
 
 
+def _find_proven(connection: sqlite3.Connection, entries: list[Entry], now: float) -> frozenset[str]:
+    """The keys of the entries that are not written, because they are not verified and a fresh verified one is there."""
+    unverified, proven = {entry.key: entry for entry in entries if not entry.answer.is_verified}, set()
+    keys = list(unverified)
+    for at in range(0, len(keys), _ROWS):
+        part = keys[at : at + _ROWS]
+        rows = connection.execute(f"{_PROOFS} AND key IN ({', '.join('?' * len(part))})", part)
+        proven |= {key for key, data in rows if loses_proof(_read_usable(key, data, now), unverified[key], now)}
+    return frozenset(proven)
+
+
 def _find_usable(connection: sqlite3.Connection, key: str, now: float) -> Entry | None:
     row = connection.execute("SELECT data FROM entries WHERE key = ?", (key,)).fetchone()
+    return None if row is None else _read_usable(key, row[0], now)
+
+
+def _read_usable(key: str, data: object, now: float) -> Entry | None:
     try:
-        entry = None if row is None else unpack(key, row[0])
+        entry = unpack(key, data)
     except DamagedEntry:
         return None
     # An entry from the future was written before the clock was set back.

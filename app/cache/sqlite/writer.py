@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from typing import Final
 
-from app.cache.entry import Entry
+from app.cache.entry import Entry, loses_proof
 from app.errors import StoreError
 
 #: Changes in one transaction. 512 take about 5 ms, during which the writers of other processes wait.
@@ -36,6 +36,8 @@ class Change:
     def follow(self, before: Change) -> Change:
         """This change and the one that still waits, as one."""
         if self.unless_newer and is_later(before.entry, self.entry):
+            return before
+        if self.entry is not None and loses_proof(before.entry, self.entry, self.entry.fetched_at):
             return before
         purged_at = before.purged_at if self.purged_at is None else self.purged_at
         return replace(self, announce=self.announce or before.announce, purged_at=purged_at)

@@ -4,6 +4,7 @@ from typing import Final
 
 from app.cache.coordination import MAX_ANNOUNCEMENTS, MAX_IDLE
 from app.cache.purges import EVERYTHING, MAX_PURGES, PURGE_MEMORY
+from app.cache.wire import FORMAT_VERSION, VERIFIED, VERSION_OFFSET
 from app.token_bucket import MAX_BACK_OFF, ROUNDING
 
 #: Seconds for which a server gives no token after it took over a bucket. In this time, each process that used its own
@@ -85,13 +86,20 @@ local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 
 #: KEYS are the entry, the purges and the announcements. ARGV are the data, its milliseconds to live, its key if it is
 #: to be announced, the seconds since its query was sent, the time at which it was fetched, the latest valid time,
-#: and the scopes of its key. A condition that does not apply is "". See Store.put. The seconds are a duration, because
-#: the clocks of hosts differ. The format of an entry is that of app/cache/wire.py: checksum, version, code, fetched,
-#: fresh until, stale until.
+#: the scopes of its key, and the time if it is not verified. A condition that does not apply is "". See Store.put. The
+#: seconds are a duration, because the clocks of hosts differ. The format of an entry is that of app/cache/wire.py:
+#: checksum, version, code, fetched, and fresh until, in version 3 as whole seconds after fetched.
 PUT: Final = (
     _NOW
     + _HEAL
     + f"""
+local function proves(data, fetched_at, at)
+    local version, fresh_until = string.byte(data, {VERSION_OFFSET + 1}) - {VERIFIED}, 0
+    if version == {FORMAT_VERSION} then fresh_until = fetched_at + struct.unpack('<I4', data, 15) end
+    if version > 0 and version < {FORMAT_VERSION} then fresh_until = struct.unpack('<d', data, 15) end
+    return at < fresh_until
+end
+local function announce(key) heal('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', key) end
 if ARGV[4] ~= '' then
     local sent_at = now - tonumber(ARGV[4])
     for _, at in ipairs(heal('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9])) do
@@ -99,15 +107,19 @@ if ARGV[4] ~= '' then
         if purged_at and sent_at < purged_at and purged_at <= now then return 0 end
     end
 end
-if ARGV[5] ~= '' then
+if ARGV[5] ~= '' or ARGV[10] ~= '' then
     local data = heal('GET', KEYS[1])
-    if data and #data >= 30 then
-        local fetched_at = struct.unpack('<d', data, 7)
-        if fetched_at > tonumber(ARGV[5]) and fetched_at <= tonumber(ARGV[6]) then return 0 end
+    local fetched_at = data and #data >= 30 and struct.unpack('<d', data, 7) or math.huge
+    if fetched_at <= tonumber(ARGV[6]) then
+        if ARGV[5] ~= '' and fetched_at > tonumber(ARGV[5]) then return 0 end
+        if ARGV[10] ~= '' and proves(data, fetched_at, tonumber(ARGV[10])) then
+            announce(ARGV[7])
+            return 0
+        end
     end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-if ARGV[3] ~= '' then heal('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[3]) end
+if ARGV[3] ~= '' then announce(ARGV[3]) end
 return 1
 """
 )

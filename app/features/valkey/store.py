@@ -72,9 +72,10 @@ class ValkeyStore:
             return
         since_sent = "" if sent_at is None else max(0.0, now - sent_at)
         # An entry from the future was written before the clock was set back.
-        times = (entry.fetched_at, now + MAX_SKEW) if unless_newer else ("", "")
+        times = entry.fetched_at if unless_newer else "", now + MAX_SKEW
+        unverified_at = "" if entry.answer.is_verified else now
         announced = entry.key if announce else ""
-        arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key)]
+        arguments = [pack(entry), left, announced, since_sent, *times, *scopes_of(entry.key), unverified_at]
         partition = self._layout.find(entry.key)
         keys = [partition.entry(entry.key), partition.purges, partition.announcements]
         # Written twice, the entry is the same.
