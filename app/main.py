@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from app import __version__
 from app.assembly.checks import CoreInspection
@@ -27,6 +28,7 @@ from app.assembly.lifecycle import Lifecycle
 from app.assembly.lifespan import run_lifespan
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings, load
+from app.assembly.stores import open_service_cache
 from app.errors import ConfigurationError
 from app.server.proxies import trusted_addresses
 from app.upstream.loop import read_loop_id
@@ -54,6 +56,8 @@ def create(
         context.provide(part)
     features = switched_on(settings)
     observers = join_observers(feature.observe(context) for feature in features if feature.observe is not None)
+    if parts.cache is None:
+        parts = replace(parts, cache=open_service_cache(settings, clock, observers.store))
     core, pages = open_core(settings, context, observers, parts=parts), build_pages(settings)
     opened = open_features(features, context)
     stages = fold_stages(opened.stages)
@@ -102,7 +106,7 @@ def check(settings: Settings) -> None:
             for finding in () if feature.check is None else feature.check(CoreInspection(settings)):
                 if finding.severity == "error":
                     raise ConfigurationError(str(finding))
-        core = open_core(settings)
+        core = open_core(settings, parts=SuppliedParts(cache=open_service_cache(settings)))
         await core.upstream.source.aclose()
         await core.cache.close()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,7 +14,9 @@ from app.assembly.settings import Settings
 from app.cache import address
 from app.cache.address import StoreOptions, open_store
 from app.cache.fallback import TierObserver
+from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
+from app.cache.store import SharedStore, StoreUnavailable
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError, StoreError
 
@@ -27,12 +31,47 @@ def open_cache(
     *,
     read_only: bool = False,
 ) -> TieredStore:
-    """The cache. Raises ConfigurationError for a URL or a file that cannot be used."""
+    """The cache of a command. Raises ConfigurationError for a URL or a file that cannot be used."""
     try:
-        options = StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables)
-        store = open_store(settings.store_url, options, find_openers(settings.store_url))
+        store = _open_store(settings, clock, read_only=read_only)
     except StoreError as error:
-        raise ConfigurationError(f"the store cannot be opened: {error.message}") from error
+        raise _refuse(error) from error
+    return _build_cache(settings, clock, observer, store)
+
+
+def open_service_cache(
+    settings: Settings, clock: Callable[[], float] = time.time, observer: TierObserver | None = None
+) -> TieredStore:
+    """The cache of a service. A store that cannot be opened now is tried again while the service runs, and is only
+    read until then, if it can be.
+
+    Raises ConfigurationError for a URL or a file that can never be used.
+    """
+    open_again = partial(_open_store, settings, clock)
+    try:
+        return _build_cache(settings, clock, observer, open_again())
+    except StoreUnavailable as error:
+        late = LateStore(open_again, error.message)
+    except StoreError as error:
+        raise _refuse(error) from error
+    readable = None
+    with suppress(StoreError):
+        readable = _open_store(settings, clock, read_only=True)
+    return _build_cache(settings, clock, observer, readable, late)
+
+
+def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bool = False) -> SharedStore | None:
+    options = StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables)
+    return open_store(settings.store_url, options, find_openers(settings.store_url))
+
+
+def _build_cache(
+    settings: Settings,
+    clock: Callable[[], float],
+    observer: TierObserver | None,
+    store: SharedStore | None,
+    late: LateStore | None = None,
+) -> TieredStore:
     return TieredStore(
         MemoryStore(settings.cache_memory_bytes, clock=clock),
         store,
@@ -40,7 +79,12 @@ def open_cache(
         ceiling=settings.cache_ttl_ceiling,
         observer=observer,
         only_verified=settings.upstream_verify == "always",
+        late=late,
     )
+
+
+def _refuse(error: StoreError) -> ConfigurationError:
+    return ConfigurationError(f"the store cannot be opened: {error.message}")
 
 
 def find_openers(url: str) -> Mapping[str, address.Opener]:

@@ -8,6 +8,11 @@ from typing import Protocol, runtime_checkable
 
 from app.cache.coordination import Coordination
 from app.cache.entry import Entry
+from app.errors import StoreError
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be opened now. It can be later: the disk is full or read-only, or another process locks it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.cache.coordination import REGISTRY_CHANGED
 from app.cache.entry import MAX_SKEW, Entry, RegistryEntry, bound_times, expire_unverified, loses_proof
 from app.cache.fallback import FallbackStore, TierObserver, TierStats
+from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
 from app.cache.purges import EVERYTHING, Purges
 from app.cache.store import ImmediateStore, RecordStore, SharedStore, StoreStats
@@ -39,8 +40,10 @@ class TieredStore(FallbackStore):
         ceiling: float,
         observer: TierObserver | None = None,
         only_verified: bool = False,
+        late: LateStore | None = None,
     ) -> None:
-        """`ceiling` limits how long an entry is fresh, in seconds, whatever its stored times are.
+        """`ceiling` limits how long an entry is fresh, in seconds, whatever its stored times are. `late` is a store
+        that could not be opened; `watch` tries again, and until then `store` is only read.
 
         With `only_verified`, an entry that is not verified is stale here, whatever its times in the store are.
         """
@@ -48,6 +51,7 @@ class TieredStore(FallbackStore):
         #: The entry of a key if it is in memory, even if stale. Does not wait.
         self.peek = memory.peek
         self._read_now = store.read_now if _is_immediate(store) else None
+        self._late = late
         self._clock = clock
         self._ceiling = ceiling
         self._latest = clock()
@@ -249,6 +253,9 @@ class TieredStore(FallbackStore):
         if self._store is not None:
             unknown = StoreStats(0, 0, False, "the store does not answer")
             store = await self._try("stats", self._store.stats(), unknown)
+        if self._late is not None:
+            seen = store or StoreStats(0, 0, False, "")
+            store = StoreStats(seen.entries, seen.bytes, False, self._late.reason, seen.registry)
         return TierStats(self._memory.entries, self._memory.bytes, self._memory.evictions, store, self.counters)
 
     async def check(self) -> None:
@@ -272,11 +279,42 @@ class TieredStore(FallbackStore):
     async def watch(self, interval: float = WATCH_INTERVAL) -> None:
         """Keep memory consistent with the store and the clock. A task runs this loop until it is cancelled."""
         while True:
+            await self.open_late()
             await self.forget_announced()
             await self.announce_confirmed()
             self._memory.drop_expired()
             await self.notice_clock_step()
             await asyncio.sleep(interval)
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether there is a store that could not be opened yet."""
+        return self._late is not None
+
+    async def wait_for_store(self) -> SharedStore | None:
+        """The store, once it is open. None if there is only memory."""
+        if self._late is not None:
+            await self._late.used.wait()
+        return self._store
+
+    async def open_late(self) -> None:
+        """Try again to open a store that could not be opened. It then gets the purges and the records since."""
+        late = self._late
+        if late is None or (store := await late.open()) is None:
+            return
+        for scope in tuple(self._purges):
+            await self._try("delete", _delete_scope(store, scope), None)
+        before, self._late, self._store = self._store, None, store
+        self._read_now = store.read_now if _is_immediate(store) else None
+        for number, key in enumerate(self._memory.unsorted_keys()):
+            if number % _ENTRIES_A_STEP == 0:
+                await self.flush()
+            entry = self._memory.peek(key)
+            if entry is not None:
+                await self._try("put", store.put(entry, unless_newer=True), None)
+        late.used.set()
+        if before is not None:
+            await self._try("close", before.close(), None)
 
     async def forget_announced(self) -> None:
         """Drop the entries that other processes announced since the last call. The first call only sets the cursor."""
@@ -341,6 +379,14 @@ class TieredStore(FallbackStore):
 
 async def _change_note(store: SharedStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
     await store.write_note(name, change(await store.read_note(name)))
+
+
+async def _delete_scope(store: SharedStore, scope: str) -> None:
+    await store.delete(scope)
+    if not scope or scope.endswith("/"):
+        async for entry in store.scan(scope):
+            await store.delete(entry.key)
+    await store.flush()
 
 
 def _is_immediate(store: object) -> TypeGuard[ImmediateStore]:

@@ -7,13 +7,14 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 
 from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
-from app.errors import ConfigurationError
+from app.errors import DoiProxyError
 from app.main import check, create
 from app.server.certificate import load_certificate
 from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
@@ -31,7 +32,8 @@ log = logging.getLogger(__name__)
 def serve(load: Callable[[], Settings]) -> int:
     """Serve until a signal ends the process. `load` reads the settings at the start and at each reload.
 
-    Returns the exit status. Raises ConfigurationError for a setting, port, certificate or store that cannot be used.
+    Returns the exit status. Raises ConfigurationError for a setting, certificate or store that cannot be used, and
+    another DoiProxyError for what can pass by itself, such as a port in use.
     """
     ignore_hangup()
     settings = load()
@@ -48,13 +50,13 @@ def serve(load: Callable[[], Settings]) -> int:
 
 
 def _open_sockets(settings: Settings) -> Sequence[socket.socket]:
-    """The socket of the service, then that of the admin API if it has one. Raises ConfigurationError."""
+    """The socket of the service, then that of the admin API if it has one. Raises DoiProxyError."""
     main = listen(settings.host, settings.port)
     if settings.value("admin_listen") is None or not settings.value("has_admin_api"):
         return (main,)
     try:
         return main, listen_at(settings.value("admin_listen"))
-    except ConfigurationError:
+    except DoiProxyError:
         main.close()
         raise
 
@@ -121,7 +123,11 @@ def work(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection)
     begin_logging(settings)
     lifecycle = Lifecycle(settings)
     lifecycle.request_reload = _hang_up_supervisor
-    application = create(settings, lifecycle=lifecycle)
+    try:
+        application = create(settings, lifecycle=lifecycle)
+    except DoiProxyError as error:
+        log.error("the worker cannot start: %s", error.message)
+        sys.exit(1)
     options, second = server_options(settings), _second_listener(application, sockets)
     server = WorkerServer(application, options, lifecycle.start_draining, pipe, lifecycle.reload, second)
     register(server, lifecycle)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from app.errors import ConfigurationError
+from app.errors import DoiProxyError
 from app.features.options import Settings
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class Inspection:
         return self.sources.get(name, name)
 
     def find_refusal(self, name: str, read: Callable[[], object], remedy: str = "") -> Iterator[Finding]:
-        """The error of what a setting names, if reading it raises ConfigurationError."""
+        """The error of what a setting names, if reading it raises DoiProxyError."""
         try:
             read()
-        except ConfigurationError as error:
+        except DoiProxyError as error:
             problem, _, advice = error.message.partition("; ")
             yield Finding("error", self.source(name), problem, advice or remedy)
 

@@ -9,16 +9,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from app.errors import ConfigurationError
+from app.errors import ConfigurationError, DoiProxyError
 
 #: The beginning of the address of a Unix socket.
 _UNIX: Final = "unix:"
+#: Errors that pass when another program ends, or when an interface of the network is up.
+_PASSING: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOENT})
 #: The owner and the group of the service may connect to a Unix socket.
 _SOCKET_MODE: Final = 0o660
 
 
+class AddressUnavailable(DoiProxyError):
+    """The address to listen on is in use, or this machine does not have it yet."""
+
+
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a socket. The server starts to listen on it when it can answer. Raises ConfigurationError."""
+    """Bind a socket. The server starts to listen on it when it can answer.
+
+    Raises AddressUnavailable for an address that can become free, and ConfigurationError for any other.
+    """
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -33,11 +42,11 @@ def listen(host: str, port: int) -> socket.socket:
             errno.EACCES: "this user may not open the port; choose a port above 1023 with --port",
             errno.EADDRNOTAVAIL: "this machine does not have this address; choose one of its addresses with --host",
         }.get(error.errno or 0, str(error))
-        raise ConfigurationError(f"cannot listen on {host} port {port}: {reason}") from error
+        raise _refuse(f"cannot listen on {host} port {port}: {reason}", error) from error
 
 
 def listen_at(address: str) -> socket.socket:
-    """Bind a socket to `host:port` or `unix:path`. Raises ConfigurationError."""
+    """Bind a socket to `host:port` or `unix:path`. Raises AddressUnavailable and ConfigurationError."""
     if not address.startswith(_UNIX):
         host, _, port = address.rpartition(":")
         return listen(host.strip("[]"), int(port))
@@ -55,7 +64,11 @@ def listen_at(address: str) -> socket.socket:
             errno.EADDRINUSE: "another program uses it; stop that program, or choose another path",
             errno.ENOENT: "its folder does not exist; create it for the user of the service",
         }.get(error.errno or 0, str(error))
-        raise ConfigurationError(f"cannot listen on {address}: {reason}") from error
+        raise _refuse(f"cannot listen on {address}: {reason}", error) from error
+
+
+def _refuse(message: str, error: OSError) -> DoiProxyError:
+    return (AddressUnavailable if error.errno in _PASSING else ConfigurationError)(message)
 
 
 def _remove_abandoned(path: Path) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from app.errors import ConfigurationError
+from app.errors import DoiProxyError
 
 #: The environment variable with the folder. prometheus-client reads it in each worker.
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
@@ -21,7 +21,7 @@ FOLDER_PREFIX: Final = "doi-proxy-counts-"
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Create a folder for the workers' files and remove it at the end. Raises ConfigurationError.
+    """Create a folder for the workers' files and remove it at the end. Raises DoiProxyError.
 
     Folders that killed services of this user left behind are removed too.
     """
@@ -31,7 +31,7 @@ def temporary_folder() -> Iterator[Path]:
             _remove_if_abandoned(existing)
         folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     except OSError as error:
-        raise ConfigurationError(
+        raise DoiProxyError(
             f"--workers: cannot create a temporary folder for the workers' files: {error}; set TMPDIR to a "
             "writable folder"
         ) from error

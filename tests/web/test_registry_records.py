@@ -54,3 +54,12 @@ async def test_a_row_of_a_list_is_stale_and_says_so(sealed: Proxy) -> None:
 
 async def test_a_name_that_no_file_has_is_not_denied(sealed: Proxy) -> None:
     assert (await sealed.get("/10.5555/unknown")).status == 504
+
+
+async def test_a_sealed_proxy_whose_store_cannot_be_opened_could_not_verify(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with running(store_url=f"sqlite:///{tmp_path}/file/store.sqlite3", mode="sealed") as proxy:
+        assert (await proxy.get("/10.1000/182")).status == 504
+        assert (await proxy.get("/api/handles/10.1000/182")).status == 504
+        ready = (await proxy.get("/readyz")).json
+        assert (ready["ready"], ready["detail"]["store"]) == (True, "failing")

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from app.cache.private_file import create_beside, create_file, make_folders, open_beside
 from app.cache.sqlite.tables import Table
+from app.cache.store import StoreUnavailable
 from app.cache.upgrade import OLD_ENTRIES_UP_TO, STORE_FORMAT, refuse_newer
 from app.errors import StoreError
 
@@ -38,6 +39,17 @@ READ_TIMEOUT: Final = 0.25
 FULL_CHECK_BYTES: Final = 32 * 1024 * 1024
 #: A write-ahead log that grew in a burst is truncated to this size afterwards, in bytes.
 _MAX_LOG_BYTES: Final = 64 * 1024 * 1024
+#: Primary result codes of SQLite that say nothing about the change itself (sqlite.org, rescode.html).
+_PASSING: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+    }
+)
 #: Names to try for a damaged file that is renamed. Even two within a second are unlikely.
 _MAX_ASIDE: Final = 100
 
@@ -174,10 +186,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def translate_open_errors(path: Path, purpose: str) -> Iterator[None]:
-    """Translate the errors of opening a store to StoreError."""
+    """Translate the errors of opening a store to StoreUnavailable, and to StoreError for a wrong path."""
     try:
         yield
-    except (OSError, sqlite3.Error, ValueError) as error:
+    except (OSError, sqlite3.Error) as error:
+        raise StoreUnavailable(f"The store {path} cannot be opened {purpose}: {error}.") from error
+    except ValueError as error:
         raise StoreError(f"The store {path} cannot be opened {purpose}: {error}.") from error
 
 
@@ -214,8 +228,16 @@ def mark_damaged(path: Path) -> None:
 
 def is_damage(error: BaseException) -> bool:
     """Whether an error of SQLite reports damage of the file itself."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return _error_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def can_pass(error: BaseException) -> bool:
+    """Whether an error of SQLite can pass by itself: a disk that is full or read-only, or the lock of a process."""
+    return _error_code(error) in _PASSING
+
+
+def _error_code(error: BaseException) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 @contextmanager

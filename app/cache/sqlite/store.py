@@ -18,6 +18,7 @@ from app.cache.sqlite.coordination import CoordinationFile
 from app.cache.sqlite.file import (
     READ_TIMEOUT,
     WRITE_TIMEOUT,
+    can_pass,
     connect,
     exclusive_lock,
     is_damage,
@@ -72,7 +73,7 @@ class SqliteStore:
             self._rows = Rows(path, reading, clock, report_damage=lambda: mark_damaged(path), records=self._records)
             self._writing = connect(path, timeout=WRITE_TIMEOUT)
             self._coordination = self._open_coordination()
-        self._writer = BatchWriter(self._write, gather=gather)
+        self._writer = BatchWriter(self._write, gather=gather, can_pass=can_pass)
 
     async def get(self, key: str) -> Entry | None:
         """See Store."""

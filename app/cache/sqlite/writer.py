@@ -17,6 +17,8 @@ BATCH: Final = 512
 MAX_PENDING: Final = 8_192
 #: Seconds for which changes are gathered before they are written. A killed process loses these changes.
 GATHER: Final = 0.5
+#: Seconds until the next attempt after an error that can pass.
+RETRY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,18 @@ class Batch:
 class BatchWriter:
     """Gathers changes for up to GATHER seconds and passes them to `write` in a thread. `submit` never waits."""
 
-    def __init__(self, write: Callable[[list[Change], dict[str, float]], None], *, gather: float = GATHER) -> None:
-        """`write` gets at most BATCH changes at a time. If it raises, these changes are lost."""
+    def __init__(
+        self,
+        write: Callable[[list[Change], dict[str, float]], None],
+        *,
+        gather: float = GATHER,
+        can_pass: Callable[[Exception], bool] = lambda _: False,
+    ) -> None:
+        """`write` gets at most BATCH changes at a time. If it raises, they are lost, or if the error `can_pass`, they
+        wait for the next attempt.
+        """
         self._write = write
+        self._can_pass = can_pass
         self._gather = gather
         self._next = Batch()
         self._current = Batch()
@@ -72,6 +83,7 @@ class BatchWriter:
         self.dropped = 0
         self.lost = 0
         self.last_error: Exception | None = None
+        self._unwritten: list[Change] = []
         self._thread = Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -121,6 +133,7 @@ class BatchWriter:
         while self._take_next():
             batch, error = self._current, self._write_all(self._current)
             with self._awake:
+                self._keep_unwritten()
                 self._current = Batch()
                 self._busy = False
                 self.last_error = error
@@ -137,7 +150,7 @@ class BatchWriter:
         with self._awake:
             self._awake.wait_for(lambda: self._next.changes or self._next.waiters or self._closing)
             if not self._is_urgent():
-                self._awake.wait_for(self._is_urgent, self._gather)
+                self._awake.wait_for(self._is_urgent, self._gather if self.last_error is None else RETRY)
             if self._closing and not (self._next.changes or self._next.used or self._next.waiters):
                 return False
             self._current = self._next
@@ -146,7 +159,8 @@ class BatchWriter:
             return True
 
     def _is_urgent(self) -> bool:
-        return self._closing or bool(self._next.waiters) or len(self._next.changes) >= BATCH
+        is_full = len(self._next.changes) >= BATCH and self.last_error is None
+        return self._closing or bool(self._next.waiters) or is_full
 
     def _write_all(self, batch: Batch) -> Exception | None:
         changes, used, failure = list(batch.changes.values()), batch.used, None
@@ -157,6 +171,22 @@ class BatchWriter:
             # Catch everything: if the thread ended, nothing would be written and every flush would hang.
             except Exception as error:
                 failure = error
-                self.lost += len(part)
+                if self._can_pass(error):
+                    self._unwritten += part
+                else:
+                    self.lost += len(part)
             used = {}
         return failure
+
+    def _keep_unwritten(self) -> None:
+        """Put the changes that could not be written back into the queue, behind the newer ones of their keys."""
+        for change in self._unwritten:
+            pending = self._next.changes
+            later = pending.get(change.key)
+            if self._closing or (later is None and len(pending) >= MAX_PENDING):
+                self.lost += 1
+                continue
+            # Another process may write the same key meanwhile.
+            waiting = replace(change, unless_newer=change.entry is not None)
+            pending[change.key] = waiting if later is None else later.follow(waiting)
+        self._unwritten.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.cache.tiered import TieredStore
 from app.cache.upgrade import Rewritable
 from app.features.feature import NOTHING, Context, Feature, Opened, Service
 from app.features.rewriting.rewriting import rewrite_entries
@@ -12,18 +13,22 @@ from app.features.rewriting.rewriting import rewrite_entries
 class RewritingService(Service):
     """Rewrites the entries of a store. Of all processes that share it, one works at a time."""
 
-    def __init__(self, store: Rewritable) -> None:
-        self._store = store
+    def __init__(self, cache: TieredStore) -> None:
+        self._cache = cache
 
     async def run(self) -> None:
         """Rewrite all of them, and end."""
-        await rewrite_entries(self._store)
+        store: object = await self._cache.wait_for_store()
+        if isinstance(store, Rewritable):
+            await rewrite_entries(store)
 
 
 def open_rewriting(context: Context) -> Opened:
     """A service, if the store can have entries of an earlier release."""
-    store: object = context.core.cache.store
-    return Opened(services=(RewritingService(store),)) if isinstance(store, Rewritable) else NOTHING
+    cache = context.core.cache
+    store: object = cache.store
+    has_work = cache.waits_for_store or isinstance(store, Rewritable)
+    return Opened(services=(RewritingService(cache),)) if has_work else NOTHING
 
 
 FEATURE: Final = Feature(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from app.errors import ConfigurationError
+from app.errors import DoiProxyError
 from app.features.check import Finding, Inspection
 from app.server.listening import listen, listen_at
 
@@ -63,7 +63,7 @@ def find_port_in_use(inspection: Inspection) -> Iterator[Finding]:
     settings = inspection.settings
     try:
         listen(settings.host, settings.port).close()
-    except ConfigurationError as error:
+    except DoiProxyError as error:
         if _is_doi_proxy(settings.host, settings.port):
             yield Finding("note", inspection.source("port"), f"a doi-proxy already answers on port {settings.port}")
         else:

@@ -1,0 +1,121 @@
+"""A store that cannot be opened at the start of a service, or written for a time, is used once it can be."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.assembly.stores import open_cache, open_service_cache
+from app.cache.store import StoreUnavailable
+from app.errors import ConfigurationError, StoreError
+from tests.cache.entries import entry
+from tests.cache.sqlite_stores import opened
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+NAME, OTHER, GONE = "10.1000/182", "10.1000/1", "10.1001/2"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A store in a folder that is a file, until the disk is repaired."""
+    (tmp_path / "var").touch()
+    return Settings(store_url=f"sqlite:///{tmp_path}/var/store.sqlite3")
+
+
+def repair(folder: Path) -> None:
+    (folder / "var").unlink()
+    (folder / "var").mkdir()
+
+
+async def test_a_service_starts_in_memory_and_its_store_gets_the_records_since(
+    settings: Settings, tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = open_service_cache(settings, clock)
+    await cache.put(entry(NAME))
+    for _ in range(3):
+        await cache.open_late()
+    stats = (await cache.stats()).store
+    assert stats is not None and not stats.healthy and "cannot be opened" in stats.detail
+    assert await cache.get(NAME) == entry(NAME)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert "New records are kept in memory alone; the store is tried again every second." in caplog.text
+
+    repair(tmp_path)
+    await cache.open_late()
+    assert (await cache.stats()).healthy
+    assert cache.load(OTHER) is None
+    await cache.close()
+    assert caplog.records[-1].message.startswith("The store is open after ")
+    async with opened(tmp_path / "var" / "store.sqlite3", clock) as store:
+        assert await store.get(NAME) == entry(NAME)
+
+
+async def test_a_purge_before_the_store_was_open_holds_in_it(settings: Settings, tmp_path: Path, clock: Clock) -> None:
+    cache = open_service_cache(settings, clock)
+    repair(tmp_path)
+    async with opened(tmp_path / "var" / "store.sqlite3", clock) as store:
+        for name in (NAME, OTHER, GONE):
+            await store.put(entry(name))
+    await cache.delete(NAME)
+    await cache.clear_prefix("10.1001")
+    await cache.open_late()
+    assert [name for name in (NAME, OTHER, GONE) if await cache.get(name) is not None] == [OTHER]
+    await cache.close()
+
+
+async def test_a_store_that_can_only_be_read_is_read(tmp_path: Path, clock: Clock) -> None:
+    """A full disk at the start: the records are there, and only the files beside the store cannot be created."""
+    path = tmp_path / "store.sqlite3"
+    async with opened(path, clock) as store:
+        await store.put(entry(NAME))
+    lock = Path(f"{path}.lock")
+    lock.unlink()
+    lock.symlink_to(tmp_path / "nowhere" / "lock")
+    cache = open_service_cache(Settings(store_url=f"sqlite:///{path}"), clock)
+    await cache.open_late()
+    assert await cache.get(NAME) == entry(NAME)
+    assert not (await cache.stats()).healthy
+    await cache.put(entry(OTHER))
+    await cache.delete(NAME)
+    lock.unlink()
+    await cache.open_late()
+    assert (await cache.stats()).healthy
+    await cache.flush()
+    assert (await cache.reread(OTHER), await cache.reread(NAME)) == (entry(OTHER), None)
+    await cache.close()
+
+
+async def test_a_command_does_not_start_without_its_store(settings: Settings) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
+        open_cache(settings)
+
+
+async def test_a_file_that_can_never_be_a_store_ends_the_start(tmp_path: Path, clock: Clock) -> None:
+    settings = Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3")
+    async with opened(tmp_path / "store.sqlite3", clock) as store:
+        store._writing.execute("PRAGMA user_version = 99")
+    with pytest.raises(ConfigurationError) as error:
+        open_service_cache(settings)
+    assert not isinstance(error.value.__cause__, StoreUnavailable)
+
+
+async def test_records_of_a_full_disk_are_written_when_there_is_room(tmp_path: Path, clock: Clock) -> None:
+    async with opened(tmp_path / "store.sqlite3", clock) as store:
+        (pages,) = store._writing.execute("PRAGMA page_count").fetchone()
+        # SQLite answers as on a full disk: SQLITE_FULL.
+        store._writing.execute(f"PRAGMA max_page_count = {pages}")
+        names = [f"10.1000/{number}" for number in range(400)]
+        for name in names:
+            await store.put(entry(name))
+        with pytest.raises(StoreError, match="full"):
+            await store.flush()
+        assert not (await store.stats()).healthy
+        store._writing.execute(f"PRAGMA max_page_count = {2**31 - 2}")
+        await store.flush()
+        assert ((await store.stats()).entries, (await store.stats()).healthy) == (len(names), True)
+        assert "lost" not in (await store.stats()).detail
