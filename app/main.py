@@ -103,7 +103,7 @@ def check(settings: Settings) -> None:
 
     async def open_and_close() -> None:
         for feature in switched_on(settings):
-            for finding in () if feature.check is None else feature.check(CoreInspection(settings)):
+            for finding in () if feature.check is None else feature.check(CoreInspection(settings, is_start=True)):
                 if finding.severity == "error":
                     raise ConfigurationError(str(finding))
         core = open_core(settings, parts=SuppliedParts(cache=open_service_cache(settings)))

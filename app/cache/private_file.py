@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Final
 
 _FILE: Final = 0o600
@@ -61,6 +62,23 @@ def create_beside(path: Path) -> None:
 def create_file(path: Path) -> None:
     """Create a file that an operator has configured, with mode 0600. A symbolic link is followed. Raises OSError."""
     os.close(open_private(path.resolve(), os.O_RDONLY))
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """Replace a file in one step. Only its owner can read it. Raises OSError."""
+    # mkstemp creates a new file with mode 0600, whatever the umask is.
+    descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _give_to_owner(descriptor, path.parent)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).replace(path)
+    except OSError:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
 
 
 def _give_to_owner(descriptor: int, folder: Path) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.features.check import Finding, Inspection
-from app.features.library.file import read_library_rules
+from app.features.library.file import last_good_of, read_last_good, read_library_rules
 from app.features.library.settings import LibrarySettings
 
 
 def find_rule_problems(inspection: Inspection) -> Iterator[Finding]:
     """Every problem in the file of rules, with its line; among them are expectations that do not hold."""
     path = inspection.settings.group(LibrarySettings).library_rules
-    for problem in () if path is None else read_library_rules(path).problems:
-        yield Finding("error", inspection.source("library_rules"), str(problem), "correct the file; a start fails")
+    if path is None:
+        return
+    problems = read_library_rules(path).problems
+    if problems and inspection.is_start and read_last_good(last_good_of(inspection.settings.store_url), path):
+        return
+    remedy = "correct the file; until then the last good rules are in force, and without any a start fails"
+    for problem in problems:
+        yield Finding("error", inspection.source("library_rules"), str(problem), remedy)

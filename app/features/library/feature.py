@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from app.features.feature import Context, Feature, Opened
 from app.features.library.check import find_rule_problems
-from app.features.library.file import LibraryFile
+from app.features.library.file import LibraryFile, last_good_of
 from app.features.library.library import Library
 from app.features.library.metrics import COPIES
 from app.features.library.preferences import Preferences
@@ -19,7 +19,7 @@ def open_library(context: Context) -> Opened:
     core = context.core
     library = Library(context.meter.counter(COPIES), core.prefixes, core.networks)
     library.followers.append(core.forget_prepared)
-    file = LibraryFile(library.use)
+    file = LibraryFile(library.use, last_good_of(context.facts.store_url))
     file.load(context.settings.group(LibrarySettings).library_rules)
 
     def reload(new: Settings) -> None:

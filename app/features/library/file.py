@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
 from app.features.library.copy import LibraryRules
 from app.features.library.rules import RulesFile, read_rules
+from app.features.toml_files.last_good import NOT_KEPT, LastGood
 from app.features.toml_files.text import FileProblem
 from app.features.toml_files.watching import UnreadableFile, WatchedFiles, read_text, take_stamp
 
@@ -18,6 +20,8 @@ log = logging.getLogger(__name__)
 
 #: Larger files are refused.
 MAX_FILE_BYTES: Final = 1024 * 1024
+#: Room for the header of a copy, in bytes: it has the path of the file.
+_HEADER_BYTES: Final = 8 * 1024
 #: Problems of one file that an error names.
 _MAX_NAMED: Final = 5
 
@@ -25,9 +29,10 @@ _MAX_NAMED: Final = 5
 class LibraryFile(WatchedFiles):
     """Keeps the rules of a file in force. A file with a problem leaves the previous rules in force."""
 
-    def __init__(self, use: Callable[[LibraryRules], None]) -> None:
+    def __init__(self, use: Callable[[LibraryRules], None], last_good: LastGood = NOT_KEPT) -> None:
         """`use` puts rules in force."""
         super().__init__()
+        self._last_good = last_good
         self._use = use
         #: The problems of the last reading.
         self.problems: tuple[FileProblem, ...] = ()
@@ -37,19 +42,25 @@ class LibraryFile(WatchedFiles):
         return {"library_rules": "broken" if self.problems else "ok"} if self.path is not None else {}
 
     def load(self, path: Path | None) -> None:
-        """Put the rules of a file in force, or none. Raises ConfigurationError, and then changes nothing."""
+        """Put the rules of a file in force at the start, or none. If it has a problem, the last good ones are in force.
+
+        Raises ConfigurationError if there are none.
+        """
         if path is None:
             self.path = None
             self._use_nothing()
             return
         stamp = take_stamp(path)
         found = read_library_rules(path)
-        if self.path == path:
-            self.problems = found.problems
-        if found.problems:
+        in_force = found if not found.problems else read_last_good(self._last_good, path)
+        if in_force is None:
             raise ConfigurationError(f"library_rules: {_name(found.problems)}")
-        self.path, self.problems, self._last_stamp, self._read_stamp = path, (), stamp, stamp
-        self._use(found.rules)
+        self.path, self.problems, self._last_stamp, self._read_stamp = path, found.problems, stamp, stamp
+        self._use(in_force.rules)
+        if found.problems:
+            self._report()
+        else:
+            self._last_good.keep(path, found.text)
 
     def request_reload(self, path: Path | None) -> None:
         """Make the watching task read this file immediately, or drop the rules if there is none.
@@ -70,19 +81,35 @@ class LibraryFile(WatchedFiles):
             return  # a reload has named another file
         self.problems = found.problems
         if found.problems:
-            log.error("library rules: %s; the previous rules stay in force, correct the file", _name(found.problems))
+            self._report()
         else:
             self._use(found.rules)
+            await asyncio.to_thread(self._last_good.keep, path, found.text)
             log.info("library rules: %s rules from %s are in force", len(found.rules.rules), path)
 
+    def _report(self) -> None:
+        log.error("library rules: %s; the last good rules are in force, correct the file", _name(self.problems))
 
-def read_library_rules(path: Path) -> RulesFile:
+
+def last_good_of(store_url: str) -> LastGood:
+    """Where the last good rules are."""
+    return LastGood(store_url, "library-rules")
+
+
+def read_last_good(last_good: LastGood, path: Path) -> RulesFile | None:
+    """The last good rules of the file at `path`. None without any that can be used."""
+    copy = last_good.find(path)
+    found = None if copy is None else read_library_rules(copy, MAX_FILE_BYTES + _HEADER_BYTES)
+    return None if found is None or found.problems else found
+
+
+def read_library_rules(path: Path, most: int = MAX_FILE_BYTES) -> RulesFile:
     """Read a file of rules and check its expectations. Does not raise: what is wrong is in the problems."""
     try:
-        text, _ = read_text(path, MAX_FILE_BYTES, f"it is larger than {MAX_FILE_BYTES} bytes; remove rules")
+        text, _ = read_text(path, most, f"it is larger than {MAX_FILE_BYTES} bytes; remove rules")
     except UnreadableFile as error:
         return RulesFile(LibraryRules(), (), (error.problem,))
-    return read_rules(text, str(path))
+    return replace(read_rules(text, str(path)), text=text)
 
 
 def _name(problems: tuple[FileProblem, ...]) -> str:

@@ -83,6 +83,7 @@ class RulesFile:
     rules: LibraryRules
     expectations: tuple[Expectation, ...]
     problems: tuple[FileProblem, ...]
+    text: str = ""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from app.features.check import Finding, Inspection
-from app.features.local_records.files import FileBounds, read_files
+from app.features.local_records.files import FileBounds, last_good_of, read_files, read_last_good
 from app.features.local_records.settings import LocalRecordSettings
 
 
@@ -17,6 +17,14 @@ def find_record_problems(inspection: Inspection) -> Iterator[Finding]:
         return
     source = inspection.source("local_records")
     bounds = FileBounds.of_records(settings.local_records_max)
-    for problem in read_files(settings.local_records, bounds, time.time()).problems:
-        remedy = "correct the file; until then the last good records stay in force, and a start fails"
+    reading = read_files(settings.local_records, bounds, time.time())
+    last_good = last_good_of(inspection.settings.store_url)
+    if (
+        reading.errors
+        and inspection.is_start
+        and read_last_good(last_good, settings.local_records, bounds, time.time())
+    ):
+        return
+    remedy = "correct the file; until then the last good records are in force, and without any a start fails"
+    for problem in reading.problems:
         yield Finding(problem.severity, source, str(problem), remedy if problem.severity == "error" else "")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from app.errors import ConfigurationError
 from app.features.local_records.file_text import read_records
 from app.features.local_records.records import LocalRecord, LocalRecords, find_conflicts, find_expired
+from app.features.toml_files.last_good import NOT_KEPT, LastGood
 from app.features.toml_files.text import FileProblem
 from app.features.toml_files.watching import (
     MAX_FILES,
@@ -47,10 +48,11 @@ class FileBounds:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading the files. Its records can be used if `errors` is empty."""
+    """The result of reading the files. Its records can be used if `errors` is empty. `text` is that of all files."""
 
     records: LocalRecords
     problems: tuple[FileProblem, ...]
+    text: str = ""
 
     @property
     def errors(self) -> tuple[FileProblem, ...]:
@@ -62,10 +64,16 @@ class LocalFiles(WatchedFiles):
     """Keeps the records of a file or folder in force. Files with an error leave the previous records in force."""
 
     def __init__(
-        self, path: Path, bounds: FileBounds, clock: Callable[[], float], use: Callable[[LocalRecords], None]
+        self,
+        path: Path,
+        bounds: FileBounds,
+        clock: Callable[[], float],
+        use: Callable[[LocalRecords], None],
+        last_good: LastGood = NOT_KEPT,
     ) -> None:
         """`use` puts records in force. It raises ConfigurationError if it cannot, and then changes nothing."""
         super().__init__()
+        self._last_good = last_good
         self.path: Path = path
         self._bounds = bounds
         self._clock = clock
@@ -89,12 +97,22 @@ class LocalFiles(WatchedFiles):
         return {"local_records": {"state": state, "records": self.records, "problems": places}}
 
     def load(self) -> None:
-        """Read the files at the start. Raises ConfigurationError with every error, up to a limit."""
+        """Read the files at the start. If they have an error, the last good ones are in force.
+
+        Raises ConfigurationError with every error, up to a limit, if there are none.
+        """
         self._read_stamp = self._last_stamp = take_stamp(self.path)
         reading = read_files(self.path, self._bounds, self._clock())
-        if reading.errors:
+        if not reading.errors:
+            self._put_in_force(reading)
+            self._last_good.keep(self.path, reading.text)
+            return
+        before = read_last_good(self._last_good, self.path, self._bounds, self._clock())
+        if before is None:
             raise ConfigurationError("local_records: " + "; ".join(map(str, reading.errors[:_MAX_LOGGED])))
-        self._put_in_force(reading)
+        self._use(before.records)
+        self.records = len(before.records)
+        self._report_errors(reading.problems)
 
     def request_reload(self, _: object = None) -> None:
         """Let the watching task read the files at once, whether they have changed or not."""
@@ -110,6 +128,8 @@ class LocalFiles(WatchedFiles):
             self._put_in_force(reading)
         except ConfigurationError as error:
             self._report_errors((FileProblem(str(self.path), 0, 0, error.message),))
+            return
+        await asyncio.to_thread(self._last_good.keep, path, reading.text)
 
     def _put_in_force(self, reading: Reading) -> None:
         self._use(reading.records)
@@ -120,7 +140,7 @@ class LocalFiles(WatchedFiles):
     def _report_errors(self, problems: tuple[FileProblem, ...]) -> None:
         self.problems = problems
         _log_problems(logging.ERROR, problems)
-        log.error("local records: the previous %s records stay in force; correct the file", self.records)
+        log.error("local records: the last good %s records are in force; correct the file", self.records)
 
 
 def _log_problems(level: int, problems: tuple[FileProblem, ...]) -> None:
@@ -134,6 +154,7 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
     """Read the records of a file or folder. `now` is in seconds since the epoch."""
     records: list[LocalRecord] = []
     problems: list[FileProblem] = []
+    texts: list[str] = []
     files = list_toml_files(path)
     if len(files) > MAX_FILES:
         problems.append(FileProblem(str(path), 0, 0, f"the folder has more than {MAX_FILES} files"))
@@ -145,6 +166,7 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
             problems.append(error.problem)
             continue
         room -= size
+        texts.append(text)
         for item in read_records(text, str(file)):
             if isinstance(item, FileProblem):
                 problems.append(item)
@@ -156,4 +178,17 @@ def read_files(path: Path, bounds: FileBounds, now: float) -> Reading:
         problems.append(records[-1].problem(f"there are more than {bounds.records} records; raise local_records_max"))
     if not problems:
         problems = [*find_conflicts(records), *find_expired(records, now)]
-    return Reading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]))
+    return Reading(LocalRecords(records), tuple(problems[:MAX_PROBLEMS]), "\n".join(texts))
+
+
+def last_good_of(store_url: str) -> LastGood:
+    """Where the last good records are."""
+    return LastGood(store_url, "local-records")
+
+
+def read_last_good(last_good: LastGood, path: Path, bounds: FileBounds, now: float) -> Reading | None:
+    """The last good records of the files at `path`. None without any that can be used."""
+    copy = last_good.find(path)
+    # The header of the copy takes room too.
+    reading = None if copy is None else read_files(copy, replace(bounds, bytes=2 * bounds.bytes), now)
+    return None if reading is None or reading.errors else reading

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from base64 import b64decode, b64encode
-from contextlib import suppress
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Final
 
 import msgspec
 
+from app.cache.private_file import replace_private
 from app.errors import ConfigurationError, CouldNotVerify
 from app.features.native.referral import HandleService
 from app.features.native.root_chain import extend_chain, fingerprint, follow_chain
@@ -61,7 +59,7 @@ class RootFile:
             return
         try:
             self._answers = extend_chain(self._root, self._answers, response)
-            await asyncio.to_thread(_write, self._path, self._encode())
+            await asyncio.to_thread(replace_private, self._path, self._encode())
         except (OSError, CouldNotVerify) as error:
             log.warning("the refreshed root could not be kept in %s: %s", self._path, _explain(error))
 
@@ -94,22 +92,6 @@ def _decode(content: bytes) -> _Content:
         return _decoder.decode(content)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigurationError(f"it cannot be read: {error}") from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file in one step. Only its owner can read it. Raises OSError."""
-    # mkstemp creates a new file with mode 0600, whatever the umask is.
-    descriptor, name = mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except OSError:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def _explain(error: Exception) -> str:

@@ -75,7 +75,7 @@ async def test_a_broken_change_leaves_the_rules_in_force(tmp_path: Path, caplog:
     for _ in range(4):
         await library.look()
     assert names(used) == ["a"] and library.problems
-    assert caplog.text.count("rules.toml:1:1: service is missing; the previous rules stay in force") == 1
+    assert caplog.text.count("rules.toml:1:1: service is missing; the last good rules are in force") == 1
     file.unlink()
     for _ in range(3):
         await library.look()
@@ -102,7 +102,7 @@ async def test_a_reload_takes_another_file_or_none(tmp_path: Path, caplog: pytes
     assert await reload(second) == "b"
     assert await reload(absent) == "b"
     assert "absent.toml: it cannot be read: No such file" in caplog.text
-    assert "the previous rules stay in force" in caplog.text
+    assert "the last good rules are in force" in caplog.text
     write(absent, "c")
     await library.look()
     await library.look()

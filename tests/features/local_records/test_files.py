@@ -99,7 +99,7 @@ async def test_a_broken_file_leaves_the_previous_records_in_force(
     assert (watched.files.is_broken, watched.files.records) == (True, 1)
     assert [record.getMessage().partition("; ")[0] for record in caplog.records] == [
         f"local records: {path}:5:1: unknown key 'targt'",
-        "local records: the previous 1 records stay in force",
+        "local records: the last good 1 records are in force",
     ]
     path.write_text(alias(1) + alias(2))
     assert await watched.settle() == [1, 2]

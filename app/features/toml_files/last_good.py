@@ -1,0 +1,52 @@
+"""The last text of an operator's files that was put in force, kept beside the store: a start can use it.
+
+A mistake in a file that nobody noticed would otherwise end the service at the next restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from app.cache.address import read_store_path
+from app.cache.private_file import replace_private
+
+log = logging.getLogger(__name__)
+
+_HEADER: Final = "# doi-proxy: the last good text of {path}\n"
+
+
+class LastGood:
+    """The copy of one setting's files. `name` is the setting; a store without a folder of its own has none."""
+
+    def __init__(self, store_url: str, name: str) -> None:
+        store = read_store_path(store_url)
+        self.path = None if store is None else store.with_name(f"{store.name}.{name}.toml")
+
+    def keep(self, path: Path, text: str) -> None:
+        """Keep the text of the files at `path`. A copy that cannot be written costs a log line."""
+        if self.path is None:
+            return
+        content = (_HEADER.format(path=path) + text).encode()
+        with suppress(OSError):
+            if self.path.stat().st_size == len(content) and self.path.read_bytes() == content:
+                return
+        try:
+            replace_private(self.path, content)
+        except OSError as error:
+            log.warning("the last good text of %s cannot be kept in %s: %s", path, self.path, error.strerror or error)
+
+    def find(self, path: Path) -> Path | None:
+        """The copy of the files at `path`, None without one."""
+        header = _HEADER.format(path=path).encode()
+        if self.path is not None:
+            with suppress(OSError), self.path.open("rb") as file:
+                if file.read(len(header)) == header:
+                    return self.path
+        return None
+
+
+#: Without a copy.
+NOT_KEPT: Final = LastGood("memory:", "")

@@ -1,0 +1,113 @@
+"""A start with a broken file of an operator uses the last good one, loudly. A check still fails."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.errors import ConfigurationError
+from app.features.check import Inspection
+from app.features.library.check import find_rule_problems
+from app.features.local_records.check import find_record_problems
+from app.main import check
+from tests.web.proxy import running
+
+pytestmark = pytest.mark.anyio
+
+RECORD = '[[record]]\ndoi = "10.5072/a"\ntarget = "https://one.example/"\n'
+RULES = """
+[[service]]
+name = "ezproxy"
+label = "EZproxy"
+kind = "ezproxy"
+url = "https://proxy.example.edu/login?url="
+
+[[rule]]
+service = "ezproxy"
+networks = ["192.0.2.0/24"]
+"""
+
+
+def settings_of(folder: Path) -> dict[str, Any]:
+    records, rules = folder / "records.toml", folder / "rules.toml"
+    return {"store_url": f"sqlite:///{folder}/s.sqlite3", "local_records": records, "library_rules": rules}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    chosen = settings_of(tmp_path)
+    chosen["local_records"].write_text(RECORD)
+    chosen["library_rules"].write_text(RULES)
+    return chosen
+
+
+def break_both(settings: dict[str, Any]) -> None:
+    for name in ("local_records", "library_rules"):
+        settings[name].write_text("[[record]]\ntargt = 1\n")
+
+
+async def test_a_start_with_broken_files_uses_the_last_good_ones(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(**settings) as proxy:
+        before = await proxy.get("/10.5072/a")
+    break_both(settings)
+    caplog.clear()
+    async with running(**settings) as proxy:
+        assert (await proxy.get("/10.5072/a"))["location"] == before["location"]
+        ready = (await proxy.get("/readyz")).json
+        assert ready["ready"]
+        assert (ready["local_records"]["state"], ready["local_records"]["records"]) == ("broken", 1)
+        assert ready["detail"]["library_rules"] == "broken"
+    errors = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    assert "local records: the last good 1 records are in force; correct the file" in errors
+    assert any("the last good rules are in force, correct the file" in error for error in errors)
+
+
+async def test_the_copies_can_only_be_read_by_the_service(settings: dict[str, Any], tmp_path: Path) -> None:
+    async with running(**settings):
+        pass
+    for name, text in (("local-records", RECORD), ("library-rules", RULES)):
+        copy = tmp_path / f"s.sqlite3.{name}.toml"
+        assert copy.read_text().endswith(text)
+        assert copy.stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_copy_of_another_file_and_a_broken_copy_are_not_used(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    async with running(**settings):
+        pass
+    other = tmp_path / "other.toml"
+    break_both(settings)
+    other.write_text("[[record]]\n")
+    with pytest.raises(ConfigurationError, match=r"other.toml:1:1"):
+        async with running(**{**settings, "local_records": other}):
+            pass
+    copy = tmp_path / "s.sqlite3.local-records.toml"
+    copy.write_text(copy.read_text() + "[[record]]\n")
+    with pytest.raises(ConfigurationError, match=r"records.toml:2:1"):
+        async with running(**settings):
+            pass
+
+
+def test_a_service_of_several_workers_starts_and_a_check_fails(settings: dict[str, Any]) -> None:
+    chosen = Settings(**settings, upstream_url="http://127.0.0.1:9")
+    check(chosen)
+    break_both(settings)
+    with pytest.raises(ConfigurationError):
+        check(chosen)
+
+
+async def test_with_a_copy_the_start_passes_and_a_check_still_fails(settings: dict[str, Any]) -> None:
+    async with running(**settings):
+        pass
+    break_both(settings)
+    chosen = Settings(**settings)
+    for find in (find_record_problems, find_rule_problems):
+        assert list(find(Inspection(chosen, is_start=True))) == []
+        assert [one.severity for one in find(Inspection(chosen))][:1] == ["error"]
