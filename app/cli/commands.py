@@ -20,6 +20,7 @@ _ALL: Final = {
     ),
     "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),
     "status": ("print what a running proxy is doing", "app.features.admin.command"),
+    "explain": ("explain the answer that a client gets about a name", "app.features.explain.command"),
     "parse": (
         "say what texts are: DOI names, handles, prefixes or none of them",
         "app.features.parse.command",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from app.assembly.command_stores import CommandStores
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from app.assembly.settings.sources import SourcedValue
     from app.features.check import Check, Finding
     from app.server.connections import Connections
+    from app.web.application import Application
 
 
 class ParsedContext:
@@ -74,6 +75,12 @@ class ParsedContext:
         from app.assembly.core import open_connections
 
         return open_connections(self.settings)
+
+    def create_application(self, changes: Mapping[str, Any]) -> Application:
+        """See CommandContext."""
+        from app.main import create
+
+        return create(self.settings.model_copy(update=dict(changes)))
 
     def _flags(self) -> dict[str, str | None]:
         from app.assembly.settings import Settings

@@ -25,6 +25,7 @@ NAMES = (
     "health",
     "status",
     "admin",
+    "explain",
     "openapi",
     "setup",
     "assistants",

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 from app.errors import Quota, TooManyRequests
-from app.token_bucket import Bucket, take_token
+from app.token_bucket import Bucket, count_tokens, take_token
 
 #: Clients whose buckets are remembered. One that is forgotten has a full bucket again.
 MAX_CLIENTS: Final = 10_000
@@ -42,6 +42,12 @@ class ClientBuckets:
     def may_take(self, client: str) -> bool:
         """Take a token of a client. Returns False if its bucket is empty."""
         return not self._take(client)
+
+    def tokens(self, client: str) -> float:
+        """The tokens that a client has now."""
+        bucket = self._buckets.get(client)
+        rate = self._rate
+        return rate.burst if bucket is None else count_tokens(bucket, self._clock(), rate.per_second, rate.burst)
 
     def _take(self, client: str) -> float:
         """Take a token of a client. Returns 0.0, or the seconds until there is one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -72,6 +72,9 @@ class CommandContext(Protocol):
 
     def open_connections(self) -> Connections:
         """What a server keeps about its connections."""
+
+    def create_application(self, changes: Mapping[str, Any]) -> Any:
+        """The ASGI application of the settings, with changes. Nothing serves it. Raises ConfigurationError."""
 
     @property
     def values(self) -> Any:

@@ -95,7 +95,7 @@ class Destinations:
         self.resolver = resolver
         #: The chain in which locations are found.
         self.prefixes = prefixes
-        self._resolves = resolves
+        self.resolves = resolves
 
     def find_target_now(self, name: HandleName) -> tuple[Resolution, Target] | None:
         """The target that every client gets, if it depends on one fresh record alone that is found without a task."""
@@ -188,10 +188,10 @@ class Destinations:
 
     def looks_up(self, name: HandleName) -> bool:
         """Whether an input of a list is looked up: DOI names and short DOIs with their "10/" are, prefixes are not."""
-        return name.is_doi or name.is_short_doi or (self._resolves == "any" and bool(name.suffix))
+        return name.is_doi or name.is_short_doi or (self.resolves == "any" and bool(name.suffix))
 
     def _resolves_here(self, name: HandleName) -> bool:
-        return self._resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
+        return self.resolves == "any" or name.is_doi or name.is_short_doi or name.is_prefix
 
 
 def _has_prefix(chain: Chain) -> bool:

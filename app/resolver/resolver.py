@@ -77,7 +77,9 @@ class Resolver:
         self._observer = observer or NoResolutionObserver()
         self._verification = options.verification
         self._flights: SingleFlight[Entry] = SingleFlight()
-        self._failures = failures
+        #: The queries that failed. They are not repeated for a time.
+        self.failures = failures
+        self.options = options
         self._fetcher = Fetcher(cache, source, clock, options=options, failures=failures, observer=self._observer)
         #: Why no query is sent, if none ever is.
         self._sealed = NotInBundle() if isinstance(source, SealedSource) else None
@@ -127,7 +129,7 @@ class Resolver:
             return None
         if self._sealed is not None:
             return Resolution(name, copy, Origin.REGISTRY, self._sealed)
-        failure = self._failures.find_recent(name.key, now, self._timeouts.recheck)
+        failure = self.failures.find_recent(name.key, now, self._timeouts.recheck)
         # Another process may have an answer of the upstream, and its announcement may be lost.
         if failure is None or not 0.0 <= now - copy.read_at < REGISTRY_SECONDS:
             return None
@@ -189,7 +191,7 @@ class Resolver:
                 self.local_records.resolve(name, now)
         except PrefixDenied as denied:
             return Refusal("local record", denied.token, inf)
-        if (failure := self._failures.find_refusal(name.key, now)) is not None:
+        if (failure := self.failures.find_refusal(name.key, now)) is not None:
             return Refusal("failure", failure.token, failure.retry_after or 0.0)
         return find_refusal(self._source, name)
 
@@ -210,7 +212,7 @@ class Resolver:
         now = self._clock()
         if entry is not None and demand.max_age is None and now < refresh_from(entry):
             return Resolution(name, entry, Origin.HIT)
-        failure = self._failures.find_recent(name.key, now, self._timeouts.recheck)
+        failure = self.failures.find_recent(name.key, now, self._timeouts.recheck)
         popular = demand.priority is Priority.PERSON and entry is not None and self._is_popular(entry, now)
         no_query = failure or self._sealed
         step = next_step(entry, now, failed_recently=no_query is not None, popular=popular)
@@ -221,7 +223,7 @@ class Resolver:
             return Resolution(name, entry, Origin.HIT)
         if entry is not None and (step is Step.ANSWER_STALE or _is_stale_enough(entry, now, demand)):
             return Resolution(name, entry, stale_origin(entry), no_query)
-        if (refusal := self._failures.find_refusal(name.key, now)) is not None:
+        if (refusal := self.failures.find_refusal(name.key, now)) is not None:
             if entry is None or not entry.is_usable(now):
                 raise refusal
             return Resolution(name, entry, stale_origin(entry), refusal)
@@ -251,7 +253,7 @@ class Resolver:
         except TimeoutError:
             slow = UpstreamTimeout("The upstream is slow. The query continues in the background.")
             # The next request does not wait as long. A late answer of the upstream ends this.
-            self._failures.remember(name.key, slow, self._clock())
+            self.failures.remember(name.key, slow, self._clock())
             return Resolution(name, entry, stale_origin(entry), slow)
         except CouldNotVerify as failure:
             return Resolution(name, entry, stale_origin(entry), failure)

@@ -153,6 +153,10 @@ class Budget:
         """Queries that wait to be admitted."""
         return len(self._people.lines.queries) + len(self._others.lines.queries)
 
+    def waiting_of(self, client: ClientNetwork) -> int:
+        """The queries that wait in the line of a client."""
+        return self._people.lines.length(client)
+
     @property
     def clients_waiting(self) -> int:
         """Clients that have a person's query waiting."""

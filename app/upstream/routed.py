@@ -46,9 +46,8 @@ class RoutedSource:
 
     async def fetch(self, query: UpstreamQuery) -> Answer:
         """The first answer. Raises CouldNotVerify."""
-        routed = self._route(query.name.key)
         failures: list[CouldNotVerify] = []
-        for number, source in enumerate(self._default if routed is None else (routed,), 1):
+        for number, source in enumerate(self.sources_of(query.name), 1):
             try:
                 answer = await source.fetch(query)
             except SignatureInvalid:
@@ -67,11 +66,15 @@ class RoutedSource:
 
     def find_refusal(self, name: HandleName) -> Refusal | None:
         """The refusal that ends first, if every upstream refuses a query about a name now."""
-        routed = self._route(name.key)
-        refusals = [find_refusal(source, name) for source in (self._default if routed is None else (routed,))]
+        refusals = [find_refusal(source, name) for source in self.sources_of(name)]
         if None in refusals:
             return None
         return min(filter(None, refusals), key=attrgetter("seconds"))
+
+    def sources_of(self, name: HandleName) -> Sequence[Source]:
+        """The sources that a query about a name goes to, in order."""
+        routed = self._route(name.key)
+        return self._default if routed is None else (routed,)
 
     def _route(self, key: str) -> Source | None:
         prefix = key.removeprefix(_PREFIX_RECORDS).partition("/")[0]

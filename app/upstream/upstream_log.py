@@ -28,7 +28,8 @@ class UpstreamLog:
     """
 
     def __init__(self, label: str, clock: Callable[[], float], *, shows_names: bool) -> None:
-        self._label = label
+        #: The upstream by its number and its host.
+        self.label = label
         self._clock = clock
         self._shows_names = shows_names
         #: When the first failure since the last answer happened.
@@ -57,36 +58,36 @@ class UpstreamLog:
         seconds = now - self.first_failure
         if not self._is_down and (is_open or seconds >= OUTAGE_SECONDS):
             self._is_down = True
-            log.warning("%s is down: no answer for %.0f s, last %s", self._label, seconds, _describe(error))
+            log.warning("%s is down: no answer for %.0f s, last %s", self.label, seconds, _describe(error))
         elif is_open:
-            log.debug("%s is still down after %.0f s: %s", self._label, seconds, _describe(error))
+            log.debug("%s is still down after %.0f s: %s", self.label, seconds, _describe(error))
 
     def answer(self) -> None:
         """The upstream answered."""
         if self._is_down:
-            log.warning("%s is up again after %.0f s", self._label, self.down_seconds)
+            log.warning("%s is up again after %.0f s", self.label, self.down_seconds)
         self.first_failure, self._is_down = None, False
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
         """The upstream gets no queries for so many seconds."""
         if self.pause_since is None:
             self.pause_since = self._clock()
-            log.warning("%s gets no queries for %.0f s: %s", self._label, seconds, _describe(error))
+            log.warning("%s gets no queries for %.0f s: %s", self.label, seconds, _describe(error))
 
     def pause_end(self) -> None:
         """The pause is over."""
         if self.pause_since is not None:
-            log.warning("%s gets queries again after %.0f s", self._label, self._clock() - self.pause_since)
+            log.warning("%s gets queries again after %.0f s", self.label, self._clock() - self.pause_since)
             self.pause_since = None
 
     def unreadable(self, name: str, error: CouldNotVerify) -> None:
         """The upstream refused one name, or its answer about that name could not be read."""
         if self._shows_names:
-            log.debug("%s about %r: %s", self._label, name[:100], _describe(error))
+            log.debug("%s about %r: %s", self.label, name[:100], _describe(error))
         now = self._clock()
         self._unreadable += 1
         if self._unreadable_since is None or now - self._unreadable_since >= UNREADABLE_INTERVAL:
-            log.info("%s, names without a usable answer: %s, last %s", self._label, self._unreadable, _describe(error))
+            log.info("%s, names without a usable answer: %s, last %s", self.label, self._unreadable, _describe(error))
             self._unreadable, self._unreadable_since = 0, now
 
 

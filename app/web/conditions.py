@@ -20,7 +20,7 @@ class Conditions:
     def __init__(self, networks: ClientNetworks, stages: Stages, reload_age: float) -> None:
         """A record younger than `reload_age` seconds is new enough for every Cache-Control of a request."""
         self._networks = networks
-        self._stages = stages
+        self.stages = stages
         self._reload_age = reload_age
 
     def client_of(self, request: Request) -> str:
@@ -42,7 +42,7 @@ class Conditions:
             only_cached=directives.only_if_cached,
             # The reload of a page must not cost a query each time.
             max_age=None if youngest is None else max(youngest, self._reload_age),
-            may_renew=lambda: self._stages.may_renew is None or self._stages.may_renew(address),
+            may_renew=lambda: self.stages.may_renew is None or self.stages.may_renew(address),
             max_stale=directives.max_stale,
             stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
         )
@@ -58,8 +58,8 @@ class Conditions:
         def charge() -> None:
             nonlocal is_charged
             if not is_charged:
-                if self._stages.charge_bypass is not None:
-                    self._stages.charge_bypass(address)
+                if self.stages.charge_bypass is not None:
+                    self.stages.charge_bypass(address)
                 is_charged = True
 
         return charge

@@ -87,33 +87,34 @@ class Redirects:
             hit = self._destinations.find_target_now(name)
             if hit is not None and can_detour:
                 destination = Destination(Kind.TARGET, Chain(hit[0]), target=hit[1], is_hit=True)
-                return self._reply(request, DEFAULT_OPTIONS, parameters, destination)
+                return self.reply(request, DEFAULT_OPTIONS, parameters, destination)
             if hit is not None:
                 return self._redirect_hit(*hit)
-        query = self._read_query(request, name, parameters)
+        query = self.read_query(request, name, parameters)
         found = self._destinations.find_now(query)
-        return None if found is None else self._reply(request, query.options, parameters, found)
+        return None if found is None else self.reply(request, query.options, parameters, found)
 
     async def answer(self, request: Request, name: HandleName, parameters: Parameters) -> Reply:
         """Answer a request for `name`. Raises DoiProxyError, which `error_handlers` shows as a page."""
-        query = self._read_query(request, name, parameters)
+        query = self.read_query(request, name, parameters)
         demand = self._conditions.demand(request, query.options)
         found = await self._destinations.find(query, demand)
         contact = await self._find_help(request, found) if found.kind is Kind.NOT_FOUND else NO_REPORT_CONTACT
         detour = await self._await_detour(request, query.options, parameters, found)
-        return self._reply(request, query.options, parameters, found, contact, detour)
+        return self.reply(request, query.options, parameters, found, contact, detour)
 
     def _awaits_detours(self) -> bool:
         return any(stage.awaits_detours for stage in self._detours)
 
-    def _read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
+    def read_query(self, request: Request, name: HandleName, parameters: Parameters) -> DestinationQuery:
+        """What a request wants to know about a name. Raises InvalidParameter."""
         options = read_options(parameters)
         accept = options.media_type or request.header(b"accept")
         negotiation = negotiate(accept, request.header(b"accept-language"), is_browser(request.header(b"user-agent")))
         describe_client = partial(self._client, request, options, negotiation)
         return DestinationQuery(name, options, negotiation, describe_client, shows_alias=request.method != "POST")
 
-    def _reply(
+    def reply(
         self,
         request: Request,
         options: ResolveOptions,
@@ -122,6 +123,7 @@ class Redirects:
         contact: ReportContact = NO_REPORT_CONTACT,
         detour: Detour | None = None,
     ) -> Reply:
+        """The reply about a destination. Without a `detour`, the stages find one."""
         if found.target is not None:
             if detour is None:
                 detour = self._find_detour(request, options, parameters, found)

@@ -51,6 +51,16 @@ class Detour:
 NO_DETOUR = Detour()
 
 
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision of a stage, for an operator who asks why. `settings` are the names of the settings that decide."""
+
+    result: str
+    reason: str
+    settings: tuple[str, ...] = ()
+    detour: Detour = NO_DETOUR
+
+
 class Stage:
     """What a feature adds to the way of a request. The methods without I/O are called in the event loop."""
 
@@ -65,6 +75,10 @@ class Stage:
 
     def admit(self, address: str) -> None:
         """Count a request of the client at an address. Raises ClientDenied and TooManyRequests."""
+
+    def explain_admission(self, address: str) -> Explanation:
+        """What `admit` does with the client now. Nothing is counted."""
+        raise NotImplementedError
 
     def passes(self, address: str) -> bool:
         """Count a request that gets a prepared answer. If it is False, nothing is counted, and `admit` decides."""
@@ -83,6 +97,12 @@ class Stage:
     def find_detour(self, request: Request, parameters: Parameters, found: Destination, prepared: Any) -> Detour:
         """Where a redirect leads instead of its target."""
         return NO_DETOUR
+
+    def explain_detour(
+        self, request: Request, parameters: Parameters, found: Destination, prepared: Any
+    ) -> Explanation:
+        """What `find_detour` does with a redirect. Nothing is counted."""
+        raise NotImplementedError
 
     def needs_thread(self, request: Request, size: int) -> bool:
         """Whether an answer with a body of `size` bytes takes too long to encode in the event loop."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from app.errors import ConfigurationError, DoiProxyError
 from app.features.proxy_client.exchange import Exchange
@@ -26,6 +27,11 @@ class AdminClient:
         self._server = server
         self._token = token
 
+    @property
+    def label(self) -> str:
+        """The proxy in messages."""
+        return self._server.label
+
     def show(self, name: str) -> dict[str, Any]:
         """GET the entry of a name."""
         return self._send("GET", f"/admin/entries/{quote(name, safe='/')}")
@@ -35,6 +41,10 @@ class AdminClient:
         if self._token is None:
             raise ConfigurationError(f"the admin API needs a token: {_TOKEN_HINT}")
         return self._send("POST", f"/admin/{action}", json.dumps(body).encode())
+
+    def explain(self, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """GET the decisions about a request."""
+        return self._send("GET", f"/admin/explain?{urlencode(parameters)}")
 
     def status(self) -> dict[str, Any]:
         """GET `/status`."""

@@ -144,6 +144,8 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     facts: ClientFact = NO_FACTS
     service: LibraryService | None = None
     url: str | None = None
+    #: The line of the rule that matches the reader.
+    line: int | None = None
 
 
 NOT_CONCERNED: Final = Decision(Outcome.NOT_CONCERNED)
@@ -199,9 +201,10 @@ def decide_copy(rules: LibraryRules, concerning: tuple[Rule, ...], work: Work, r
     rule = next((one for one in concerning if one.matches(reader)), None)
     service = chosen if chosen is not None or rule is None else rule.service
     url = None if service is None else service.link(work)
+    line = None if rule is None else rule.line
     if url is None:
-        return Decision(Outcome.LEFT_ALONE, facts)
-    return Decision(Outcome.SENT if chosen is None else Outcome.CHOSEN, facts, service, url)
+        return Decision(Outcome.LEFT_ALONE, facts, line=line)
+    return Decision(Outcome.SENT if chosen is None else Outcome.CHOSEN, facts, service, url, line)
 
 
 def host_of(url: str) -> str | None:

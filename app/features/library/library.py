@@ -32,7 +32,7 @@ from app.web.header import Header
 from app.web.negotiation import preferred_languages, wants_page
 from app.web.request import Request
 from app.web.request_path import Parameters
-from app.web.stage import NO_DETOUR, Detour, Stage
+from app.web.stage import NO_DETOUR, Detour, Explanation, Stage
 
 #: The cookie with a reader's choice. The DOI Handbook has the name "Demo-OpenURL" for it (section 3.8.4.1).
 COOKIE: Final = "Library-OpenURL"
@@ -47,6 +47,13 @@ _MAX_COOKIES: Final = 100
 _MAX_COOKIE_CHARACTERS: Final = 8_192
 #: Characters of a cookie's value without "%" (RFC 6265, section 4.1.1).
 _COOKIE_OCTETS: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
+_REASONS: Final = {
+    Outcome.SENT: "A rule sends this client through the service.",
+    Outcome.CHOSEN: "The reader's cookie chooses the service.",
+    Outcome.OPTED_OUT: "The reader wants no service.",
+    Outcome.LEFT_ALONE: "A rule concerns the work, but not this client, or the request is not one for a page.",
+    Outcome.NOT_CONCERNED: "No rule concerns the work.",
+}
 
 
 class Library(Stage):
@@ -87,15 +94,25 @@ class Library(Stage):
         """The service that a redirect goes through, with a second link that leads past it."""
         if not self.makes_detours or found.target is None:
             return NO_DETOUR
-        name = found.chain.last.name
-        decision = self.decide(request, parameters, Work(name, found.target.location, prepared))
-        if decision is NOT_CONCERNED:
-            return NO_DETOUR
-        if decision.service is None or decision.url is None:
-            return Detour(facts=decision.facts)
-        direct = direct_url(request, name)
-        stub = library_stub(decision.url, decision.service.label, direct)
-        return Detour(decision.url, stub, (direct_link(direct),), decision.facts, DETAIL)
+        decision = self.decide(request, parameters, Work(found.chain.last.name, found.target.location, prepared))
+        if decision is not NOT_CONCERNED:
+            self._count(decision.outcome.value)
+        return _detour(request, found.chain.last.name, decision)
+
+    def explain_detour(
+        self, request: Request, parameters: Parameters, found: Destination, prepared: str | None
+    ) -> Explanation:
+        """What becomes of a redirect, with the line of the rule that decides."""
+        settings = ("library_rules",)
+        if not self.makes_detours or found.target is None:
+            return Explanation("none", "There are no library rules, or the name has no target.", settings)
+        work = Work(found.chain.last.name, found.target.location, prepared)
+        decision = self.decide(request, parameters, work)
+        reason = _REASONS[decision.outcome]
+        if decision.line is not None:
+            reason += f" The rule is in line {decision.line}."
+        shown = decision.outcome.value if decision.service is None else f"through {decision.service.name}"
+        return Explanation(shown.replace("_", " "), reason, settings, _detour(request, work.name, decision))
 
     def decide(self, request: Request, parameters: Parameters, work: Work) -> Decision:
         """What becomes of the redirect of a request."""
@@ -108,7 +125,6 @@ class Library(Stage):
             decision = Decision(Outcome.LEFT_ALONE, NO_FACTS)
         else:
             decision = decide_copy(self.rules, concerning, work, self._describe(request))
-        self._count(decision.outcome.value)
         return decision
 
     def is_for_readers(self, request: Request) -> bool:
@@ -123,6 +139,16 @@ class Library(Stage):
         """The base URL of a configured service in the reader's cookie, NO_SERVICE, or None for anything else."""
         value = read_cookie(request.header(b"cookie"))
         return value if value == NO_SERVICE or self.rules.service_of(value) is not None else None
+
+
+def _detour(request: Request, name: HandleName, decision: Decision) -> Detour:
+    if decision is NOT_CONCERNED:
+        return NO_DETOUR
+    if decision.service is None or decision.url is None:
+        return Detour(facts=decision.facts)
+    direct = direct_url(request, name)
+    stub = library_stub(decision.url, decision.service.label, direct)
+    return Detour(decision.url, stub, (direct_link(direct),), decision.facts, DETAIL)
 
 
 def read_cookie(header: str | None) -> str | None:

@@ -18,7 +18,7 @@ from app.features.client_buckets import ClientBuckets, Rate
 from app.features.limits.errors import TooManyBypasses
 from app.features.network_list import NetworkList, read_denied, read_networks
 from app.web.client_network import ClientNetworks
-from app.web.stage import Stage
+from app.web.stage import Explanation, Stage
 
 #: The names of the limits, in RateLimit headers and in metrics.
 RATE: Final = "rate"
@@ -86,6 +86,21 @@ class ClientLimits(Stage):
             raise ClientDenied
         if self._requests is not None:
             self._take(self._requests, address)
+
+    def explain_admission(self, address: str) -> Explanation:
+        """What the lists and the rate say about a client. Nothing is counted."""
+        settings = ("client_rate", "client_burst", "client_allow_file", "client_deny_file")
+        standing = self._find(address)
+        if standing.is_denied:
+            by = "an operator, for a time" if address in self._denied_for_now else "client_deny_file"
+            return Explanation("no: 403", f"Its network is denied by {by}.", settings)
+        if standing.network is None:
+            return Explanation("yes", "client_allow_file has its network, so no limit holds.", settings)
+        if self._requests is None:
+            return Explanation("yes", f"No rate limits {standing.network}.", settings)
+        tokens = self._requests.tokens(standing.network)
+        reason = f"{standing.network} can send {tokens:.1f} requests at once now."
+        return Explanation("yes" if tokens >= 1 else "no: 429", reason, settings)
 
     def passes(self, address: str) -> bool:
         """Count a request that gets a prepared answer. One that is refused is not counted here."""

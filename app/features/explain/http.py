@@ -1,0 +1,50 @@
+"""`GET /admin/explain`: why a client gets its answer about a name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import FastAPI, Query, Request
+
+from app.doi.presentation import read_typed
+from app.errors import InvalidParameter
+from app.features.explain.explainer import ExplainedRequest, Explainer
+from app.features.explain.models import ExplainReport
+from app.features.feature import Context
+from app.features.operators import audit
+from app.web.client_network import read_address
+from app.web.operations import Face
+
+EXPLAIN_PATH: Final = "/admin/explain"
+#: The client of a request that names none, and the Accept of a browser.
+THIS_MACHINE: Final = "127.0.0.1"
+ACCEPT: Final = "text/html,application/xhtml+xml,*/*;q=0.8"
+#: Characters of a header in a request.
+_MAX_HEADER: Final = 1_000
+
+
+def add_explain(app: FastAPI, context: Context, face: Face) -> None:
+    """Add the route to the application behind the gate of operators."""
+    explainer = Explainer(context, face)
+
+    @app.get(
+        EXPLAIN_PATH,
+        tags=["cache"],
+        summary="Explain the answer that a client gets about a name",
+        response_description="Every decision, in order.",
+    )
+    async def explain(
+        request: Request,
+        doi: Annotated[str, Query(description="A name, in any form.", examples=["10.1000/182"])],
+        client: Annotated[str, Query(description="The address of the client.")] = THIS_MACHINE,
+        accept: Annotated[str, Query(max_length=_MAX_HEADER, description="Its header Accept.")] = ACCEPT,
+        language: Annotated[str, Query(max_length=_MAX_HEADER, description="Its header Accept-Language.")] = "",
+        fetch: Annotated[bool, Query(description="Whether a query is sent if one is needed.")] = False,
+    ) -> ExplainReport:
+        if read_address(client) is None:
+            raise InvalidParameter(f"{client[:80]!r} is not an IP address.")
+        explained = ExplainedRequest(read_typed(doi), client, accept, language)
+        report = await explainer.explain(explained, fetch=fetch)
+        # The address of a reader stays out of the log.
+        audit(request, "explain", {"doi": explained.name.text, "fetch": fetch}, f"status {report.status}")
+        return report
