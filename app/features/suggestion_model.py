@@ -1,6 +1,8 @@
-"""A suggested name in the JSON of the endpoints that have some."""
+"""Suggested names and readings in the JSON of the endpoints that have some."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -10,3 +12,13 @@ class SuggestionModel(BaseModel):
 
     doi: str = Field(examples=["10.1000/182"])
     rule: str = Field(description="The repair that led to it.", examples=["trailing-punctuation"])
+
+
+class ReadingModel(BaseModel):
+    """The likeliest reading of a text."""
+
+    doi: str = Field(examples=["10.1000/182"])
+    confidence: Literal["literal", "sure", "likely", "doubtful"] = Field(
+        description="How certain it is: the text as it stands, or its most doubtful repair."
+    )
+    rule: str | None = Field(description="The first repair; null for a literal reading.", examples=["label"])

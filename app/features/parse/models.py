@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from app.features.parse.parsing import Kind
-from app.features.suggestion_model import SuggestionModel
+from app.features.suggestion_model import ReadingModel, SuggestionModel
 
 
 class WarningModel(BaseModel):
@@ -36,5 +36,8 @@ class ParsedTextModel(BaseModel):
     suffix: str | None = Field(examples=["182"])
     rules: list[str] = Field(description="What was undone to read the name, in this order.", examples=[["url"]])
     warnings: list[WarningModel]
+    best: ReadingModel | None = Field(
+        None, description="The likeliest reading: sure and likely repairs come before the text as it stands."
+    )
     suggestions: list[SuggestionModel] = Field(description="The likeliest first. They are not looked up.")
     message: str | None = Field(description="Why it is not a DOI name, with the position; null if it is one.")

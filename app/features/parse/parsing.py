@@ -16,7 +16,7 @@ from app.doi.uri import to_uri, to_url
 from app.errors import InvalidName
 from app.features.lists.typed_name import is_marked_handle, read_with_rules
 from app.features.parse.confusable import NameWarning, find_warnings
-from app.features.suggestions.suggestion import Suggestion, suggest, suggest_instead
+from app.features.suggestions.suggestion import Reading, Suggestion, read_all, write_reading
 
 Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
 
@@ -35,7 +35,7 @@ class ParsedText:
 
     A position in a message counts the characters of the name, decoded and without blanks, label and URL. `name` is
     None if the text is not a name of any kind. `rules` are the steps that read it, in their order.
-    `message` is the reason why it is not a DOI name, or None.
+    `message` is the reason why it is not a DOI name, or None. `best` is the likeliest reading.
     """
 
     text: str
@@ -45,6 +45,7 @@ class ParsedText:
     warnings: tuple[NameWarning, ...]
     suggestions: tuple[Suggestion, ...]
     message: str | None
+    best: Reading | None = None
 
     @property
     def doi(self) -> HandleName | None:
@@ -60,16 +61,17 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     try:
         name, rules = read_with_rules(text)
     except InvalidName as error:
-        return ParsedText(text, "not_a_doi", None, (), (), suggest(text, own_hosts=own_hosts), error.message)
+        best, suggestions = read_all(text, None, own_hosts=own_hosts)
+        return ParsedText(text, "not_a_doi", None, (), (), suggestions, error.message, best)
     is_handle = is_marked_handle(text)
     kind = _classify(name, _ANY_PREFIX if is_handle else _NUMBERED_PREFIX)
     warnings = find_warnings(name)
     if kind in ("doi", "short_doi"):
-        suggestions = suggest_instead(name, own_hosts=own_hosts)
-        return ParsedText(text, kind, name, rules, warnings, suggestions, None)
-    suggestions = suggest(text, own_hosts=own_hosts)
+        best, suggestions = read_all(text, name, own_hosts=own_hosts)
+        return ParsedText(text, kind, name, rules, warnings, suggestions, None, best)
+    best, suggestions = read_all(text, None, own_hosts=own_hosts)
     read_name = None if kind == "not_a_doi" else name
-    return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name))
+    return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name), best)
 
 
 def unreadable(text: str, message: str) -> ParsedText:
@@ -92,6 +94,7 @@ def to_object(parsed: ParsedText, base_url: str | None) -> dict[str, Any]:
         "suffix": None if name is None else name.suffix,
         "rules": list(parsed.rules),
         "warnings": [{"code": one.code, "message": one.message} for one in parsed.warnings],
+        "best": write_reading(parsed.best),
         "suggestions": [{"doi": one.doi.text, "rule": one.rule} for one in parsed.suggestions],
         "message": parsed.message,
     }

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal
 
 from app.doi.name import DOIName, HandleName
 from app.doi.presentation import read, read_typed
 from app.errors import InvalidName
 from app.features.suggestions.repair.surroundings import without_own_url
 from app.features.suggestions.repair.table import REPAIRS, Certainty, Repair
+
+#: How certain a reading is: the text as it stands, or its most doubtful repair (see Certainty).
+Confidence = Literal["literal", "sure", "likely", "doubtful"]
 
 #: The most suggestions for one text.
 MAX_SUGGESTIONS: Final = 5
@@ -46,13 +49,36 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """The likeliest name in a text. `rule` is that of a suggestion, None for a `literal` reading."""
+
+    name: HandleName
+    confidence: Confidence
+    rule: str | None
+
+
+def write_reading(reading: Reading | None) -> dict[str, Any] | None:
+    """The member `best` of JSON objects."""
+    if reading is None:
+        return None
+    return {"doi": reading.name.text, "confidence": reading.confidence, "rule": reading.rule}
+
+
+@dataclass(frozen=True, slots=True)
 class _Attempt:
     """A text after some repairs: the rule of the first, the number of doubtful ones, and the name in the text."""
 
     text: str
     rule: str = ""
     doubts: int = 0
+    is_likely: bool = False
     name: HandleName | None = None
+
+    @property
+    def confidence(self) -> Confidence:
+        if self.doubts:
+            return "doubtful"
+        return "likely" if self.is_likely else "sure" if self.rule else "literal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +119,33 @@ def suggest_instead(name: HandleName, *, own_hosts: frozenset[str] = frozenset()
     return _rank(_explore(_start(name.text, own_hosts)), name)
 
 
+def read_best(text: str, *, own_hosts: frozenset[str] = frozenset()) -> Reading | None:
+    """The likeliest reading of a text that is one name, or that contains one. None if it has no name.
+
+    Sure and likely repairs come before the text as it stands, doubtful ones after it. For `own_hosts`, see `suggest`.
+    """
+    name = _read(text, read_typed)
+    is_one = name is not None and (name.is_doi or name.is_short_doi)
+    return read_all(text, name if is_one else None, own_hosts=own_hosts)[0]
+
+
+def read_all(
+    text: str, name: HandleName | None, *, own_hosts: frozenset[str] = frozenset()
+) -> tuple[Reading | None, tuple[Suggestion, ...]]:
+    """The likeliest reading of a text, and what else it may mean: see `read_best` and `suggest_instead`.
+
+    `name` is the DOI name or shortDOI that the text is, None if it is neither.
+    """
+    outcomes = _explore(_start(text if name is None else name.text, own_hosts))
+    names = [one for one in outcomes if one.attempt.name is not None and one.is_plausible]
+    best = min(names, key=lambda one: one.rank).attempt if names else None
+    if best is None or best.name is None:
+        reading = None if name is None else Reading(name, "literal", None)
+    else:
+        reading = Reading(best.name, best.confidence, best.rule or None)
+    return reading, _rank(outcomes, name)
+
+
 def _rank(outcomes: list[_Outcome], own_name: HandleName | None) -> tuple[Suggestion, ...]:
     """The likeliest names. If several outcomes have the same name, the likeliest of them counts."""
     found: dict[str, tuple[int, Suggestion]] = {}
@@ -131,16 +184,16 @@ def _start(text: str, own_hosts: frozenset[str]) -> _Attempt:
     return _attempt(rest, _OWN_URL)
 
 
-def _attempt(text: str, rule: str = "", doubts: int = 0) -> _Attempt:
+def _attempt(text: str, rule: str = "", doubts: int = 0, *, is_likely: bool = False) -> _Attempt:
     """The attempt of a text. If the text is a name, its label and URL are removed."""
     name = _read(text)
     if name is None:
-        return _Attempt(text, rule, doubts)
+        return _Attempt(text, rule, doubts, is_likely)
     try:
-        return _Attempt(name.text, rule, doubts, DOIName.parse(name.text))
+        return _Attempt(name.text, rule, doubts, is_likely, DOIName.parse(name.text))
     except InvalidName:
         is_short = name.is_short_doi and _SHORT_DOI.fullmatch(name.text) is not None
-        return _Attempt(text, rule, doubts, name if is_short else None)
+        return _Attempt(text, rule, doubts, is_likely, name if is_short else None)
 
 
 def _read(text: str, reader: Callable[[str], HandleName] = read) -> HandleName | None:
@@ -173,10 +226,11 @@ def _repair(attempt: _Attempt) -> _Outcome:
         if text == attempt.text:
             continue
         rule = attempt.rule or repair.rule
+        is_likely = attempt.is_likely or repair.certainty is Certainty.LIKELY
         if repair.certainty is Certainty.DOUBTFUL:
-            doubtful.append(_attempt(text, rule, attempt.doubts + 1))
+            doubtful.append(_attempt(text, rule, attempt.doubts + 1, is_likely=is_likely))
             continue
         if not any(error.certainty is Certainty.SURE for error in errors):
-            repaired.append(_attempt(text, rule, attempt.doubts))
+            repaired.append(_attempt(text, rule, attempt.doubts, is_likely=is_likely))
         errors.append(repair)
     return _Outcome(attempt, tuple(repaired), tuple(doubtful), tuple(errors))

@@ -32,9 +32,51 @@ def test_a_doi_name_has_every_form() -> None:
         "suffix": "aäb/c",
         "rules": ["percent-decoded", "url"],
         "warnings": [],
+        "best": {"doi": "10.1000/aäb/c", "confidence": "literal", "rule": None},
         "suggestions": [],
         "message": None,
     }
+
+
+@table(
+    ("text", "name", "confidence"),
+    [
+        ("10.1000/182", "10.1000/182", "literal"),
+        (" doi:10.1000/182 ", "10.1000/182", "literal"),
+        ("https://doi.org/abcde", "10/abcde", "literal"),
+        ("10/abcde", "10/abcde", "literal"),
+        ("10.1000/182.", "10.1000/182", "sure"),
+        ("10.1000/182)", "10.1000/182", "sure"),
+        ("10.1000/182;", "10.1000/182", "sure"),
+        ("10.1000/con\ufb01ned", "10.1000/confined", "sure"),
+        ("10.10O1/182", "10.1001/182", "sure"),
+        ("10.1000?/182", "10.1000/182", "sure"),
+        ("10.1000\\/182", "10.1000/182", "sure"),
+        ("10.1000/a\\ensuremath{<}b", "10.1000/a<b", "sure"),
+        ("10.1000/182)/S/URI", "10.1000/182", "sure"),
+        ("see 10.1000/182, p. 3", "10.1000/182", "sure"),
+        ("10.1000/1\u20138", "10.1000/1-8", "likely"),
+        ("10.1000/182/abstract.", "10.1000/182", "likely"),
+        ("10.1000/18 2", "10.1000/18", "sure"),
+        ("101000/182", "10.1000/182", "doubtful"),
+    ],
+)
+def test_the_best_reading_says_how_certain_it_is(text: str, name: str, confidence: str) -> None:
+    best = found(text)["best"]
+    assert (best["doi"], best["confidence"], best["rule"] is None) == (name, confidence, confidence == "literal")
+
+
+@table("text", ["hello", "and/or", "10.5", "0.NA/10.1000", ""])
+def test_a_text_without_a_name_has_no_best_reading(text: str) -> None:
+    assert found(text)["best"] is None
+
+
+@table(
+    ("name", "is_unlikely"),
+    [("10.1000/1", False), ("10.1000.10/1", False), ("10.abc/1", True), ("10.-1/1", True), ("10.10_38/1", True)],
+)
+def test_a_prefix_that_no_agency_assigns_is_a_warning(name: str, is_unlikely: bool) -> None:
+    assert [one["code"] for one in found(name)["warnings"]] == ["unlikely-prefix"] * is_unlikely
 
 
 @table(

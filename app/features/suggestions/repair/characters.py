@@ -24,11 +24,14 @@ _LATEX_ESCAPE: Final = re.compile(
       | \\{1,4}(?=[_&%#${}<>])
       | \$([<>_])\$
       | \{\\text(less|greater|underscore)\}
-      | \\text(less|greater|underscore)(?:\{\}|[ ])?""",
+      | \\text(less|greater|underscore)(?:\{\}|[ ])?
+      | \\ensuremath\{([<>])\}""",
     re.VERBOSE,
 )
 _LATEX_WORDS: Final = {"less": "<", "greater": ">", "underscore": "_"}
-_BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}(?=[0-9A-Za-z(])")
+_BACKSLASH: Final = re.compile(r"(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})\\{1,4}/?(?=[0-9A-Za-z(])")
+#: U+FB00 to U+FB06.
+_LIGATURES: Final = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
 
 
 def without_html_entities(text: str) -> str:
@@ -47,6 +50,11 @@ def decode_again(text: str) -> str:
 def without_full_width(text: str) -> str:
     """１０．１０００／１８２ -> 10.1000/182: the wide forms of East Asian fonts."""
     return text if text.isascii() else text.translate(_FULL_WIDTH)
+
+
+def without_ligatures(text: str) -> str:
+    """10.1000/conﬁned -> 10.1000/confined: two letters that a font joins, as PDF has them."""
+    return text if text.isascii() else text.translate(_LIGATURES)
 
 
 def with_slashes(text: str) -> str:
@@ -79,7 +87,7 @@ def without_latex_escapes(text: str) -> str:
 
 def _write_latex_character(found: re.Match[str]) -> str:
     word = found[3] or found[4]
-    return _LATEX_WORDS[word] if word else found[1] or found[2] or ""
+    return _LATEX_WORDS[word] if word else found[1] or found[2] or found[5] or ""
 
 
 def with_slash_for_backslash(text: str) -> str:

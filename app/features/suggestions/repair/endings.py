@@ -28,7 +28,7 @@ _QUERY_OR_FRAGMENT: Final = re.compile(r"(?:[?#&](?=[A-Za-z])|#:~|\?\Z).*", re.D
 _SESSION: Final = re.compile(r";(?:jsessionid|sid|phpsessid)=.*", _CASELESS | re.DOTALL)
 #: No registered name contains these. SICIs have "<" before a digit.
 _MARKUP: Final = re.compile(
-    r"""(?:</|<(?:a|br|cite|div|em|li|p|ref|span|sub|sup|td)[\s/>]|\]\(|\}[,}{\s]|\]\]|["'\u201d]\s{0,4}[>,]|\||\u2026).*""",
+    r"""(?:</|<(?:a|br|cite|div|em|li|p|ref|span|sub|sup|td)[\s/>]|\]\(|\}[,}{\s]|\]\]|\)/S/URI|>>/(?:Border|Rect|Type)|["'\u201d]\s{0,4}[>,]|\||\u2026).*""",
     _CASELESS | re.DOTALL,
 )
 #: bioRxiv, medRxiv and arXiv number the versions of a work, and register one name for all of them.

@@ -7,13 +7,18 @@ from typing import Final
 
 _THREE_DIGITS: Final = re.compile(r"(?:(?<![0-9./])|(?<=doi\.org/))10\.([0-9]{3})/")
 _LETTERS: Final = re.compile(r"(?<![0-9A-Za-z])(?:[1lI|][0oO]|1[oO])\.(?=[0-9]{4,9}/)")
+_LETTERS_INSIDE: Final = re.compile(r"(?<![0-9A-Za-z])10\.(?=[0-9]{0,8}[OoIl])([0-9OoIl]{4,9})(?=/)")
+_AS_DIGITS: Final = str.maketrans("OoIl", "0011")
+#: A character that a program could not decode, inside or after the number.
+_UNREADABLE: Final = re.compile(r"(?<![0-9])(10\.[0-9]{0,9})[?\ufffd]{1,4}([0-9]{0,9})(?=/)")
+_LOST_DOT: Final = re.compile(r"\A10(?=[1-9][0-9]{3,4}/\S)")
 _ONE_ZERO: Final = re.compile(r"(?<![0-9A-Za-z.])[01]?\.(?=[0-9]{4,9}/\S)")
 #: Crossref's first thousand prefixes. Others with four digits are prefixes of handles too.
 _NO_TEN: Final = re.compile(r"\A(?=1[0-9]{3}/[^\s/]{4})")
 _DIGITS_BEFORE: Final = re.compile(r"(?<![0-9A-Za-z.])[0-9]{1,2}(?=10\.[0-9]{4,9}/)")
 _LETTER_INSIDE: Final = re.compile(r"(?<![0-9])10\.[A-Za-z](?=[0-9]{4,5}/)")
 _WRONG_DOT: Final = re.compile(r"(?<![0-9.])10[,:;](?=[0-9]{4,9}/)")
-_NOT_A_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,5})(?:\.(?=[A-Za-z])|[_:](?=[0-9A-Za-z]))")
+_NOT_A_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,5})(?:\.(?=[A-Za-z])|[_:-](?=[0-9A-Za-z]))")
 _NO_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4})(?=[A-Za-z(][^\s/]{3,200}\Z)")
 _DOUBLE_SLASH: Final = re.compile(r"(?<![0-9])(10\.[0-9]{4,9}(?:\.[0-9]{1,9}){0,5})/{2,8}")
 
@@ -25,7 +30,18 @@ def with_lost_zero(text: str) -> str:
 
 def with_digits(text: str) -> str:
     """1O.1000/182 -> 10.1000/182: a letter that looks like a digit, as text recognition writes it."""
-    return _LETTERS.sub("10.", text)
+    text = _LETTERS.sub("10.", text)
+    return _LETTERS_INSIDE.sub(lambda found: f"10.{found[1].translate(_AS_DIGITS)}", text)
+
+
+def without_unreadable(text: str) -> str:
+    """10.1000?/182 -> 10.1000/182: a character that was not decoded, such as a zero-width space."""
+    return _UNREADABLE.sub(r"\1\2", text)
+
+
+def with_lost_dot(text: str) -> str:
+    """101000/182 -> 10.1000/182: the dot was not copied."""
+    return _LOST_DOT.sub("10.", text)
 
 
 def with_whole_prefix(text: str) -> str:

@@ -34,6 +34,7 @@ class Repair:
 REPAIRS: Final = (
     Repair("html-entity", characters.without_html_entities),
     Repair("full-width", characters.without_full_width),
+    Repair("ligature", characters.without_ligatures),
     Repair("slash", characters.with_slashes),
     Repair("dash", characters.with_hyphens, Certainty.LIKELY),
     Repair("angle-bracket", characters.with_angle_brackets, Certainty.LIKELY),
@@ -44,6 +45,7 @@ REPAIRS: Final = (
     Repair("query", surroundings.parameter_value),
     Repair("percent-encoding", characters.decode_again, Certainty.LIKELY),
     Repair("letter-for-digit", prefix.with_digits),
+    Repair("unreadable-character", prefix.without_unreadable),
     Repair("cut-prefix", prefix.with_whole_prefix),
     Repair("digit-before", prefix.without_digit_before),
     Repair("letter-in-prefix", prefix.without_letter_in_prefix),
@@ -66,6 +68,7 @@ REPAIRS: Final = (
     Repair("short-doi", surroundings.short_doi_inside, Certainty.DOUBTFUL),
     Repair("blank-inside", surroundings.without_inner_blank, Certainty.DOUBTFUL),
     Repair("missing-10", prefix.with_ten, Certainty.DOUBTFUL),
+    Repair("missing-dot", prefix.with_lost_dot, Certainty.DOUBTFUL),
     Repair("double-slash", prefix.with_one_slash, Certainty.DOUBTFUL),
     Repair("sici-bracket", surroundings.with_other_brackets, Certainty.DOUBTFUL),
 )

@@ -1,0 +1,172 @@
+"""Finds the names in running text: where each is, how it is read, and how certain that is."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass
+from html import unescape
+from typing import Final
+from urllib.parse import unquote
+
+from app.doi.name import HandleName
+from app.features.suggestions.repair.surroundings import without_blanks
+from app.features.suggestions.suggestion import Confidence, read_best
+
+#: Characters of a text that belong to one name at most. A longer word is cut.
+MAX_NAME_CHARACTERS: Final = 512
+#: Characters that are read in one turn of the event loop. The slowest text that was tried took 11 ms.
+BLOCK_CHARACTERS: Final = 512
+#: Words after the first that a broken name can have.
+_MAX_PIECES: Final = 3
+#: One character for one: the wide forms of East Asian fonts, and what looks like a slash or a dot.
+_PLAIN: Final = (
+    {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+    | dict.fromkeys((0x2044, 0x2215, 0x29F8, 0x2571), "/")
+    | dict.fromkeys((0x3002, 0xFF61), ".")
+)
+#: The beginning of a name, also with a letter for a digit, a comma for the dot, or an encoded slash; and of a shortDOI,
+#: in a URL or after a label.
+_START: Final = re.compile(
+    r"""(?<![0-9.]) (?: 10 | [1lI|][0oO] ) [.,:;] \s?
+        (?: [0-9OoIl]{4,9} | [0-9]{0,9}[?\ufffd]{1,4}[0-9]{0,9} ) (?: \.[0-9]{1,9} ){0,5}
+        (?: \s?/ | %2F | \\{1,4}/?(?=[0-9a-z(]) )
+      | (?<=doi\.org/) (?:10/)? [a-z][0-9a-z]{2,7} (?![0-9a-z/_.-]{2}|[0-9a-z/_-])
+      | (?<=doi:) \s? (?: 10/[a-z][0-9a-z]{2,7} (?![0-9a-z/_.-]{2}|[0-9a-z/_-]) | 10\.[0-9]{4,5}[._:-](?=[0-9a-z]) )""",
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+#: Characters before a name that decide whether it is one: "doi.org/".
+_LOOK_BEHIND: Final = 8
+#: Characters after a name that decide where it ends.
+_LOOK_AHEAD: Final = 8
+_SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
+_WORD: Final = re.compile(r"\S+")
+_LINE_BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*|[^\S\n]+")
+#: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
+_WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|\\{1,4}/|.", re.DOTALL)
+_CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundName:
+    """A name in a text. `start` and `end` count its characters, `text` is the part between them."""
+
+    name: HandleName
+    start: int
+    end: int
+    text: str
+    confidence: Confidence
+    rule: str | None
+
+
+class NameFinder:
+    """Finds names in a text that arrives in pieces. The borders of the pieces do not matter."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        #: The characters before the rest.
+        self._before = 0
+
+    def feed(self, text: str) -> list[FoundName]:
+        """The names that end in this piece. A caller in the event loop feeds BLOCK_CHARACTERS at most."""
+        self._rest += text
+        return self._find(len(self._rest) - MAX_NAME_CHARACTERS - _LOOK_AHEAD)
+
+    def end(self) -> list[FoundName]:
+        """The names at the end of the text."""
+        return self._find(len(self._rest))
+
+    def _find(self, until: int) -> list[FoundName]:
+        """The names that begin before a position of the rest. What lies before it is dropped, but for some context."""
+        names: list[FoundName] = []
+        text = self._rest.translate(_PLAIN) if not self._rest.isascii() else self._rest
+        done = 0
+        while found := _START.search(text, done):
+            if found.start() >= until:
+                break
+            begin = found.start() + len(found[0]) - len(found[0].lstrip())
+            limit = min(begin + MAX_NAME_CHARACTERS, len(text))
+            following = _START.search(text, found.end(), limit)
+            limit = following.start() if following else limit
+            read = _read_at(self._rest, text, (begin, found.end(), limit))
+            done = found.end()
+            if read is not None:
+                name, confidence, rule, end = read
+                done = max(done, end)
+                place = self._before + begin, self._before + end
+                names.append(FoundName(name, *place, self._rest[begin:end], confidence, rule))
+        cut = max(done, min(until, len(text)) - _LOOK_BEHIND)
+        if cut > 0:
+            self._rest, self._before = self._rest[cut:], self._before + cut
+        return names
+
+
+def find_names(text: str) -> list[FoundName]:
+    """Every name in a text, in its order."""
+    finder = NameFinder()
+    return [*finder.feed(text), *finder.end()]
+
+
+async def find_names_of(pieces: AsyncIterable[str]) -> AsyncIterator[FoundName]:
+    """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile."""
+    finder = NameFinder()
+    async for piece in pieces:
+        for start in range(0, len(piece), BLOCK_CHARACTERS):
+            for found in finder.feed(piece[start : start + BLOCK_CHARACTERS]):
+                yield found
+            await asyncio.sleep(0)
+    for found in finder.end():
+        yield found
+
+
+def _read_at(raw: str, text: str, place: tuple[int, int, int]) -> tuple[HandleName, Confidence, str | None, int] | None:
+    """The name at a place: its reading, and where it ends. None if it is not a name after all.
+
+    `text` is `raw` with plain characters. The place is where the name begins, where its suffix does, and where it ends
+    at the latest.
+    """
+    begin, suffix, limit = place
+    short = _SHORT.match(text, begin, limit)
+    if short:
+        return HandleName(f"10/{short[1]}"), "literal", None, short.end()
+    end = _find_end(text, begin, limit)
+    if not text[suffix:end].strip():
+        return None
+    reading = read_best(raw[begin:end])
+    if reading is None or not reading.name.is_doi:
+        return None
+    return reading.name, reading.confidence, reading.rule, begin + _length(text[begin:end], reading.name.text)
+
+
+def _find_end(text: str, begin: int, limit: int) -> int:
+    """The end of the words of a name: the first, and those after it if the name is broken at a blank or a line end."""
+    first = _WORD.match(text, begin, limit)
+    end = first.end() if first else limit
+    for _ in range(_MAX_PIECES):
+        blank = _LINE_BREAK.match(text, end, limit)
+        word = _WORD.match(text, blank.end(), limit) if blank else None
+        if word is None or not _is_broken(text[begin:end], word[0]):
+            break
+        end = word.end()
+    return end
+
+
+def _is_broken(before: str, word: str) -> bool:
+    """Whether a name goes on with the next word."""
+    joined = without_blanks(" ".join(before.split())) + f" {word}"
+    return without_blanks(joined) != joined
+
+
+def _length(written: str, name: str) -> int:
+    """The length of the part of a text that its name comes from."""
+    if written[: len(name)].lower() == name.lower():
+        return len(name)
+    folded, at, end = name.casefold(), 0, 0
+    for part in _WRITTEN.finditer(written):
+        plain = unescape(unquote(part[0])).replace("\\", "").casefold() or "/"
+        if folded.startswith(plain, at):
+            at, end = at + len(plain), part.end()
+        if at == len(folded):
+            return end
+    return len(written.rstrip(_CLOSING)) or len(written)
