@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from starlette.responses import Response
 
-from app.errors import DoiProxyError, Quota, RequestTooLarge
+from app.errors import DoiProxyError, Quota
 from app.features.lists.batch import Batches, read_input
 from app.features.lists.body import BodyBuffer, BodyFormat, ListLimits, read_list_body
 from app.features.lists.errors import TooManyBatches
@@ -91,24 +91,21 @@ class BatchService:
     batches: Batches
     open: OpenBatches
     limits: ListLimits
-    #: Rows of an answer that is one JSON array.
-    max_array: int = 1_000
 
 
-class RowsAnswer(Response):
-    """The answer to one list."""
+class StreamedAnswer(Response):
+    """An answer that is sent while its request arrives. It ends when the client leaves."""
 
-    def __init__(self, service: BatchService, request: BatchRequest) -> None:
+    def __init__(self, read_ahead_bytes: int) -> None:
         super().__init__()
-        self._service = service
-        self._request = request
+        self._read_ahead_bytes = read_ahead_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
-        body = BodyBuffer(self._service.limits.read_ahead_bytes)
+        body = BodyBuffer(self._read_ahead_bytes)
         is_gone: Callable[[], bool] = scope.get(IS_GONE, lambda: False)
         filling = asyncio.create_task(body.fill(receive))
-        answering = asyncio.create_task(self._answer(body, send, is_gone))
+        answering = asyncio.create_task(self._answer_error(body, Output(send, is_gone)))
         try:
             await asyncio.wait((filling, answering), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -119,67 +116,79 @@ class RowsAnswer(Response):
         if not answering.cancelled():
             answering.result()
 
-    async def _answer(self, body: BodyBuffer, send: Send, is_gone: Callable[[], bool]) -> None:
+    async def _answer_error(self, body: BodyBuffer, output: Output) -> None:
         try:
-            with self._service.open.enter(self._request.client):
-                items = read_list_body(body.pieces(), self._request.form, self._service.limits)
-                inputs = (read_input(item) async for item in items)
-                groups = self._service.batches.groups(inputs, self._request.options)
-                async with aclosing(groups):
-                    write = self._write_array if self._request.output == JSON else self._write_stream
-                    await write(groups, send, is_gone)
+            await self._answer(body, output)
         except DoiProxyError as error:
-            await _send_reply(error_problem(error), send)
+            await _send_reply(error_problem(error), output.send)
 
-    async def _write_stream(
-        self, groups: AsyncGenerator[list[ListRow]], send: Send, is_gone: Callable[[], bool]
-    ) -> None:
-        """Send each group of rows. An error before the first row is raised, a later one ends the answer."""
-        writer: RowWriter = TableWriter(self._request.fields) if self._request.output == CSV else JsonLinesWriter()
-        is_started = False
-        end = b""
-        try:
-            async for group in groups:
-                piece = writer.write([self._members(row) for row in group])
-                if not is_started:
-                    await _start(writer, send)
-                    is_started, piece = True, writer.begin() + piece
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-                if is_gone():
-                    return
-        except DoiProxyError as error:
-            if not is_started:
-                raise
-            end = writer.fail(error.status, error.message)
-        if is_started:
-            await send({"type": "http.response.body", "body": end + writer.end()})
-        else:
-            await _send_reply(_whole(writer, []), send)
+    async def _answer(self, body: BodyBuffer, output: Output) -> None:
+        """Send the whole answer. An error before its first byte is raised."""
+        raise NotImplementedError
 
-    async def _write_array(
-        self, groups: AsyncGenerator[list[ListRow]], send: Send, is_gone: Callable[[], bool]
-    ) -> None:
-        """Send all rows together. Raises RequestTooLarge after too many."""
-        rows: list[Members] = []
-        async for group in groups:
-            rows += [self._members(row) for row in group]
-            if len(rows) > self._service.max_array:
-                raise RequestTooLarge(
-                    f"A JSON array has at most {self._service.max_array} rows; request NDJSON with ?output=ndjson."
-                )
-            if is_gone():
-                return
-        await _send_reply(_whole(JsonArrayWriter(), rows), send)
+
+class RowsAnswer(StreamedAnswer):
+    """The answer to one list."""
+
+    def __init__(self, service: BatchService, request: BatchRequest) -> None:
+        super().__init__(service.limits.read_ahead_bytes)
+        self._service = service
+        self._request = request
+
+    async def _answer(self, body: BodyBuffer, output: Output) -> None:
+        with self._service.open.enter(self._request.client):
+            items = read_list_body(body.pieces(), self._request.form, self._service.limits)
+            inputs = (read_input(item) async for item in items)
+            async with aclosing(self._service.batches.groups(inputs, self._request.options)) as groups:
+                rows = ([self._members(row) for row in group] async for group in groups)
+                await output.write_rows(rows, make_writer(self._request.output, self._request.fields))
 
     def _members(self, row: ListRow) -> Members:
         members = row.members()
         return {name: members[name] for name in self._request.fields}
 
 
-def _whole(writer: RowWriter, rows: Sequence[Members]) -> Reply:
-    """An answer in one piece."""
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where an answer goes. `is_gone` is whether the client has left."""
+
+    send: Send
+    is_gone: Callable[[], bool]
+
+    async def write_rows(self, groups: AsyncIterable[Sequence[Members]], writer: RowWriter) -> None:
+        """Send each group of rows. An error before the first row is raised, a later one ends the answer."""
+        is_started = False
+        end = b""
+        try:
+            async for group in groups:
+                piece = writer.write(group)
+                if not is_started:
+                    await _start(writer, self.send)
+                    is_started, piece = True, writer.begin() + piece
+                await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+                if self.is_gone():
+                    return
+        except DoiProxyError as error:
+            if not is_started:
+                raise
+            end = writer.fail(error.status, error.message)
+        if is_started:
+            await self.send({"type": "http.response.body", "body": end + writer.end()})
+        else:
+            await _send_reply(_empty(writer), self.send)
+
+
+def make_writer(media_type: str, fields: Sequence[str]) -> RowWriter:
+    """The writer of rows for a media type of an answer."""
+    if media_type == JSON:
+        return JsonArrayWriter()
+    return TableWriter(fields) if media_type == CSV else JsonLinesWriter()
+
+
+def _empty(writer: RowWriter) -> Reply:
+    """An answer without a row."""
     content = (b"content-type", writer.media_type.encode())
-    return Reply(200, (content,), writer.begin() + writer.write(rows) + writer.end(), (NO_STORE,))
+    return Reply(200, (content,), writer.begin() + writer.end(), (NO_STORE,))
 
 
 async def _start(writer: RowWriter, send: Send) -> None:

@@ -83,9 +83,11 @@ def problem_responses(texts: Mapping[int, str]) -> dict[int | str, dict[str, Any
     return {status: {"description": text, "content": {PROBLEM: {}}} for status, text in texts.items()}
 
 
-def read_body_format(content_type: str | None, content_encoding: str | None, column: str | None) -> BodyFormat:
-    """Read the format of a body. Raises UnsupportedBody."""
-    media_type = read_content_type(content_type, _READERS)
+def read_body_format(
+    content_type: str | None, content_encoding: str | None, column: str | None, supported: Iterable[str] = _READERS
+) -> BodyFormat:
+    """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody."""
+    media_type = read_content_type(content_type, supported)
     encoding = (content_encoding or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise UnsupportedBody(f"The body has Content-Encoding: {encoding[:_SHOWN]}; send it as it is, or as gzip.")
@@ -137,22 +139,29 @@ class BodyBuffer:
 async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
     """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
     reader = _READERS[form.media_type](limits.line_bytes, form.column)
-    gunzip = open_gunzip(limits.ratio) if form.is_gzip else None
+    counter = _Counter(limits)
+    async for large in read_body(body, limits, is_gzip=form.is_gzip):
+        for piece in _cut(large):
+            for item in reader.feed(piece):
+                counter.count_item()
+                yield item
+            # Other requests come first: a piece can have many lines without a name.
+            await asyncio.sleep(0)
+    for item in reader.end():
+        counter.count_item()
+        yield item
+
+
+async def read_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:
+    """The bytes of a body, decompressed. Raises UnreadableList and RequestTooLarge."""
+    gunzip = open_gunzip(limits.ratio) if is_gzip else None
     counter = _Counter(limits)
     async for received in body:
         for large in (received,) if gunzip is None else gunzip.feed(received):
             counter.count_bytes(large)
-            for piece in _cut(large):
-                for item in reader.feed(piece):
-                    counter.count_item()
-                    yield item
-                # Other requests come first: a piece can have many lines without a name.
-                await asyncio.sleep(0)
+            yield large
     if gunzip is not None:
         gunzip.end()
-    for item in reader.end():
-        counter.count_item()
-        yield item
 
 
 class _Counter:

@@ -74,18 +74,18 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
         )
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), query.column)
-        media_type = choose_output(query.output, headers.get("accept"))
+        media_type = choose_output(query.output, headers.get("accept"), form.media_type)
         return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields))
 
     _add_route(app, resolve_list)
 
 
-def choose_output(output: str | None, accept: str | None) -> str:
-    """The media type of the answer: `output`, else the one that Accept names first, else NDJSON."""
+def choose_output(output: str | None, accept: str | None, body: str) -> str:
+    """The media type of the answer: `output`, else the one that Accept names first, else JSON for a JSON `body`."""
     if output is not None:
         return _OUTPUTS[output]
     named = [entry.partition(";")[0].strip() for entry in (accept or "").lower().split(",", 20)]
-    return next((_ACCEPTED[entry] for entry in named if entry in _ACCEPTED), NDJSON)
+    return next((_ACCEPTED[entry] for entry in named if entry in _ACCEPTED), JSON if body == JSON else NDJSON)
 
 
 def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
@@ -104,7 +104,7 @@ def _add_route(app: FastAPI, resolve_list: Callable[..., Any]) -> None:
                 {
                     400: "A parameter or the list cannot be read.",
                     403: "The network of the client is denied.",
-                    413: "The list is too long, or too long for one JSON array.",
+                    413: "The list is too long.",
                     415: "The list is not of one of these media types.",
                     429: "The client is over its limit of requests, or of lists at a time.",
                 }

@@ -7,17 +7,19 @@ from typing import Final
 from fastapi import FastAPI
 
 from app.features.feature import Context, Feature, Opened
+from app.features.parse.extract import EXTRACT_PATH, add_extract
 from app.features.parse.http import PARSE_LIMITS, PARSE_PATH, add_parse
 from app.web.operations import Face
 
 
 def open_parse(context: Context) -> Opened:
-    """The endpoint /api/parse."""
+    """The endpoints /api/parse and /api/extract."""
 
     def add(app: FastAPI, face: Face) -> None:
         add_parse(app, context.facts.public_url, PARSE_LIMITS)
+        add_extract(app)
 
-    return Opened(routes=(add,), own_api={PARSE_PATH.encode(): "parse"})
+    return Opened(routes=(add,), own_api={PARSE_PATH.encode(): "parse", EXTRACT_PATH.encode(): "extract"})
 
 
 FEATURE: Final = Feature(

@@ -1,0 +1,112 @@
+"""`POST /api/extract`: every name in a text, with its place. No upstream is queried."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import FastAPI, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from app.features.lists.answer import Output, StreamedAnswer, make_writer
+from app.features.lists.body import BodyBuffer, ListLimits, problem_responses, read_body, read_body_format
+from app.features.lists.http import choose_output
+from app.features.suggestion_model import ReadingModel
+from app.features.suggestions.find_names import FoundName, find_names_of
+from app.web.media_types import CSV, HTML, NDJSON, TEXT
+
+EXTRACT_PATH: Final = "/api/extract"
+#: The formats are not read: a name in any of them is found.
+TEXT_TYPES: Final = (
+    TEXT, HTML, "text/markdown", "text/x-bibtex", "application/x-bibtex", "application/x-research-info-systems", CSV,
+)  # fmt: skip
+_FIELDS: Final = ("doi", "text", "start", "end", "confidence", "rule")
+#: Bytes of a text that are received before they are read.
+_READ_AHEAD_BYTES: Final = 64 * 1024
+
+
+class FoundNameModel(ReadingModel):
+    """A name in a text."""
+
+    text: str = Field(description="The part of the text that the name comes from.", examples=["10.1000/182"])
+    start: int = Field(description="The characters of the text before it.", examples=[5])
+    end: int = Field(description="The characters of the text until its end.", examples=[16])
+
+
+class ExtractQuery(BaseModel):
+    """The parameters of a request."""
+
+    output: Literal["ndjson", "csv", "json"] | None = Field(None, description="The form of the answer.")
+
+
+class ExtractedAnswer(StreamedAnswer):
+    """The names of one text, each as soon as it is found."""
+
+    def __init__(self, *, is_gzip: bool, media_type: str) -> None:
+        super().__init__(_READ_AHEAD_BYTES)
+        self._is_gzip = is_gzip
+        self._output_type = media_type
+
+    async def _answer(self, body: BodyBuffer, output: Output) -> None:
+        pieces = read_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
+        groups = ([_members(found)] async for found in find_names_of(_decode(pieces)))
+        await output.write_rows(groups, make_writer(self._output_type, _FIELDS))
+
+
+def add_extract(app: FastAPI) -> None:
+    """Add the endpoint."""
+
+    async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
+        """Every name in a text, in its order. Rows are sent while the text arrives, which can have any length.
+
+        Names that a line break cuts are joined, and errors are undone. Whether a name exists is not known.
+        """
+        headers = request.headers
+        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), None, TEXT_TYPES)
+        media_type = choose_output(query.output, headers.get("accept"), form.media_type)
+        return ExtractedAnswer(is_gzip=form.is_gzip, media_type=media_type)
+
+    row = {"$ref": "#/components/schemas/FoundNameModel"}
+    body: dict[str, Any] = {one: {"schema": {"type": "string"}} for one in TEXT_TYPES}
+    body[TEXT]["example"] = "See https://doi.org/10.1000/182."
+    app.add_api_route(
+        EXTRACT_PATH,
+        extract_names,
+        methods=["POST"],
+        tags=["parsing"],
+        summary="Which names are in this text?",
+        response_model=list[FoundNameModel],
+        response_description="An object for each name, in the order of the text.",
+        responses={
+            200: {"content": {NDJSON: {"schema": row}, CSV: {"schema": {"type": "string"}}}},
+            **problem_responses(
+                {
+                    400: "The body cannot be read.",
+                    403: "The network of the client is denied.",
+                    415: "The body is not of one of these media types.",
+                    429: "The client is over its limit.",
+                }
+            ),
+        },
+        openapi_extra={"requestBody": {"required": True, "content": body}},
+    )
+
+
+async def _decode(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
+    """The text. A byte that is not UTF-8 becomes U+FFFD, which is one character. A byte order mark is left out."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    async for piece in pieces:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)
+
+
+def _members(found: FoundName) -> dict[str, Any]:
+    return {
+        "doi": found.name.text,
+        "text": found.text,
+        "start": found.start,
+        "end": found.end,
+        "confidence": found.confidence,
+        "rule": found.rule,
+    }
