@@ -1,4 +1,4 @@
-"""The DOI name that a line of a reference list contains. The name is not repaired."""
+"""The DOI names that a line of a reference list contains. They are not repaired."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from app.doi.name import HandleName
 from app.doi.percent import decode
 from app.errors import InvalidName
 from app.features.parse.parsing import parse
+from app.features.suggestions.find_names import find_names
 from app.features.suggestions.suggestion import Suggestion
 
 #: What may stand before a name in running text. The name itself follows.
@@ -31,7 +32,11 @@ class ReferenceLine:
 
 
 def read_reference(line: str, *, own_hosts: frozenset[str] = frozenset()) -> ReferenceLine:
-    """Find the name in a line: a bare name, one with a label or in a URL, or one inside free text."""
+    """Find the names in a line: bare, with a label, in a URL, or inside free text."""
+    names = {one.name.key: one.name for one in find_names(line) if one.is_as_written}
+    if names:
+        first, *others = names.values()
+        return ReferenceLine(first, tuple(others))
     parsed = parse(line, own_hosts=own_hosts)
     if parsed.doi is not None and not _has_blank(parsed.doi):
         return ReferenceLine(parsed.doi)

@@ -63,7 +63,7 @@ class CheckedLine(CheckedName):
 class CheckResult(BaseModel):
     """What is known about the lines, in their order."""
 
-    summary: dict[Verdict, int] = Field(description="The number of lines with each verdict.")
+    summary: dict[Verdict, int] = Field(description="The number of names, and of lines without one, with each verdict.")
     lines: list[CheckedLine]
     left_out: int = Field(description="How many lines are left out, because the result would be too large.")
 

@@ -59,7 +59,7 @@ _DESCRIPTIONS: Final[dict[ToolName, tuple[str, str]]] = {
     ),
     "check_list": (
         "Check a reference list",
-        "Finds the DOI name in each line of a reference list and looks it up. Returns a verdict for each line, "
+        "Finds the DOI names in each line of a reference list and looks them up. Returns a verdict for each name, "
         "suggestions where the name is wrong, and a summary. Lines may be free text.",
     ),
 }

@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.names import Names
@@ -31,6 +31,8 @@ from app.features.parse.parsing import ParsedText, parse
 CALL_TIMEOUT: Final = 45.0
 #: Texts that are parsed before the event loop does other work.
 _TEXTS_A_TURN: Final = 16
+#: Names of one line that are checked.
+_NAMES_A_LINE: Final = 5
 
 ToolName = Literal["parse", "resolve", "check_list"]
 Report = Callable[[int, int], Awaitable[None]]
@@ -39,6 +41,11 @@ Result = TypeVar("Result", bound=BaseModel)
 
 class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _split_lines(value: Any) -> Any:
+    """The lines of a text. Assistants often send one text instead of a list."""
+    return [line for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
 
 
 class ParseArguments(_Arguments):
@@ -56,7 +63,9 @@ class ResolveArguments(_Arguments):
 class CheckArguments(_Arguments):
     """The arguments of the tool `check_list`."""
 
-    lines: list[str] = Field(min_length=1, description="One reference or DOI name in each item, as it will be printed.")
+    lines: Annotated[list[str], BeforeValidator(_split_lines)] = Field(
+        min_length=1, description="One reference or DOI name in each item, as it will be printed."
+    )
     problems_only: bool = Field(
         False, description="Return only the lines that are not resolved; the summary counts all lines."
     )
@@ -82,6 +91,7 @@ class _Line:
     text: str
     input: BatchInput
     note: str | None = None
+    number: int = 1
 
 
 class Tools:
@@ -138,27 +148,29 @@ class Tools:
     async def _check(self, arguments: CheckArguments, report: Report) -> CheckResult:
         self._bound("lines", arguments.lines)
         lines: list[_Line] = []
-        for text in arguments.lines:
-            lines.append(self._read_line(text))
-            await _yield_turn(len(lines))
+        for number, text in enumerate(arguments.lines, 1):
+            lines += [replace(line, number=number) for line in self._read_line(text)]
+            await _yield_turn(number)
         async with self._names.look_up_list([line.input for line in lines]) as rows:
             found = await self._collect(rows, lines, report)
         checked = [
-            write_checked_line(number, line.text, _add_note(row, line.note))
-            for number, (line, row) in enumerate(zip(lines, found, strict=True), 1)
+            write_checked_line(line.number, line.text, _add_note(row, line.note))
+            for line, row in zip(lines, found, strict=True)
         ]
         return self._summarize(checked, problems_only=arguments.problems_only)
 
-    def _read_line(self, text: str) -> _Line:
+    def _read_line(self, text: str) -> list[_Line]:
+        """The line, once for each name in it."""
         if len(text) > self.bounds.line_characters:
-            return _Line(text, not_a_doi(text, self._explain_length(text)))
+            return [_Line(text, not_a_doi(text, self._explain_length(text)))]
         reference = read_reference(text, own_hosts=self._own_hosts)
         if reference.name is None:
             row = not_a_doi(text, reference.message or "")
-            return _Line(text, replace(row, suggestions=reference.suggestions))
-        others = ", ".join(name.text for name in reference.others)
-        note = f"The line has further names, which were not checked: {others}." if others else None
-        return _Line(text, reference.name.text, note)
+            return [_Line(text, replace(row, suggestions=reference.suggestions))]
+        names = [reference.name, *reference.others]
+        left = ", ".join(name.text for name in names[_NAMES_A_LINE:])
+        note = f"The line has further names, which were not checked: {left}." if left else None
+        return [_Line(text, name.text, note) for name in names[:_NAMES_A_LINE]]
 
     async def _collect(self, rows: AsyncIterator[ListRow], lines: Sequence[_Line], report: Report) -> list[ListRow]:
         """The rows of the lines. At the end of the patience, the lines without a row are unverified."""

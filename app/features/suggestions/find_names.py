@@ -10,7 +10,7 @@ from html import unescape
 from typing import Final
 from urllib.parse import unquote
 
-from app.doi.name import HandleName
+from app.doi.name import HandleName, fold
 from app.features.suggestions.repair.surroundings import without_blanks
 from app.features.suggestions.suggestion import Confidence, read_best
 
@@ -58,6 +58,14 @@ class FoundName:
     text: str
     confidence: Confidence
     rule: str | None
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether the text shows the name without an error: punctuation after it is none, and neither is an escape."""
+        written = unquote(self.text)
+        return self.confidence in ("literal", "sure") and fold(self.name.text) == fold(
+            written if self.name.is_doi or "/" in written else f"10/{written}"
+        )
 
 
 class NameFinder:

@@ -89,11 +89,25 @@ async def test_the_lines_that_are_resolved_can_be_left_out() -> None:
     assert result["summary"]["resolved"] == 1
 
 
-async def test_a_line_with_several_names_says_which_were_not_checked() -> None:
+async def test_every_name_of_a_line_is_checked() -> None:
     async with running() as desk:
         desk.upstream.put("10.1000/182", url=URL)
-        result = await desk.call("check_list", lines=["10.1000/182 and 10.1000/183"])
-    assert "10.1000/183" in result["lines"][0]["message"]
+        result = await desk.call("check_list", lines=["no name", "10.1000/182 and 10.1000/183, again 10.1000/182"])
+        many = await desk.call("check_list", lines=[" ".join(f"10.1000/{number}" for number in range(7))])
+    assert [(row["line"], row["doi"], row["verdict"]) for row in result["lines"]] == [
+        (1, None, "not_a_doi"),
+        (2, "10.1000/182", "resolved"),
+        (2, "10.1000/183", "not_found"),
+    ]
+    assert len(many["lines"]) == 5
+    assert "not checked: 10.1000/5, 10.1000/6" in many["lines"][0]["message"]
+
+
+async def test_one_text_is_read_as_its_lines() -> None:
+    async with running() as desk:
+        desk.upstream.put("10.1000/182", url=URL)
+        result = await desk.call("check_list", lines="10.1000/182\n\nno name\n")
+    assert [(row["line"], row["verdict"]) for row in result["lines"]] == [(1, "resolved"), (2, "not_a_doi")]
 
 
 async def test_one_name_has_its_target_and_its_agency() -> None:
@@ -176,7 +190,7 @@ async def test_more_calls_than_the_limit_are_refused_until_one_ends() -> None:
     [
         ("check_list", {}, "lines: Field required"),
         ("check_list", {"lines": []}, "lines: "),
-        ("check_list", {"lines": "10.1000/182"}, "lines: "),
+        ("check_list", {"lines": 10}, "lines: "),
         ("check_list", {"lines": [1]}, "lines.0: "),
         ("parse", {"texts": ["x"], "more": 1}, "more: "),
         ("resolve", {"name": None}, "name: "),
