@@ -25,6 +25,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from app.errors import DamagedEntry, StoreError
+from app.features.valkey.replies import LimitedParser, interpret, read_anything
 from app.features.valkey.url import Address
 
 Result = TypeVar("Result")
@@ -137,6 +138,7 @@ class Node:
                 # No handshake: a connection is ready as soon as it is open.
                 "protocol": 2,
                 "driver_info": None,
+                "parser_class": LimitedParser,
                 **place,
                 **options,
             }
@@ -227,50 +229,42 @@ class Script:
         # The command EVALSHA names a script by this hash. It protects nothing.
         self._hash = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
-    def work(self, keys: Sequence[str], arguments: Sequence[str | bytes | float]) -> Work[Any]:
+    def work(
+        self, keys: Sequence[str], arguments: Words, read: Callable[[Any], Result] = read_anything
+    ) -> Work[Result]:
         """The call of the script. All keys have one hash slot."""
+        rest = (len(keys), *keys, *arguments)
+        known, unknown = command("EVALSHA", self._hash, *rest, read=read), command("EVAL", self._text, *rest, read=read)
 
-        async def run(client: Redis) -> Any:
+        async def run(client: Redis) -> Result:
             try:
-                return await client.execute_command("EVALSHA", self._hash, len(keys), *keys, *arguments)  # type: ignore[no-untyped-call]
+                return await known(client)
             except NoScriptError:
                 # A server that was restarted or promoted does not have the script. EVAL keeps it.
-                return await client.execute_command("EVAL", self._text, len(keys), *keys, *arguments)  # type: ignore[no-untyped-call]
+                return await unknown(client)
 
         return run
 
 
-def command(*words: str | bytes | float) -> Work[Any]:
-    """One command."""
+def command(*words: str | bytes | float, read: Callable[[Any], Result] = read_anything) -> Work[Result]:
+    """One command. Its result is what `read` makes of the reply."""
 
-    async def run(client: Redis) -> Any:
-        return await client.execute_command(*words)  # type: ignore[no-untyped-call]
+    async def run(client: Redis) -> Result:
+        return interpret(read, await client.execute_command(*words))  # type: ignore[no-untyped-call]
 
     return run
 
 
-def pipeline(commands: Sequence[Words], *, may_damage: bool = False) -> Work[list[Any]]:
-    """Several commands in one round trip. If one fails, so do all.
+def pipeline(commands: Sequence[Words], read: Callable[[Any], Result]) -> Work[list[Result]]:
+    """Several commands in one round trip, each with a result of `read`. If one fails, so do all."""
 
-    With `may_damage`, the reply about a key with data of another program is a DamagedEntry.
-    """
-
-    async def run(client: Redis) -> list[Any]:
+    async def run(client: Redis) -> list[Result]:
         async with client.pipeline(transaction=False) as waiting:
             for words in commands:
                 waiting.execute_command(*words)
-            replies = await waiting.execute(raise_on_error=False)
-        return [_read_reply(reply, may_damage) for reply in replies]
+            return [interpret(read, reply) for reply in await waiting.execute()]
 
     return run
-
-
-def _read_reply(reply: Any, may_damage: bool) -> Any:
-    if not isinstance(reply, Exception):
-        return reply
-    if may_damage and is_of_wrong_type(reply):
-        return DamagedEntry(f"The key has data of another program: {reply}.")
-    raise reply
 
 
 def ask_first(work: Work[Result]) -> Work[Result]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from app.errors import StoreError
 from app.features.valkey.layout import Layout, split_entry_key
 from app.features.valkey.node import Node, Words, command, pipeline
+from app.features.valkey.replies import read_data
 from app.features.valkey.servers import Servers
 
 #: Keys that one step visits.
@@ -27,31 +28,45 @@ async def scan_entries(
     primaries = await servers.primaries()
     pattern = f"{layout.entry_pattern}{_literal(prefix)}*"
     for node in primaries:
-        cursor = b"0"
+        cursor = 0
         while True:
-            scan = command("SCAN", cursor, "MATCH", pattern, "COUNT", page)
+            scan = command("SCAN", cursor, "MATCH", pattern, "COUNT", page, read=_read_keys)
             cursor, names = await servers.call_node(node, scan)
             yield await _read_entries(servers, node, names)
-            if int(cursor) == 0:
+            if cursor == 0:
                 break
     if await servers.primaries() != primaries:
         raise StoreError("The servers of the store changed while it was read; repeat the command.")
 
 
-async def _read_entries(servers: Servers, node: Node, names: list[bytes]) -> list[StoredEntry]:
+def _read_keys(reply: Any) -> tuple[int, list[tuple[str, bytes]]]:
+    """The next cursor, and the keys as text and as bytes."""
+    cursor, names = reply
+    return int(cursor), [(name.decode(errors="replace"), name) for name in names]
+
+
+async def _read_entries(servers: Servers, node: Node, names: list[tuple[str, bytes]]) -> list[StoredEntry]:
     """The data of entries by the name of the record. One command has keys of one partition."""
     groups: dict[str, list[tuple[str, bytes]]] = {}
-    for name in names:
-        prefix, key = split_entry_key(name.decode(errors="replace"))
+    for text, name in names:
+        prefix, key = split_entry_key(text)
         groups.setdefault(prefix, []).append((key, name))
     if not groups:
         return []
     commands: list[Words] = [("MGET", *(name for _, name in group)) for group in groups.values()]
-    replies = await servers.call_node(node, pipeline(commands))
+    replies = await servers.call_node(node, pipeline(commands, _read_values))
     pairs = zip(groups.values(), replies, strict=True)
+    # A broken server can return fewer values than it was asked for.
     return [
-        (key, data) for group, reply in pairs for (key, _), data in zip(group, reply, strict=True) if data is not None
+        (key, data)
+        for group, values in pairs
+        for (key, _), data in zip(group, values, strict=False)
+        if data is not None
     ]
+
+
+def _read_values(reply: Any) -> list[bytes | None]:
+    return [read_data(value) for value in reply]
 
 
 def _literal(text: str) -> str:

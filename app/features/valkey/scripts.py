@@ -27,8 +27,78 @@ local function heal(command, key, ...)
 end
 """
 
-#: KEYS[1] are the announcements. Deletes the key if it is of another type.
-BEGIN_ANEW: Final = f"{_HEAL}return heal('XLEN', KEYS[1])"
+#: What reads and writes announcements. A stream of another program, or one without further ids, is deleted, and one
+#: announcement of everything takes its place.
+_ANNOUNCE: Final = f"""
+local function begin_anew(stream, reason)
+    redis.log(redis.LOG_WARNING, 'doi-proxy deletes ' .. stream .. ', which ' .. reason)
+    redis.pcall('DEL', stream)
+    local id = redis.pcall('XADD', stream, '*', 'key', '{EVERYTHING}')
+    return {{type(id) == 'string' and id or '0-0', reason, '0'}}
+end
+local function announce(stream, key)
+    local reply = redis.pcall('XADD', stream, 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', key)
+    if type(reply) ~= 'table' then return end
+    if string.find(reply.err, 'WRONGTYPE', 1, true) or string.find(reply.err, 'last possible ID', 1, true) then
+        begin_anew(stream, 'takes no announcement: ' .. reply.err)
+    end
+    redis.call('XADD', stream, '*', 'key', key)
+end
+"""
+
+#: Announcements that READ_ANNOUNCEMENTS returns, if there are more, and that it reads at a time.
+ANNOUNCEMENT_PAGE: Final = 250
+_STEP: Final = 50
+#: Another program wrote an announcement of more bytes, or of more words, and a longer stream. A name has 8,192 bytes.
+_LONGEST_ANNOUNCEMENT: Final = 9_000
+_MOST_WORDS: Final = 16
+LONGEST_STREAM: Final = 2 * MAX_ANNOUNCEMENTS
+#: A stream that lost the announcement at its cursor is read again from this many milliseconds before it. A failover
+#: can lose the newest ones, and the clock of the new primary, which numbers them, can be this much behind.
+_REWIND: Final = 60_000
+
+#: KEYS[1] are the announcements, ARGV[1] is a cursor, or "" for the end. Returns the next cursor, the reason if
+#: announcements were lost, "1" if there are more, and the keys of a page. They are lost if the stream is not only ours,
+#: or was trimmed after the cursor. The reply has a bound, because other programs can write to the stream.
+READ_ANNOUNCEMENTS: Final = f"""{_ANNOUNCE}
+local stream, cursor = KEYS[1], ARGV[1]
+local newest = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+if newest.err then
+    if not string.find(newest.err, 'WRONGTYPE', 1, true) then return newest end
+    return begin_anew(stream, 'had data of another program')
+end
+newest = newest[1] and newest[1][1] or '0-0'
+if cursor == '' then return {{newest, '', '0'}} end
+local length = redis.call('XLEN', stream)
+if length > {LONGEST_STREAM} then return begin_anew(stream, 'was too long') end
+local function at(id) return tonumber(string.match(id, '^%d+')) or 0 end
+local from = '(' .. cursor
+local found = redis.call('XRANGE', stream, cursor, '+', 'COUNT', 1)[1]
+if not found or found[1] ~= cursor then
+    local since = math.max(0, at(cursor) - {_REWIND})
+    if length >= {MAX_ANNOUNCEMENTS} or length > 0 and at(newest) < since then
+        return {{newest, 'does not go back to the last read', '0'}}
+    end
+    from = string.format('%.0f', since)
+end
+local reply = {{cursor, '', '0'}}
+local entries
+repeat
+    entries = redis.call('XRANGE', stream, from, '+', 'COUNT', {_STEP})
+    for _, entry in ipairs(entries) do
+        local words, bytes = entry[2], 0
+        for number = 1, math.min(#words, {_MOST_WORDS}) do bytes = bytes + #words[number] end
+        if #words > {_MOST_WORDS} or bytes > {_LONGEST_ANNOUNCEMENT} then
+            return begin_anew(stream, 'had announcements of another program')
+        end
+        if words[1] == 'key' then reply[#reply + 1] = words[2] end
+        reply[1] = entry[1]
+    end
+    from = '(' .. reply[1]
+until #entries < {_STEP} or #reply > {ANNOUNCEMENT_PAGE}
+if #entries == {_STEP} then reply[3] = '1' end
+return reply
+"""
 
 #: KEYS[1] is the lease, ARGV are the owner and milliseconds. Takes the lease, and returns 1, unless another owner has
 #: it. A lease that ends later than a new one, or never, is of another program, and is replaced. A user who may not call
@@ -92,6 +162,7 @@ local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 PUT: Final = (
     _NOW
     + _HEAL
+    + _ANNOUNCE
     + f"""
 local function proves(data, fetched_at, at)
     local version, fresh_until = string.byte(data, {VERSION_OFFSET + 1}) - {VERIFIED}, 0
@@ -99,7 +170,6 @@ local function proves(data, fetched_at, at)
     if version > 0 and version < {FORMAT_VERSION} then fresh_until = struct.unpack('<d', data, 15) end
     return at < fresh_until
 end
-local function announce(key) heal('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', key) end
 if ARGV[4] ~= '' then
     local sent_at = now - tonumber(ARGV[4])
     for _, at in ipairs(heal('HMGET', KEYS[2], ARGV[7], ARGV[8], ARGV[9])) do
@@ -113,13 +183,13 @@ if ARGV[5] ~= '' or ARGV[10] ~= '' then
     if fetched_at <= tonumber(ARGV[6]) then
         if ARGV[5] ~= '' and fetched_at > tonumber(ARGV[5]) then return 0 end
         if ARGV[10] ~= '' and proves(data, fetched_at, tonumber(ARGV[10])) then
-            announce(ARGV[7])
+            announce(KEYS[3], ARGV[7])
             return 0
         end
     end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-if ARGV[3] ~= '' then announce(ARGV[3]) end
+if ARGV[3] ~= '' then announce(KEYS[3], ARGV[3]) end
 return 1
 """
 )
@@ -128,6 +198,7 @@ return 1
 PURGE: Final = (
     _NOW
     + _HEAL
+    + _ANNOUNCE
     + f"""
 local existed = redis.call('DEL', KEYS[1])
 local scope = ARGV[1]
@@ -137,7 +208,7 @@ if heal('HLEN', KEYS[2]) >= {MAX_PURGES} then
 end
 redis.call('HSET', KEYS[2], scope, string.format('%.17g', now))
 redis.call('EXPIRE', KEYS[2], {PURGE_MEMORY:.0f})
-heal('XADD', KEYS[3], 'MAXLEN', '~', {MAX_ANNOUNCEMENTS}, '*', 'key', ARGV[1])
+announce(KEYS[3], ARGV[1])
 return existed
 """
 )

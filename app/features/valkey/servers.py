@@ -97,12 +97,14 @@ class Servers:
                 node = self._open(redirect.address)
             return await self._follow(node, ask_first(work) if redirect.must_ask else work, access)
 
-    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
-        """The replies to commands that change nothing, each on the server of its slot.
+    async def query_each(
+        self, commands: Sequence[tuple[int, Words]], read: Callable[[Any], Result]
+    ) -> list[Result | StoreError]:
+        """The results of commands that may be sent twice, each on the server of its slot.
 
-        The reply of a failed server is its StoreError. That about a key with data of another program is a DamagedEntry.
+        The result of a failed server is its StoreError.
         """
-        results: list[Any] = [None] * len(commands)
+        results: list[Result | StoreError] = [StoreError("not queried")] * len(commands)
         places: dict[Node, list[int]] = {}
         for index, (slot, _) in enumerate(commands):
             try:
@@ -113,11 +115,11 @@ class Servers:
         async def query(node: Node, indexes: list[int]) -> None:
             try:
                 words = [commands[index][1] for index in indexes]
-                replies = await self._follow(node, pipeline(words, may_damage=True), Access.READ)
+                found: Sequence[Result | StoreError] = await self._follow(node, pipeline(words, read), Access.READ)
             except StoreError as error:
-                replies = [error] * len(indexes)
-            for index, reply in zip(indexes, replies, strict=True):
-                results[index] = reply
+                found = [error] * len(indexes)
+            for index, result in zip(indexes, found, strict=True):
+                results[index] = result
 
         await asyncio.gather(*(query(node, indexes) for node, indexes in places.items()))
         return results
@@ -227,31 +229,39 @@ async def _search_nothing(node: Node) -> Placement:
 
 async def _search_cluster(node: Node) -> Placement:
     """The primaries of the cluster of a node. https://valkey.io/commands/cluster-slots/"""
-    ranges = await node.call(command("CLUSTER", "SLOTS"), Access.READ)
-    if not ranges:
+
+    def read(ranges: Any) -> Placement:
+        return Placement(
+            tuple((int(first), int(last), _read_address(primary, node)) for first, last, primary, *_ in ranges),
+            tuple(_read_address(member, node) for _, _, *members in ranges for member in members),
+        )
+
+    placement = await node.call(command("CLUSTER", "SLOTS", read=read), Access.READ)
+    if not placement.ranges:
         raise StoreError(f"The cluster node {node.address} knows no primary; correct the store URL.")
-    return Placement(
-        tuple((first, last, _read_address(primary, node)) for first, last, primary, *_ in ranges),
-        tuple(_read_address(member, node) for _, _, *members in ranges for member in members),
-    )
+    return placement
 
 
 def _search_sentinel(service: str) -> Search:
     """The search for the primary with the name `service`, which has all keys. https://valkey.io/topics/sentinel/"""
 
     async def search(node: Node) -> Placement:
-        primary = await node.call(command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service), Access.READ)
+        def read(reply: Any) -> Address | None:
+            return None if reply is None else _read_address(reply, node)
+
+        look_up = command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service, read=read)
+        primary = await node.call(look_up, Access.READ)
         if primary is None:
             raise StoreError(f"The Sentinel {node.address} does not know a primary {service!r}; correct the store URL.")
-        others = await node.call(command("SENTINEL", "SENTINELS", service), Access.READ)
-        return Placement(((0, _LAST_SLOT, _read_address(primary, node)),), tuple(map(_read_sentinel, others)))
+        others = await node.call(command("SENTINEL", "SENTINELS", service, read=_read_sentinels), Access.READ)
+        return Placement(((0, _LAST_SLOT, primary),), others)
 
     return search
 
 
-def _read_sentinel(fields: Sequence[bytes]) -> Address:
-    facts = dict(zip(fields[::2], fields[1::2], strict=True))
-    return Address(facts[b"ip"].decode(), int(facts[b"port"]))
+def _read_sentinels(reply: Any) -> tuple[Address, ...]:
+    facts = [dict(zip(fields[::2], fields[1::2], strict=True)) for fields in reply]
+    return tuple(Address(one[b"ip"].decode(), int(one[b"port"])) for one in facts)
 
 
 def _read_address(primary: Sequence[Any], node: Node) -> Address:

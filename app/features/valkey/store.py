@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
-from math import inf, nan
-from typing import Final
+from math import inf
+from typing import Any, Final
 
 from app.cache.coordination import Changes
 from app.cache.entry import MAX_SKEW, Entry
@@ -17,7 +16,8 @@ from app.cache.wire import pack, unpack
 from app.errors import BucketSettling, DamagedEntry, StoreError
 from app.features.valkey.announcements import read_announcements
 from app.features.valkey.layout import Partition, find_layout
-from app.features.valkey.node import Access, Script, command, pipeline
+from app.features.valkey.node import Access, Script, command
+from app.features.valkey.replies import read_data, read_number
 from app.features.valkey.scan import scan_entries
 from app.features.valkey.scripts import BACK_OFF, LEASE, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
@@ -59,8 +59,9 @@ class ValkeyStore:
     async def get(self, key: str) -> Entry | None:
         """See Store."""
         partition = self._layout.find(key)
-        data = await self._servers.call(partition.slot, command("GET", partition.entry(key)), Access.READ)
-        return None if data is None else self._usable(unpack(key, _check_bytes(data)))
+        look_up = command("GET", partition.entry(key), read=read_data)
+        data = await self._servers.call(partition.slot, look_up, Access.READ)
+        return None if data is None else self._usable(unpack(key, data))
 
     async def put(
         self, entry: Entry, *, announce: bool = False, sent_at: float | None = None, unless_newer: bool = False
@@ -119,8 +120,8 @@ class ValkeyStore:
     async def read_note(self, name: str) -> bytes | None:
         """See Store."""
         partition = self._layout.find(name)
-        data = await self._servers.call(partition.slot, command("GET", partition.note(name)), Access.READ)
-        return data if isinstance(data, bytes) else None
+        look_up = command("GET", partition.note(name), read=read_data)
+        return await self._servers.call(partition.slot, look_up, Access.READ)
 
     async def write_note(self, name: str, data: bytes) -> None:
         """See Store."""
@@ -132,8 +133,8 @@ class ValkeyStore:
         """See Store. The server's clock counts the seconds."""
         # No retry: if the first attempt took the lease, the second would see it as someone else's.
         partition = self._layout.find(key)
-        take = _LEASE.work([partition.lease(key)], [owner, _to_milliseconds(seconds)])
-        return bool(await self._servers.call(partition.slot, take, Access.ONCE) == 1)
+        take = _LEASE.work([partition.lease(key)], [owner, _to_milliseconds(seconds)], read_number)
+        return await self._servers.call(partition.slot, take, Access.ONCE) == 1
 
     async def renew(self, key: str, owner: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
@@ -151,17 +152,19 @@ class ValkeyStore:
         """See Store, and TAKE. The server's clock counts the seconds."""
         partition = self._layout.find(bucket)
         first, last = self._failures.get(bucket, (inf, -inf))
-        take = _TAKE.work([partition.bucket(bucket)], [rate, burst, leaving, count, int(last - first >= _OUTAGE)])
+        take = _TAKE.work(
+            [partition.bucket(bucket)], [rate, burst, leaving, count, int(last - first >= _OUTAGE)], _read_wait
+        )
         try:
-            reply = await self._servers.call(partition.slot, take, Access.ONCE)
+            wait = await self._servers.call(partition.slot, take, Access.ONCE)
         except StoreError:
             now = self._clock()
             self._failures[bucket] = (min(first, now), now)
             raise
         self._failures.pop(bucket, None)
-        if reply == SETTLING_REPLY:
+        if wait is None:
             raise BucketSettling
-        return _check_seconds(reply)
+        return wait
 
     async def back_off(self, bucket: str, seconds: float) -> None:
         """See Store. The server's clock counts the seconds."""
@@ -173,9 +176,8 @@ class ValkeyStore:
         entries = memory = 0
         try:
             for node in await self._servers.primaries():
-                size, info = await self._servers.call_node(node, pipeline([("DBSIZE",), ("INFO", "memory")]))
-                entries += int(size)
-                memory += int(info["used_memory"])
+                entries += await self._servers.call_node(node, command("DBSIZE", read=read_number))
+                memory += await self._servers.call_node(node, command("INFO", "memory", read=_read_memory))
         except StoreError as error:
             return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
         return StoreStats(max(0, entries - 1), memory, True, self._servers.label)
@@ -191,18 +193,18 @@ class ValkeyStore:
         return entry if entry is not None and entry.is_usable(self._clock()) else None
 
 
-def _check_bytes(reply: object) -> bytes:
-    if not isinstance(reply, bytes):
-        raise DamagedEntry("The server of the store answered a look-up without data.")
-    return reply
+def _read_wait(reply: Any) -> float | None:
+    """Seconds until there are tokens. None while the bucket settles."""
+    if reply == SETTLING_REPLY:
+        return None
+    wait = float(reply)
+    if not wait >= 0:
+        raise ValueError(reply)
+    return wait
 
 
-def _check_seconds(reply: object) -> float:
-    with suppress(ValueError):
-        seconds = float(reply) if isinstance(reply, bytes | int) else nan
-        if seconds >= 0:
-            return seconds
-    raise StoreError("The server of the store answered a bucket without a number.")
+def _read_memory(info: Any) -> int:
+    return int(info["used_memory"])
 
 
 def _to_milliseconds(seconds: float) -> int:

@@ -19,6 +19,7 @@ from app.cache.wire import has_old_layout, pack, unpack
 from app.errors import DamagedEntry, StoreError
 from app.features.valkey.layout import Layout
 from app.features.valkey.node import Access, Node, Result, Script, Words, Work, command
+from app.features.valkey.replies import read_anything, read_data, read_number
 from app.features.valkey.scan import StoredEntry, scan_entries
 from app.features.valkey.scripts import OPEN, REPLACE
 from app.features.valkey.servers import Servers
@@ -50,11 +51,13 @@ class CheckedServers(Servers):
             await self.check_format()
         return await super().call(slot, work, access)
 
-    async def query_each(self, commands: Sequence[tuple[int, Words]]) -> list[Any]:
+    async def query_each(
+        self, commands: Sequence[tuple[int, Words]], read: Callable[[Any], Result]
+    ) -> list[Result | StoreError]:
         """See Servers."""
         if not self._is_checked:
             await self.check_format()
-        return await super().query_each(commands)
+        return await super().query_each(commands, read)
 
     async def primaries(self) -> tuple[Node, ...]:
         """See Servers."""
@@ -65,16 +68,15 @@ class CheckedServers(Servers):
     async def check_format(self) -> int:
         """The format of the store. From now on it is that of this release. Raises StoreError for a newer one."""
         slot, key = self._partition.slot, self._partition.format
-        reply, is_marked = None, self._read_only
+        found, is_marked = 0, self._read_only
         with suppress(DamagedEntry):
-            reply = await super().call(slot, command("GET", key), Access.READ)
-        refuse_newer(f"on the {self.label}", _read_number(reply))
+            found = await super().call(slot, command("GET", key, read=_read_format), Access.READ)
+        refuse_newer(f"on the {self.label}", found)
         if not self._read_only:
-            work = _OPEN.work([key], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK])
+            work = _OPEN.work([key], [STORE_FORMAT, OLD_ENTRIES_UP_TO, _MARK], _read_format)
             # What a server that refuses writes has can be read. Its format is written later.
             with suppress(StoreError):
-                reply, is_marked = await super().call(slot, work, Access.WRITE), True
-        found = _read_number(reply)
+                found, is_marked = await super().call(slot, work, Access.WRITE), True
         refuse_newer(f"on the {self.label}", found)
         self._is_checked = is_marked
         return found
@@ -101,7 +103,7 @@ class EntryRewriter:
         for key, data in page or ():
             await self._rewrite(key, data)
         if page is None:
-            work = command("SET", self._format.format, STORE_FORMAT)
+            work = command("SET", self._format.format, STORE_FORMAT, read=read_anything)
             await self._servers.call(self._format.slot, work, Access.WRITE)
         else:
             self._pages = pages
@@ -109,7 +111,7 @@ class EntryRewriter:
 
     async def _begin(self) -> AsyncIterator[list[StoredEntry]] | None:
         """The entries, if the store can have some of an earlier release."""
-        work = command("GET", self._format.format)
+        work = command("GET", self._format.format, read=read_data)
         if not (await self._servers.call(self._format.slot, work, Access.READ) or b"").endswith(_MARK):
             return None
         self._visited = self._rewritten = self._unreadable = 0
@@ -127,8 +129,8 @@ class EntryRewriter:
         left = int((entry.stale_until - self._clock()) * 1000)
         if left > 0:
             partition = self._layout.find(key)
-            work = _REPLACE.work([partition.entry(key)], [data, pack(entry), left])
-            self._rewritten += int(await self._servers.call(partition.slot, work, Access.WRITE))
+            work = _REPLACE.work([partition.entry(key)], [data, pack(entry), left], read_number)
+            self._rewritten += await self._servers.call(partition.slot, work, Access.WRITE)
 
 
 async def survey(servers: CheckedServers, layout: Layout, limit: int) -> Survey:
@@ -143,9 +145,10 @@ async def survey(servers: CheckedServers, layout: Layout, limit: int) -> Survey:
 
 async def count_keys(servers: Servers) -> int:
     """The number of keys on all servers."""
-    return sum([int(await servers.call_node(node, command("DBSIZE"))) for node in await servers.primaries()])
+    size = command("DBSIZE", read=read_number)
+    return sum([await servers.call_node(node, size) for node in await servers.primaries()])
 
 
-def _read_number(reply: Any) -> int:
-    digits = (reply or b"").partition(b" ")[0]
+def _read_format(reply: Any) -> int:
+    digits = (read_data(reply) or b"").partition(b" ")[0]
     return int(digits) if digits.isdigit() else 0

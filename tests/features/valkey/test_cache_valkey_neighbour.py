@@ -10,9 +10,11 @@ import pytest
 from redis import Redis
 
 from app.cache.memory import MemoryStore
+from app.cache.purges import EVERYTHING
 from app.cache.tiered import TieredStore
 from app.errors import StoreError
 from app.features.valkey.layout import KEY_PREFIX
+from app.features.valkey.scripts import ANNOUNCEMENT_PAGE, LONGEST_STREAM
 from app.features.valkey.store import ValkeyStore
 from tests.cache.entries import entry
 from tests.clock import Clock
@@ -123,3 +125,48 @@ async def test_a_list_in_place_of_an_entry_is_an_error_and_no_outage(neighbour: 
     with pytest.raises(StoreError, match="another program"):
         await store.get(NAME)
     assert await store.get("10.1000/GOOD") == entry("10.1000/GOOD")
+
+
+async def test_a_flood_of_announcements_is_deleted_by_who_reads_it(neighbour: Any, store: ValkeyStore) -> None:
+    cursor = (await store.changes(None)).cursor
+    for _ in range(40):
+        neighbour.xadd(f"{KEY_PREFIX}announcements", {"key": "x" * 100_000})
+    heard = await store.changes(cursor)
+    assert (heard.keys, heard.overrun, neighbour.xlen(f"{KEY_PREFIX}announcements")) == ((), True, 1)
+    # Another process, which was slower, hears that it missed something.
+    assert (await store.changes(cursor)).keys == (EVERYTHING,)
+    await store.put(entry(), announce=True)
+    assert (await store.changes(heard.cursor)).keys == (NAME,)
+
+
+async def test_a_long_stream_is_deleted_by_who_reads_it(neighbour: Any, store: ValkeyStore) -> None:
+    cursor = (await store.changes(None)).cursor
+    waiting = neighbour.pipeline(transaction=False)
+    for _ in range(LONGEST_STREAM + 1):
+        waiting.xadd(f"{KEY_PREFIX}announcements", {"key": NAME})
+    waiting.execute()
+    heard = await store.changes(cursor)
+    assert (heard.keys, heard.overrun, neighbour.xlen(f"{KEY_PREFIX}announcements")) == ((), True, 1)
+
+
+async def test_announcements_that_are_not_ours_are_left_out(neighbour: Any, store: ValkeyStore) -> None:
+    await store.put(entry(), announce=True)
+    cursor = (await store.changes(None)).cursor
+    for _ in range(ANNOUNCEMENT_PAGE):
+        neighbour.xadd(f"{KEY_PREFIX}announcements", {"other": "text"})
+    await store.put(entry(), announce=True)
+    assert (await store.changes(cursor)).keys == (NAME,)
+
+
+async def test_names_are_purged_and_announced_after_the_last_stream_id(neighbour: Any, store: ValkeyStore) -> None:
+    cursor = (await store.changes(None)).cursor
+    for change in (store.delete(NAME), store.put(entry(), announce=True)):
+        neighbour.delete(f"{KEY_PREFIX}announcements")
+        neighbour.xadd(f"{KEY_PREFIX}announcements", {"key": "x"}, id=f"{2**64 - 1}-{2**64 - 1}")
+        cursor = (await store.changes(cursor)).cursor
+        await change
+        heard = await store.changes(cursor)
+        assert heard.overrun
+        cursor = heard.cursor
+    await store.put(entry(), announce=True)
+    assert (await store.changes(cursor)).keys == (NAME,)

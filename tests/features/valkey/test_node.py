@@ -10,15 +10,15 @@ import pytest
 from redis import Redis
 
 from app.errors import StoreError
-from app.features.valkey.node import PAUSE, Access, CommandPause, Node, command
+from app.features.valkey.node import PAUSE, Access, CommandPause, Node, Work, command
 from app.features.valkey.url import Address
 from tests.clock import Clock
 from tests.features.valkey.valkey_server import start_valkey
 
 pytestmark = pytest.mark.anyio
 
-READ: Final = command("GET", "key")
-WRITE: Final = command("SET", "key", "value")
+READ: Final[Work[Any]] = command("GET", "key")
+WRITE: Final[Work[Any]] = command("SET", "key", "value")
 REFUSED: Final = "failed a moment ago"
 
 

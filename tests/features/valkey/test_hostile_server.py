@@ -1,0 +1,167 @@
+"""A server that answers commands with errors, or in another shape: what can be read is served."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+from redis import Redis
+
+from app.cache.entry import Entry
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.doi.name import HandleName
+from app.errors import CouldNotVerify, StoreError
+from app.features.valkey.store import ValkeyStore
+from app.resolver.failure_memory import FailureMemory
+from app.resolver.resolution import Origin
+from app.resolver.resolver import Resolver
+from tests.cache.entries import entry
+from tests.clock import Clock
+from tests.fake_upstream import FakeUpstream
+from tests.features.valkey.relay import Relay, running_relay
+from tests.parts import usual_api, usual_options
+
+pytestmark = [pytest.mark.anyio, pytest.mark.valkey]
+
+PATIENCE: Final = 5.0
+NAMES: Final = [f"10.1000/{number}" for number in range(2)]
+#: The commands of a process that looks names up.
+COMMANDS: Final = [b"GET", b"EVALSHA", b"EVAL", b"SET", b"DBSIZE", b"INFO"]
+#: Errors of a command. Those of a connection (NOAUTH, LOADING, too many clients) concern its look-ups too.
+ERRORS: Final = [
+    "OOM command not allowed when used memory > 'maxmemory'.",
+    "NOREPLICAS Not enough good replicas to write.",
+    "MISCONF Errors writing to the AOF file: No space left on device",
+    "READONLY You can't write against a read only replica.",
+    "NOPERM User default has no permissions to run this command",
+    "BUSY Valkey is busy running a script.",
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "CLUSTERDOWN The cluster is down",
+    "WRONGTYPE Operation against a key holding the wrong kind of value",
+    "NOSCRIPT No matching script.",
+    "MOVED 1 127.0.0.1:1",
+    "ASK 1 127.0.0.1:1",
+    "CROSSSLOT Keys in request don't hash to the same slot",
+    "TRYAGAIN Multiple keys request during rehashing of slot",
+    "ERR unknown command",
+]
+SHAPES: Final = {
+    "empty array": b"*0\r\n",
+    "null array": b"*-1\r\n",
+    "nested arrays": b"*1\r\n" * 10 + b"*0\r\n",
+    "deeply nested arrays": b"*1\r\n" * 2_000 + b"*0\r\n",
+    "two names": b"*2\r\n$1\r\n0\r\n*2\r\n:1\r\n*0\r\n",
+    "number": b":-1\r\n",
+    "long number": b":" + b"9" * 5_000 + b"\r\n",
+    "null": b"$-1\r\n",
+    "text": b"$4\r\ntext\r\n",
+    "not a number": b"$3\r\nnan\r\n",
+    "status": b"+OK\r\n",
+    "long array": b"*2000000000\r\n",
+    "long nested array": b"*1\r\n*2000000000\r\n",
+    "long text": b"$2000000000\r\n",
+    "words": b"hello\r\n",
+}
+TEXTS: Final = [entry(name, url="http://example.org/stored") for name in NAMES]
+
+
+@pytest.fixture
+async def relay(valkey_url: str) -> AsyncIterator[Relay]:
+    port = int(valkey_url.rpartition(":")[2].partition("/")[0])
+    with Redis(port=port) as client:
+        client.flushall()
+    async with running_relay(port) as relay:
+        yield relay
+
+
+def open_store(relay: Relay, clock: Clock) -> ValkeyStore:
+    return ValkeyStore(f"valkey://127.0.0.1:{relay.port}/0", clock=clock, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: " ".join(error.split()[:2]))
+@pytest.mark.parametrize("is_up", [True, False], ids=["upstream up", "upstream down"])
+async def test_what_can_be_read_is_served_whatever_else_is_refused(relay: Relay, error: str, is_up: bool) -> None:
+    clock = Clock()
+    filling = open_store(relay, clock)
+    for one in TEXTS:
+        await filling.put(one)
+    await filling.close()
+    # The records are stale, so each look-up asks for a lease and a token, and stores an answer.
+    clock.advance(TEXTS[0].fresh_until - clock() + 1)
+    async with FakeUpstream() as upstream:
+        for name in NAMES:
+            upstream.put(name, url="http://example.org/new")
+        url = upstream.url if is_up else "http://127.0.0.1:1"
+        for command in COMMANDS:
+            cache = TieredStore(MemoryStore(0, clock=clock), open_store(relay, clock), clock=clock, ceiling=1e9)
+            source = usual_api(url, clock=clock, http2=False)
+            failures = FailureMemory(ttl=0, most=0, max_bytes=1_000)
+            resolver = Resolver(cache, source, clock, options=usual_options(upstream=60), failures=failures)
+            relay.command, relay.reply = command, f"-{error}\r\n".encode()
+            for name in NAMES:
+                await cache.forget_announced()
+                await cache.take("upstream", 100, 100)
+                await cache.stats()
+                if is_up:
+                    assert (await resolver.resolve(HandleName(name))).record.values[0].text == "http://example.org/new"
+                elif command != b"GET":
+                    assert (await resolver.resolve(HandleName(name))).origin is Origin.STALE
+                else:
+                    with pytest.raises(CouldNotVerify):
+                        await resolver.resolve(HandleName(name))
+            relay.reply = b""
+            if not is_up:
+                # The refusal has silenced nothing, not even for a moment: the clock stands still.
+                assert (await resolver.resolve(HandleName(NAMES[0]))).origin is Origin.STALE
+            await resolver.close()
+            await source.aclose()
+            await cache.close()
+
+
+async def _read_all(entries: AsyncIterator[Entry]) -> list[Entry]:
+    return [found async for found in entries]
+
+
+OPERATIONS: Final[dict[str, Callable[[ValkeyStore], Awaitable[Any]]]] = {
+    "get": lambda store: store.get(NAMES[0]),
+    "put": lambda store: store.put(entry(), announce=True, sent_at=1.0, unless_newer=True),
+    "delete": lambda store: store.delete(NAMES[0]),
+    "changes": lambda store: store.changes("1-1"),
+    "read_note": lambda store: store.read_note("note"),
+    "write_note": lambda store: store.write_note("note", b""),
+    "lease": lambda store: store.lease(NAMES[0], "here", 20),
+    "renew": lambda store: store.renew(NAMES[0], "here", 20),
+    "release": lambda store: store.release(NAMES[0], "here"),
+    "take": lambda store: store.take("upstream", 1, 1),
+    "back_off": lambda store: store.back_off("upstream", 1),
+    "stats": lambda store: store.stats(),
+    "rewrite": lambda store: store.rewrite(),
+    "survey": lambda store: store.survey(10),
+    "scan": lambda store: _read_all(store.scan()),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_reply_of_another_shape_is_an_error_of_the_store(relay: Relay, clock: Clock, shape: str) -> None:
+    for call in OPERATIONS.values():
+        for command in (b"", b"EVALSHA", b"EVAL", b"MGET"):
+            relay.reply = b""
+            store = open_store(relay, clock)
+            await store.put(TEXTS[0])  # reads the format of the store
+            relay.command, relay.reply = command, SHAPES[shape]
+            with suppress(StoreError):
+                await call(store)
+            await store.close()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_store_whose_first_reply_has_another_shape_fails(relay: Relay, clock: Clock, shape: str) -> None:
+    relay.reply = SHAPES[shape]
+    for scheme in ("valkey://127.0.0.1:{}/0", "valkey+cluster://127.0.0.1:{}", "valkey+sentinel://127.0.0.1:{}/main"):
+        store = ValkeyStore(scheme.format(relay.port), clock=clock, timeout=PATIENCE)
+        with suppress(StoreError):
+            assert await store.get(NAMES[0]) is None
+        await store.close()
