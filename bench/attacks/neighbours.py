@@ -119,7 +119,6 @@ def paused(checkout: Checkout) -> Iterator[Row]:
 
 
 class _Broken(socketserver.ThreadingTCPServer):
-    allow_reuse_address = daemon_threads = True
     reply = b""
 
 
