@@ -273,6 +273,16 @@ class InvalidAnswer(CouldNotVerify):
         return True
 
 
+class AnswerTooLarge(InvalidAnswer):
+    """The upstream's answer is larger than this resolver accepts."""
+
+    # The upstream did nothing wrong. Its other servers and transports have the same answer.
+    @classmethod
+    def over(cls, max_bytes: int) -> AnswerTooLarge:
+        """The error for an answer with more bytes than `upstream_max_answer_bytes`."""
+        return cls(f"The upstream's answer is longer than {max_bytes} bytes.")
+
+
 class MalformedMessage(InvalidAnswer):
     """A message of the native Handle protocol cannot be decoded."""
 

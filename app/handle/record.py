@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from app.doi.name import fold
-from app.errors import InvalidAnswer
+from app.errors import AnswerTooLarge, InvalidAnswer
 from app.handle.value import DEFAULT_TTL, HandleValue, read_value
 
 T = TypeVar("T")
@@ -88,14 +88,14 @@ def read_values(values: bytes) -> Record:
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise InvalidAnswer("The `values` of the upstream's answer are not a JSON array.", detail=str(error)) from error
     if len(items) > MAX_VALUES:
-        raise InvalidAnswer(f"The record has {len(items)} values; the limit is {MAX_VALUES}.")
+        raise AnswerTooLarge(f"The record has {len(items)} values; the limit is {MAX_VALUES}.")
     return Record(tuple(read_value(bytes(item)) for item in items))
 
 
 def refuse_large(values: bytes) -> None:
-    """Raise InvalidAnswer if the JSON array of a record's values is too long to be read."""
+    """Raise AnswerTooLarge if the JSON array of a record's values is too long to be read."""
     if len(values) > MAX_VALUES_BYTES:
-        raise InvalidAnswer(f"The values of the record have {len(values)} bytes; the limit is {MAX_VALUES_BYTES}.")
+        raise AnswerTooLarge(f"The values of the record have {len(values)} bytes; the limit is {MAX_VALUES_BYTES}.")
 
 
 def write_values(record: Record) -> bytes:

@@ -16,7 +16,7 @@ import aiohttp
 import httpx
 from yarl import URL
 
-from app.errors import ConfigurationError, InvalidAnswer
+from app.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
 _KEEP_IDLE_SECONDS: Final = 30.0
@@ -197,7 +197,7 @@ class BoundedBody:
             chunk = self._inflate(self._inflater, chunk)
         self._body += chunk
         if len(self._body) > self._most or self._received > self._most:
-            raise InvalidAnswer(f"The upstream's answer is longer than {self._most} bytes.")
+            raise AnswerTooLarge.over(self._most)
 
     def finish(self) -> bytes:
         """The whole body."""

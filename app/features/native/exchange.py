@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from app.errors import CouldNotVerify, ServiceNotFound, UpstreamRefused, UpstreamTimeout
-from app.features.native.addresses import AllowedAddresses
+from app.errors import AnswerTooLarge, CouldNotVerify, ServiceNotFound, UpstreamRefused, UpstreamTimeout
+from app.features.native.addresses import Address, AllowedAddresses
 from app.features.native.health import ServerHealth
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import Candidate, Endpoint, rank_candidates
@@ -142,31 +141,54 @@ class ServiceClient:
         return usable[: self._limits.max_attempts]
 
     async def _race(self, candidates: Sequence[Candidate], question: Question) -> Response:
-        """Query the candidates in order, each after the failure or the silence of the one before."""
-        waiting, running = deque(candidates), dict[asyncio.Task[Response], Endpoint]()
+        """Query the candidates in order, each after the failure or the silence of the one before.
+
+        At last, a port stays silent whose server answered with a failure at another one: that ends the race too.
+        """
+        waiting, running = list(candidates), dict[asyncio.Task[Response], Endpoint]()
         failures: list[CouldNotVerify] = []
+        answered = set[Address]()
         is_admitted = True
         try:
             while running or (waiting and is_admitted):
-                if waiting and is_admitted:
-                    candidate = waiting.popleft()
+                if is_admitted and (candidate := self._find_next(waiting, running.values())) is not None:
+                    waiting.remove(candidate)
                     running[asyncio.create_task(self._ask(candidate, question))] = candidate.endpoint
-                timeout = self._limits.head_start if waiting and is_admitted else None
+                has_next = is_admitted and self._find_next(waiting, running.values()) is not None
+                may_answer = any(endpoint.address not in answered for endpoint in running.values())
+                timeout = None if may_answer and not has_next else self._find_patience(running.values())
                 done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                if not done and not has_next:
+                    break
                 for task in done:
                     endpoint, failure = running.pop(task), task.exception()
                     if failure is None:
                         self._learn_silence(endpoint, running.values())
                         return task.result()
-                    if not isinstance(failure, CouldNotVerify):
+                    # A limit of ours is the same for each server and transport.
+                    if isinstance(failure, AnswerTooLarge) or not isinstance(failure, CouldNotVerify):
                         raise failure
                     failures.append(failure)
+                    if _is_answered(failure):
+                        answered.add(endpoint.address)
                 is_admitted = is_admitted and bool(waiting) and await self._may_ask_again()
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         raise _choose_failure(failures)
+
+    def _find_next(self, waiting: Sequence[Candidate], running: Iterable[Endpoint]) -> Candidate | None:
+        """The first candidate that may be queried now. UDP would only repeat the query that a slow server has."""
+        slow = {endpoint.address for endpoint in running if self._health.is_slow(endpoint.address)}
+        udp = TransportProtocol.UDP
+        ready = (one for one in waiting if one.endpoint.protocol is not udp or one.endpoint.address not in slow)
+        return next(ready, None)
+
+    def _find_patience(self, running: Iterable[Endpoint]) -> float:
+        """Seconds until the next candidate is queried. A slow server has two head starts."""
+        is_slow = any(self._health.is_slow(endpoint.address) for endpoint in running)
+        return self._limits.head_start * (2 if is_slow else 1)
 
     def _learn_silence(self, answered: Endpoint, silent: Iterable[Endpoint]) -> None:
         """A firewall is between here and a server that answers by one transport and is silent by another.
@@ -189,7 +211,7 @@ class ServiceClient:
         self._health.record_query(endpoint.address, began)
         try:
             response = await self._exchange(candidate, question)
-        except UpstreamRefused:
+        except (UpstreamRefused, AnswerTooLarge):
             self._learn_answer(endpoint, question, began)
             raise
         except CouldNotVerify:
@@ -270,8 +292,12 @@ def _purpose(question: Question) -> Purpose:
     return "lookup" if question.is_lookup else "name"
 
 
+def _is_answered(failure: CouldNotVerify) -> bool:
+    return isinstance(failure, UpstreamRefused) or failure.concerns_name
+
+
 def _choose_failure(failures: Sequence[CouldNotVerify]) -> CouldNotVerify:
     """The most informative failure: of a server that answered, else of one that timed out, else the first."""
-    answered = (one for one in failures if isinstance(one, UpstreamRefused) or one.concerns_name)
+    answered = filter(_is_answered, failures)
     silent = (one for one in failures if isinstance(one, UpstreamTimeout))
     return next(answered, None) or next(silent, failures[0])

@@ -23,6 +23,8 @@ class HealthLimits:
     #: Queries of about the last minute from which a server counts as busy, and is queried by a kept HTTP tunnel in
     #: place of UDP. From about 20 on the tunnel takes less time: its connection costs as much as a few queries.
     busy_queries: float = 20.0
+    #: Mean seconds of a server's answers from which it counts as slow: UDP repeats a message after so long.
+    slow_seconds: float = 0.5
     #: Interfaces, and servers, that are remembered. The one that was used least recently is forgotten.
     entries: int = 10_000
 
@@ -86,6 +88,10 @@ class ServerHealth:
         """The mean time of a server's answers; 0 for a new server, which is tried first."""
         known = self._servers.get(server)
         return 0.0 if known is None else known.seconds or 0.0
+
+    def is_slow(self, server: Hashable) -> bool:
+        """Whether a server is slower than UDP waits, which would send each message several times."""
+        return self.round_trip(server) > self._limits.slow_seconds
 
     def is_busy(self, server: Hashable, now: float) -> bool:
         """Whether a server is queried often, so a kept connection pays."""

@@ -88,7 +88,6 @@ def open_native(
         else _open_server(settings, url, client, tokens),
         client,
         total_timeout=settings.upstream_timeout,
-        max_answer_bytes=settings.upstream_max_answer_bytes,
         verification=settings.upstream_verify,
     )
 
@@ -156,11 +155,10 @@ def _open_directory(
         return Directory(
             RootFile(None, root.service), Lookups(client, tokens.admit_query, limits, time.time, log_of_lookups)
         )
-    max_bytes = settings.upstream_max_answer_bytes
     return Directory(
         root,
         Lookups(client, tokens.admit_query, limits, context.clock, log_of_lookups),
-        ServiceRecords(context.cache, context.policy, context.clock, limits, max_bytes),
+        ServiceRecords(context.cache, context.policy, context.clock, limits),
     )
 
 

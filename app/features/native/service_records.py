@@ -29,16 +29,12 @@ _PREFIX_RECORDS: Final = "0.NA/"
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecords:
-    """Reads and writes service lookups as records of the cache.
-
-    `max_bytes` is for the values of a record as JSON; `clock` returns seconds since the epoch.
-    """
+    """Reads and writes service lookups as records of the cache. `clock` returns seconds since the epoch."""
 
     cache: TieredStore
     policy: TtlPolicy
     clock: Callable[[], float]
     limits: DirectoryLimits
-    max_bytes: int
 
     async def load(self, record: bytes) -> ServiceEntry | None:
         """The lookup that the cache has, even if it is stale. None if it has none that names a service.
@@ -68,7 +64,7 @@ class ServiceRecords:
         One without a signature does not replace a fresh record that has one.
         """
         try:
-            answer = read_response(response, self.max_bytes, is_verified=found.is_verified)
+            answer = read_response(response, is_verified=found.is_verified)
         except CouldNotVerify:
             return  # It is too long as JSON. This process remembers the service.
         name = _read_name(record)

@@ -26,6 +26,7 @@ _ROOT_PREFIX: Final = b"0.NA"
 # 5,000, because TCP needs a connection for each query. The tunnel pays for its connection with a few queries.
 _BUSY: Final = (TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP, TransportProtocol.TCP)
 _RARE: Final = (TransportProtocol.UDP, TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP)
+_SLOW: Final = (TransportProtocol.TCP, TransportProtocol.HTTPS, TransportProtocol.HTTP, TransportProtocol.UDP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,8 @@ def _order_interfaces(candidates: Iterable[Candidate], health: ServerHealth, now
         endpoint = candidate.endpoint
         if not ranked and health.is_busy(endpoint.address, now):
             order = _BUSY
+        elif not ranked and health.is_slow(endpoint.address):
+            order = _SLOW
         # A second port of a transport comes after the other transports: a firewall that drops one drops both.
         place = health.rests(endpoint, now), earlier[endpoint.protocol], order.index(endpoint.protocol)
         ranked.append((place, candidate))

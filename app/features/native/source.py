@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from app.errors import InvalidAnswer, UpstreamRefused
+from app.errors import UpstreamRefused
 from app.features.native.exchange import ServiceClient
 from app.features.native.json_values import write_json_values
 from app.features.native.lookups import within
@@ -33,10 +33,7 @@ class Finder(Protocol):
 
 
 class NativeSource:
-    """See Source. `total_timeout` is for a whole query with the lookups that lead to the server, in seconds.
-
-    `max_answer_bytes` is for the values of a record as JSON.
-    """
+    """See Source. `total_timeout` is for a whole query with the lookups that lead to the server, in seconds."""
 
     def __init__(
         self,
@@ -44,13 +41,11 @@ class NativeSource:
         exchange: ServiceClient,
         *,
         total_timeout: float,
-        max_answer_bytes: int,
         verification: Verification,
     ) -> None:
         self._finder = finder
         self._exchange = exchange
         self._total_timeout = total_timeout
-        self._max_answer_bytes = max_answer_bytes
         self._verification = verification
 
     async def fetch(self, query: UpstreamQuery) -> Answer:
@@ -60,14 +55,14 @@ class NativeSource:
         certified = self._verification == "always" or (query.certified and self._verification == "when-asked")
         question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
         response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
-        return read_response(response, self._max_answer_bytes, is_verified=certified)
+        return read_response(response, is_verified=certified)
 
     async def probe(self) -> Answer:
         """Any answer shows that the server works, also one that it is not responsible. Raises CouldNotVerify."""
         response = await within(self._total_timeout, self._finder.probe(_CONTROL), _LATE)
         if response is None or response.code == ResponseStatus.NOT_RESPONSIBLE:
             return Answer(ResponseCode.HANDLE_NOT_FOUND)
-        return read_response(response, self._max_answer_bytes, is_verified=False)
+        return read_response(response, is_verified=False)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -75,8 +70,8 @@ class NativeSource:
         await self._exchange.aclose()
 
 
-def read_response(response: Response | None, max_bytes: int, *, is_verified: bool) -> Answer:
-    """The answer of a server as an HTTP API has it, with at most `max_bytes` of values. Raises CouldNotVerify."""
+def read_response(response: Response | None, *, is_verified: bool) -> Answer:
+    """The answer of a server as an HTTP API has it. Raises CouldNotVerify."""
     if response is None or response.code == ResponseStatus.HANDLE_NOT_FOUND:
         return Answer(ResponseCode.HANDLE_NOT_FOUND, is_verified=is_verified)
     if response.code == ResponseStatus.VALUES_NOT_FOUND:
@@ -87,9 +82,6 @@ def read_response(response: Response | None, max_bytes: int, *, is_verified: boo
             response_code=response.code,
         )
     values = write_json_values(response.body.values)
-    # A control character takes one byte on the wire and six in JSON.
-    if len(values) > max_bytes:
-        raise InvalidAnswer(f"The record has {len(values)} bytes as JSON; the limit is {max_bytes}.")
     if not parse_record(values).values:
         return Answer(ResponseCode.VALUES_NOT_FOUND, is_verified=is_verified)
     return Answer(ResponseCode.SUCCESS, values, is_verified=is_verified)

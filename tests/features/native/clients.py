@@ -132,12 +132,13 @@ def open_exchange(
     tokens: Tokens | None = None,
     observer: Exchanges | None = None,
     head_start: float = 0.2,
+    health: HealthLimits = HEALTH,
     private_servers: bool = True,
 ) -> ServiceClient:
     """An exchange with all or some transports."""
     return ServiceClient(
         open_transports(protocols, tokens=tokens),
-        ServerHealth(HEALTH),
+        ServerHealth(health),
         QueryLimits(AllowedAddresses(private_servers), head_start),
         clocks=Clocks(time.time, time.monotonic),
         may_ask_again=tokens or Tokens(),
@@ -193,9 +194,7 @@ async def client_of(
         root = RootFile(None, HandleService(sites, is_verified=True))
         limits = replace(LIMITS, patience=patience)
         finder = Directory(root, Lookups(exchange, Tokens().spend, limits, clock, Reports()))
-    source = NativeSource(
-        finder, exchange, total_timeout=total_timeout, max_answer_bytes=1 << 20, verification=verification
-    )
+    source = NativeSource(finder, exchange, total_timeout=total_timeout, verification=verification)
     try:
         yield source
     finally:

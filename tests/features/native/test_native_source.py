@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any, Final
 
 import pytest
 
 from app.errors import (
+    AnswerTooLarge,
     HandleServerUnreachable,
-    InvalidAnswer,
     ServiceNotFound,
     SignatureInvalid,
     UpstreamRefused,
@@ -16,12 +18,14 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.features.native.wire.message import OpFlag
-from app.features.native.wire.site_value import SiteKind
-from app.features.native.wire.value import Permission, Value
+from app.features.native.wire.site_value import SiteKind, TransportProtocol
+from app.features.native.wire.value import Permission, Value, ValueReference
 from app.handle.answer import Answer, ResponseCode
-from tests.features.native.clients import TCP, client_of, query
+from app.handle.record import MAX_VALUES
+from tests.features.native.clients import PROTOCOLS, TCP, Exchanges, client_of, query
 from tests.features.native.keys import dsa_key
 from tests.features.native.server import HandleServer
+from tests.table import table
 
 pytestmark = pytest.mark.anyio
 
@@ -34,12 +38,38 @@ async def test_an_unregistered_name_is_not_found() -> None:
         assert await client.fetch(query(NAME)) == Answer(ResponseCode.HANDLE_NOT_FOUND)
 
 
-async def test_a_record_that_is_too_long_as_json_is_refused() -> None:
+#: Records over a limit of this program, with the sentence of the HTTP client.
+TOO_LARGE: Final = [
+    ((Value(1, b"X", b""),) * (MAX_VALUES + 1), f"The record has {MAX_VALUES + 1} values; the limit is {MAX_VALUES}"),
+    ((Value(1, b"X", b"x" * 1_100_000),), r"The upstream's answer is longer than 1048576 bytes\."),
+    # 200 kB on the wire, and "\u000b" for each of them in JSON.
+    ((Value(1, b"X", b"\x0b" * 200_000),), r"The values of the record have 12\d{5} bytes; the limit is 262144\."),
+]
+
+
+@table(("values", "sentence"), TOO_LARGE)
+@table("protocols", [PROTOCOLS, *((one,) for one in PROTOCOLS)], ids=lambda these: [one.name for one in these])
+async def test_a_record_over_a_limit_is_refused_at_once_and_is_no_failure_of_the_server(
+    values: tuple[Value, ...], sentence: str, protocols: Sequence[TransportProtocol]
+) -> None:
+    seen = Exchanges()
+    options: dict[str, Any] = {"protocols": protocols, "head_start": 60.0, "observer": seen}
+    async with HandleServer() as server, client_of(server, **options) as client:
+        server.put_values(NAME, *values)
+        for number in range(2):
+            with pytest.raises(AnswerTooLarge, match=sentence):
+                await client.fetch(query(NAME, certified=bool(number)))
+        assert server.queries() == 2
+        assert [is_answered for _, is_answered in seen.seen] == [True, True]
+
+
+async def test_references_beyond_the_limit_are_ignored() -> None:
+    many = tuple(ValueReference(b"10.1000/%d" % number, number) for number in range(700))
     async with HandleServer() as server, client_of(server) as client:
-        # 200 kB on the wire, and "\u000b" for each of them in JSON.
-        server.put_values(NAME, Value(1, b"DESC", b"\x0b" * 200_000))
-        with pytest.raises(InvalidAnswer, match=r"The record has 12\d{5} bytes as JSON; the limit is 1048576\."):
-            await client.fetch(query(NAME))
+        server.put_values(NAME, Value(1, b"X", b"", references=many), Value(2, b"Y", b"y", references=many))
+        values = json.loads((await client.fetch(query(NAME))).values)
+        assert [len(value["references"]) for value in values] == [700, 300]
+        assert values[1]["references"][299] == {"handle": "10.1000/299", "index": 299}
 
 
 async def test_a_record_without_public_values_has_no_values() -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
-from app.errors import UpstreamTimeout, UpstreamUnreachable
+from app.errors import AnswerMismatch, UpstreamTimeout, UpstreamUnreachable
+from app.features.native.health import HealthLimits
 from app.features.native.referral import Question
+from app.features.native.transport.udp import FIRST_WAIT
 from app.features.native.wire.message import OpFlag
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.site_value import TransportProtocol
 from app.features.native.wire.value import Value
 from app.handle.answer import ResponseCode
 from tests.features.native.clients import (
+    HEALTH,
     HTTP,
     PROTOCOLS,
     TCP,
@@ -235,3 +239,39 @@ async def test_ipv6_and_ipv4_addresses_of_a_name_are_both_queried(monkeypatch: p
         port = server.port
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
         assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+
+
+#: A server that has answered once counts as slow.
+SLOW: Final = replace(HEALTH, slow_seconds=0.0, busy_queries=100.0)
+
+
+def test_a_server_counts_as_slow_if_udp_would_send_its_messages_again() -> None:
+    assert HealthLimits().slow_seconds == FIRST_WAIT
+
+
+async def test_a_slow_server_has_two_head_starts_and_is_not_queried_by_udp_meanwhile() -> None:
+    async with HandleServer() as server, client_of(server, health=SLOW, head_start=0.02, direct=NO_SITE) as client:
+        await client.fetch(query(NAME))
+        server.hold("10.1000/slow")
+        fetching = asyncio.create_task(client.fetch(query("10.1000/slow")))
+        await server.arrived("10.1000/slow", 2)
+        server.release("10.1000/slow")
+        assert (await fetching).code is ResponseCode.HANDLE_NOT_FOUND
+        assert server.by_transport == {"udp": 1, "tcp": 1, "http": 1}
+
+
+async def test_a_slow_server_whose_other_ports_fail_is_queried_by_udp() -> None:
+    async with HandleServer(transports=frozenset({"udp"})) as server:
+        async with client_of(server, health=SLOW, head_start=60.0) as client:
+            for _ in range(2):
+                assert (await client.fetch(query(NAME))).code is ResponseCode.HANDLE_NOT_FOUND
+        assert server.by_transport == {"udp": 2}
+
+
+async def test_a_port_that_stays_silent_costs_a_head_start_if_its_server_answered_at_another() -> None:
+    async with HandleServer(mute=frozenset({"http"})) as server:
+        async with client_of(server, head_start=0.05, total_timeout=60.0) as client:
+            server.lie(NAME, "digest")
+            with pytest.raises(AnswerMismatch):
+                await client.fetch(query(NAME))
+        assert server.by_transport == {"udp": 1, "tcp": 1, "http": 1}

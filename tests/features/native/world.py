@@ -117,7 +117,7 @@ class Bench:
         self.tokens = Tokens()
         bounds, stored = replace(LIMITS, **limits), None
         if cache is not None:
-            stored = ServiceRecords(cache, POLICY, self.clock, bounds, max_bytes=10_000)
+            stored = ServiceRecords(cache, POLICY, self.clock, bounds)
         self.directory = Directory(
             RootFile(None, HandleService((site(ROOT),), is_verified)),
             Lookups(self.world, self.tokens.spend, bounds, self.clock, self.reports),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from app.errors import CouldNotVerify, MalformedMessage, UpstreamTimeout, UpstreamUnreachable
+from app.errors import AnswerTooLarge, CouldNotVerify, MalformedMessage, UpstreamTimeout, UpstreamUnreachable
 from app.features.native.site import Candidate
 from app.features.native.wire.message import ENVELOPE_BYTES, decode_envelope
 
@@ -31,15 +31,22 @@ def has_id_of(message: bytes, answer: bytes) -> bool:
     return answer[REQUEST_ID] == message[REQUEST_ID]
 
 
-def measure_message(head: bytes | bytearray, max_bytes: int) -> int:
-    """The bytes of the whole message that begins with `head`, an envelope at least.
+def measure_message(head: bytes | bytearray) -> int:
+    """The bytes of the whole message that begins with `head`, an envelope at least."""
+    return ENVELOPE_BYTES + decode_envelope(bytes(head[:ENVELOPE_BYTES])).message_length
 
-    Raises MalformedMessage if it is longer than `max_bytes`, before anything is allocated.
+
+def refuse_long(answer: bytes, message: bytes, max_bytes: int) -> None:
+    """Raise AnswerTooLarge if the answer to a message announces more than `max_bytes` after its envelope.
+
+    Without the id of the message, the bytes are those of another protocol: MalformedMessage.
     """
-    length = decode_envelope(bytes(head[:ENVELOPE_BYTES])).message_length
-    if length > max_bytes:
-        raise MalformedMessage(detail=f"envelope: the message length is {length}; the limit is {max_bytes}")
-    return ENVELOPE_BYTES + length
+    length = measure_message(answer) - ENVELOPE_BYTES
+    if length <= max_bytes:
+        return
+    if has_id_of(message, answer):
+        raise AnswerTooLarge.over(max_bytes)
+    raise MalformedMessage(detail=f"envelope: the message length is {length}; the limit is {max_bytes}")
 
 
 def translate_socket_error(error: Exception) -> CouldNotVerify:

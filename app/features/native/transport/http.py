@@ -26,7 +26,10 @@ class HttpAnswer:
 
 
 class HttpConnection(StreamConnection[HttpAnswer]):
-    """Reads answers with at most `max_bytes` of body. With `ends_at_head`, as for CONNECT, an answer has no body."""
+    """Reads answers, of a body with more than `max_bytes` only the start.
+
+    With `ends_at_head`, as for CONNECT, an answer has no body.
+    """
 
     def __init__(self, max_bytes: int, *, ends_at_head: bool = False) -> None:
         super().__init__()
@@ -50,7 +53,8 @@ class HttpConnection(StreamConnection[HttpAnswer]):
             self.fail(UpstreamUnreachable(detail=f"the answer is not HTTP: {error}"[:200]))
             return
         if len(self._body) > self._max_bytes:
-            self.fail(InvalidAnswer(f"The handle server's answer is longer than {self._max_bytes} bytes."))
+            self._complete()
+            self.close()
         elif self.received_bytes - len(self._body) > _MAX_HEAD_BYTES:
             self.fail(InvalidAnswer(f"The head of the handle server's answer is longer than {_MAX_HEAD_BYTES} bytes."))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from app.errors import CouldNotVerify
 from app.features.native.site import Candidate, Endpoint
-from app.features.native.transport.base import has_id_of, measure_message, translate_socket_error
+from app.features.native.transport.base import has_id_of, measure_message, refuse_long, translate_socket_error
 from app.features.native.transport.stream import ConnectionPool, StreamConnection
 from app.features.native.wire.message import ENVELOPE_BYTES
 
@@ -25,9 +24,11 @@ class TcpTransport:
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
         """See Transport."""
         endpoint = candidate.endpoint
-        return await self._pool.exchange(
+        answer = await self._pool.exchange(
             endpoint, lambda: self._connect(endpoint), message, belongs=lambda answer: has_id_of(message, answer)
         )
+        refuse_long(answer, message, self._max_bytes)
+        return answer
 
     async def aclose(self) -> None:
         """See Transport."""
@@ -46,7 +47,7 @@ class TcpTransport:
 
 
 class _Connection(StreamConnection[bytes]):
-    """Reads the answer: an envelope, and as many bytes as it announces."""
+    """Reads the answer: an envelope, and as many bytes as it announces. Of one that is too long, only the start."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__()
@@ -62,12 +63,9 @@ class _Connection(StreamConnection[bytes]):
         self._received += data
         if len(self._received) < ENVELOPE_BYTES:
             return
-        try:
-            length = measure_message(self._received, self._max_bytes)
-        except CouldNotVerify as error:
-            self.fail(error)
-            return
-        if len(self._received) >= length:
+        length = measure_message(self._received)
+        is_too_long = length - ENVELOPE_BYTES > self._max_bytes
+        if is_too_long or len(self._received) >= length:
             self.finish(bytes(self._received[:length]))
-            if len(self._received) > length:
+            if is_too_long or len(self._received) > length:
                 self.close()

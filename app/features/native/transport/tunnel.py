@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from app.errors import InvalidAnswer, UpstreamRefused
 from app.features.native.site import Candidate
-from app.features.native.transport.base import has_id_of, measure_message
+from app.features.native.transport.base import has_id_of, refuse_long
 from app.features.native.transport.egress import Egress, EgressProxy, read_certificate, write_authority
 from app.features.native.transport.http import HttpAnswer, HttpConnection
 from app.features.native.transport.stream import ConnectionPool
@@ -66,7 +66,7 @@ class TunnelTransport:
         answer = await self._pool.exchange(
             route, lambda: self._connect(route), request, belongs=lambda answer: has_id_of(message, answer.body)
         )
-        return self._read(answer)
+        return self._read(answer, message)
 
     async def aclose(self) -> None:
         """See Transport."""
@@ -105,7 +105,7 @@ class TunnelTransport:
         head = f"POST {target} HTTP/1.1\r\nHost: {host}\r\n{proxy_field}{self._fields}"
         return f"{head}Content-Length: {len(message)}\r\n\r\n".encode("latin-1") + message
 
-    def _read(self, answer: HttpAnswer) -> bytes:
+    def _read(self, answer: HttpAnswer, message: bytes) -> bytes:
         headers = answer.headers
         if answer.status != _SUCCESS:
             field = headers.get(b"retry-after")
@@ -118,5 +118,5 @@ class TunnelTransport:
             raise InvalidAnswer("The handle server's answer through HTTP is not a message of the Handle protocol.")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise InvalidAnswer("The handle server's answer has a content coding that was not offered.")
-        measure_message(answer.body, self._max_bytes)
+        refuse_long(answer.body, message, self._max_bytes)
         return answer.body

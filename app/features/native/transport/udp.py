@@ -11,7 +11,7 @@ import asyncio
 import socket
 from typing import Final
 
-from app.errors import CouldNotVerify, MalformedMessage, UpstreamTimeout
+from app.errors import CouldNotVerify, InvalidAnswer, MalformedMessage, UpstreamTimeout
 from app.features.native.site import Candidate
 from app.features.native.transport.base import REQUEST_ID, translate_socket_error
 from app.features.native.wire.fields import U32
@@ -108,7 +108,7 @@ class _Packets(asyncio.DatagramProtocol):
             return
         try:
             message = self._buffer.add(data)
-        except MalformedMessage as error:
+        except InvalidAnswer as error:
             self._fail(error)
             return
         self.has_part = message is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from app.errors import MalformedMessage
+from app.errors import AnswerTooLarge, MalformedMessage
 from app.features.native.wire.message import ENVELOPE_BYTES, decode_envelope, encode_envelope
 
 MAX_PACKET_BYTES: Final = 512
@@ -30,7 +30,7 @@ def split_message(data: bytes) -> list[bytes]:
 class PacketBuffer:
     """The packets of one answer, in any order. It holds at most `max_bytes` of payload.
 
-    The caller drops packets with another request id. After MalformedMessage the buffer is not used again.
+    The caller drops packets with another request id. After an error the buffer is not used again.
     """
 
     __slots__ = ("_length", "_max_bytes", "_parts")
@@ -41,14 +41,14 @@ class PacketBuffer:
         self._parts: dict[int, bytes] = {}
 
     def add(self, packet: bytes) -> bytes | None:
-        """Add a packet. Returns the message once it is complete. Raises MalformedMessage.
+        """Add a packet. Returns the message once it is complete. Raises MalformedMessage and AnswerTooLarge.
 
         A packet that arrived before is ignored, whatever it holds.
         """
         envelope, payload = decode_envelope(packet), packet[ENVELOPE_BYTES:]
         length, number = envelope.message_length, envelope.message_id
         if length > self._max_bytes:
-            raise MalformedMessage(detail=f"packet: the message length is {length}; the limit is {self._max_bytes}")
+            raise AnswerTooLarge.over(self._max_bytes)
         if self._length not in (None, length):
             raise MalformedMessage(detail=f"packet: the message length was {self._length}, now it is {length}")
         expected = min(_PAYLOAD_BYTES, length - number * _PAYLOAD_BYTES)

@@ -7,6 +7,7 @@ from enum import IntEnum, IntFlag
 from struct import Struct
 from typing import Final
 
+from app.errors import AnswerTooLarge
 from app.features.native.wire.fields import COUNT_BYTES, I32, FieldReader
 from app.handle.record import MAX_VALUES
 
@@ -15,7 +16,7 @@ _FIXED: Final = Struct(">iIBiB")
 #: A value with an empty type, empty data and no references.
 SMALLEST_VALUE_BYTES: Final = _FIXED.size + 3 * COUNT_BYTES
 _SMALLEST_REFERENCE_BYTES: Final = COUNT_BYTES + I32.size
-#: References of one message. Records in use have a few. 120,000 in 1 MiB would take 0.4 s.
+#: References of one message that are read. Records in use have a few. 120,000 in 1 MiB would take 0.4 s.
 _MAX_REFERENCES: Final = 1_000
 
 
@@ -59,12 +60,19 @@ class Value:
 
 
 def read_value_list(reader: FieldReader) -> tuple[Value, ...]:
-    """A list of values in the server's order."""
+    """A list of values in the server's order. References beyond the first thousand are ignored.
+
+    Raises AnswerTooLarge, and MalformedMessage.
+    """
     values: list[Value] = []
-    room = _MAX_REFERENCES
-    for _ in range(reader.count(SMALLEST_VALUE_BYTES, MAX_VALUES)):
+    room, count = _MAX_REFERENCES, reader.count(SMALLEST_VALUE_BYTES)
+    if count > MAX_VALUES:
+        raise AnswerTooLarge(f"The record has {count} values; the limit is {MAX_VALUES}.")
+    for _ in range(count):
         index, timestamp, ttl_type, ttl, permissions = reader.numbers(_FIXED)
-        value_type, data, references = reader.string(), reader.string(), _read_references(reader, room)
+        value_type, data, announced = reader.string(), reader.string(), reader.count(_SMALLEST_REFERENCE_BYTES)
+        references = _read_references(reader, min(announced, room))
+        reader.skip(announced - len(references), I32.size)
         room -= len(references)
         values.append(Value(index, value_type, data, ttl, ttl_type, permissions, timestamp, references))
     return tuple(values)
@@ -73,11 +81,10 @@ def read_value_list(reader: FieldReader) -> tuple[Value, ...]:
 def decode_references(data: bytes) -> tuple[ValueReference, ...]:
     """The data of an HS_VLIST value: a list of references. Raises MalformedMessage."""
     reader = FieldReader(data, "HS_VLIST")
-    references = _read_references(reader, _MAX_REFERENCES)
+    references = _read_references(reader, reader.count(_SMALLEST_REFERENCE_BYTES, _MAX_REFERENCES))
     reader.finish()
     return references
 
 
-def _read_references(reader: FieldReader, most: int) -> tuple[ValueReference, ...]:
-    count = reader.count(_SMALLEST_REFERENCE_BYTES, most)
+def _read_references(reader: FieldReader, count: int) -> tuple[ValueReference, ...]:
     return tuple(ValueReference(reader.string(), reader.number(I32)) for _ in range(count))
