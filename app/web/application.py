@@ -12,7 +12,7 @@ from typing import Protocol
 
 from app.doi.name import HandleName
 from app.doi.presentation import read_path, read_typed
-from app.errors import DoiProxyError, EmptyName, NameTooLong, RequestLoop, TooManyRequests
+from app.errors import DoiProxyError, EmptyName, InvalidName, NameTooLong, RequestLoop, TooManyRequests
 from app.web import which_ra
 from app.web.api import PROTOCOL_ERROR
 from app.web.freshness import CACHE_CONTROL, OWN_PAGE
@@ -281,6 +281,8 @@ class Application:
         except EmptyName:
             return self._home(request)
         except DoiProxyError as error:
+            if isinstance(error, InvalidName) and typed is not None and request.method == "POST":
+                await self._face.errors.prepare(request, typed, self._face.conditions.client_of(request))
             return self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
 
     def _home(self, request: Request) -> Reply:

@@ -202,6 +202,10 @@ class Pages:
         facts |= {"blocks": (), **sections}
         return self.render("not_a_doi", link, language, "not_a_doi.title", **facts)
 
+    def found(self, link: Link, language: str, *, name: HandleName, typed: str) -> bytes:
+        """The one name in what was `typed`."""
+        return self.render("found", link, language, "found.title", name, typed=readable(typed[:MAX_CHARACTERS_SHOWN]))
+
     def openurl(self, link: Link, language: str) -> bytes:
         """The OpenURL does not name a DOI."""
         return self.render("openurl", link, language, "openurl.title")

@@ -31,6 +31,7 @@ def sample_facts() -> dict[str, Mapping[str, Any]]:
         "values": {**values, "note": None, "leads_on": True, "leads_to": "https://example.org/"},
         "not_found": {**not_found, "searches": [("Search", "/")], "agency": "", "report": None},
         "not_a_doi": {"typed": "x", "reason": "A reason.", "handle_url": None, "blocks": ()},
+        "found": {"typed": "x"},
         "openurl": {},
         "locations": {"locations": (), "hidden": 0, "malformed": ()},
         "which_ra": {"rows": [("10.1000/182", None, "Crossref", None)], "typed": "", "count": 100, "given": None},

@@ -36,6 +36,8 @@ class ResolveChoice:
 
     lists: tuple[str, ...]
     server_limits: ServerLimits
+    #: Names among the arguments.
+    names: tuple[str, ...] = ()
     form: str | None = None
     column: str | None = None
     output: str | None = None
@@ -53,14 +55,14 @@ def add_resolve_arguments(command: argparse.ArgumentParser) -> None:
     command.usage = (
         "doi-proxy resolve [--output jsonl|csv|table|urls] [--fields NAMES] [--output-file FILE] [--resume STATE] "
         "[--server URL] [--server-names N] [--server-tries N] [--server-timeout SECONDS] [--only-cached] [--suggest] "
-        "[--encoding literal] [--format FORMAT] [--column NAME] [--config FILE] [settings] [FILE ...]"
+        "[--encoding literal] [--format FORMAT] [--column NAME] [--config FILE] [settings] [NAME | FILE ...]"
     )
     command.add_argument(
         "lists",
         nargs="*",
-        metavar="FILE",
-        help="list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or no FILE means "
-        "standard input",
+        metavar="NAME | FILE",
+        help="DOI name, or list of names: text, .csv, .tsv, .bib, .ris, .jsonl or .json, each also with .gz; - or "
+        "nothing means standard input",
     )
     command.add_argument(
         "--output", choices=OUTPUT_FORMATS, help="format of the rows (default: table on a terminal, else jsonl)"
@@ -120,10 +122,13 @@ def resolve(context: CommandContext, namespace: argparse.Namespace) -> int:
 
 def read_choice(namespace: argparse.Namespace) -> ResolveChoice:
     """The arguments of the command. Raises ConfigurationError for a bad URL."""
+    from app.features.lists.typed_name import is_name
     from app.features.proxy_client.server import parse_server
 
+    names = tuple(one for one in namespace.lists if is_name(one) and not Path(one).exists())
     return ResolveChoice(
-        lists=tuple(namespace.lists) or ("-",),
+        lists=tuple(one for one in namespace.lists if one not in names) if namespace.lists else ("-",),
+        names=names,
         server_limits=ServerLimits(namespace.server_names, namespace.server_tries, namespace.server_timeout),
         form=namespace.form,
         column=namespace.column,

@@ -21,7 +21,7 @@ from app.features.lists.progress import Progress, count_lists, show_verdicts
 from app.features.lists.row_output import RowOutput, RowRecorder
 from app.features.lists.server_client import BatchClient
 from app.features.lists.verdict import SUGGESTIONS, ListRow, Verdict, read_fields
-from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter
+from app.features.lists.writing import AlignedWriter, JsonLinesWriter, RowWriter, TableWriter, UrlWriter, printable
 from app.features.options import Settings
 
 #: The members of a table by default.
@@ -48,7 +48,9 @@ class _Stop:
 async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
     """Resolve lists and write their rows. Raises ConfigurationError, DoiProxyError and BrokenPipeError."""
     require_files(choice.lists)
-    output_format = choice.output or ("table" if _is_terminal_output(choice) else "jsonl")
+    if choice.names and choice.state is not None:
+        raise ConfigurationError(f"--resume: {choice.names[0]} is a name; save the names in a file, and name that")
+    output_format = choice.output or _default_format(choice)
     fields = _choose_fields(choice, output_format)
     state = None if choice.state is None else CheckpointFile(choice.state)
     job = ListJob(identify_lists(choice.lists) if state else (), _options(choice, output_format, fields))
@@ -65,18 +67,20 @@ async def resolve_lists(context: CommandContext, choice: ResolveChoice) -> int:
         if stop.event.is_set():
             return _report_end(recorder, choice)
         await recorder.finish()
-        return _report(recorder)
+        return _exit_status(recorder) if _is_short(choice) else _report(recorder)
 
 
 async def _run(
     context: CommandContext, choice: ResolveChoice, fields: Sequence[str], recorder: RowRecorder, stop: asyncio.Event
 ) -> None:
     progress = _open_progress(context.settings, choice, recorder)
-    inputs = _read_inputs(_sources(choice), recorder.rows, stop)
+    inputs = _read_inputs(choice, recorder.rows, stop)
     try:
         async with aclosing(inputs), _open_rows(context, choice, inputs, stop, progress, fields) as groups:
             async for rows in groups:
                 await recorder.write(rows)
+                if _is_short(choice):
+                    _explain_failures(rows)
                 if progress is not None:
                     progress.draw(recorder.verdicts)
     finally:
@@ -92,11 +96,13 @@ def _sources(choice: ResolveChoice) -> list[ListSource]:
 
 
 async def _read_inputs(
-    sources: list[ListSource], rows_before: int, stop: asyncio.Event
+    choice: ResolveChoice, rows_before: int, stop: asyncio.Event
 ) -> AsyncGenerator[list[BatchInput]]:
     """The inputs in groups, without those that have rows already."""
+    if choice.names:
+        yield list(choice.names)
     skip = rows_before
-    for source in sources:
+    for source in _sources(choice):
         async with aclosing(stream_items(source, stop)) as groups:
             async for items in groups:
                 fresh = items[skip:]
@@ -205,6 +211,24 @@ def _options(choice: ResolveChoice, output_format: str, fields: tuple[str, ...])
     }
 
 
+def _is_short(choice: ResolveChoice) -> bool:
+    """Whether a person wants the targets of a few names."""
+    return not choice.lists and choice.output is None
+
+
+def _default_format(choice: ResolveChoice) -> str:
+    if _is_short(choice):
+        return "urls"
+    return "table" if _is_terminal_output(choice) else "jsonl"
+
+
+def _explain_failures(rows: Sequence[ListRow]) -> None:
+    for row in rows:
+        if row.verdict not in _GOOD:
+            message = f": {row.message}" if row.message else ""
+            print(f"{printable(row.input)}: {row.verdict.value}{printable(message)}", file=sys.stderr)
+
+
 def _is_terminal_output(choice: ResolveChoice) -> bool:
     return choice.output_file is None and sys.stdout.isatty()
 
@@ -234,7 +258,12 @@ def _stop_on_signals() -> Iterator[_Stop]:
 
 
 def _report(recorder: RowRecorder) -> int:
-    print(f"{recorder.rows:,} rows: {show_verdicts(recorder.verdicts) or 'the lists are empty'}", file=sys.stderr)
+    rows = "1 row" if recorder.rows == 1 else f"{recorder.rows:,} rows"
+    print(f"{rows}: {show_verdicts(recorder.verdicts) or 'the lists are empty'}", file=sys.stderr)
+    return _exit_status(recorder)
+
+
+def _exit_status(recorder: RowRecorder) -> int:
     return 0 if all(verdict in _GOOD for verdict in recorder.verdicts) else 1
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from app.doi.name import HandleName
 from app.doi.presentation import BLANKS, strip_typed_form
+from app.errors import InvalidName
 
 #: Expands the short form of a shortDOI in a URL: https://doi.org/abcde is 10/abcde (shortDOI service).
 SHORT_DOI_RULE: Final = "short-doi"
@@ -20,6 +21,15 @@ _HANDLE_LABEL: Final = re.compile(
 def read_typed_name(text: str) -> HandleName:
     """The name in a text. Raises InvalidName."""
     return read_with_rules(text)[0]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is a DOI name or a shortDOI."""
+    try:
+        name = read_typed_name(text)
+    except InvalidName:
+        return False
+    return name.is_doi or name.is_short_doi
 
 
 def read_with_rules(text: str) -> tuple[HandleName, tuple[str, ...]]:

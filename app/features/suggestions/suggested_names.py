@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from app.doi.name import HandleName
 from app.errors import CouldNotVerify
-from app.features.suggestions.suggestion import Suggestion, suggest, suggest_instead
+from app.features.suggestions.find_names import find_names
+from app.features.suggestions.suggestion import Suggestion, read_best, suggest, suggest_instead
 from app.resolver.demand import Demand
 from app.resolver.resolver import Resolver
 from app.resolver.single_flight import Replaced
@@ -21,6 +22,8 @@ from app.web.shown_name import show_names
 _TITLES: Final = {"not_found": "not_found.suggestions", "not_a_doi": "not_a_doi.suggestions"}
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.
 CONCURRENCY: Final = 8
+#: Characters of a text in the form that are searched for a name.
+_MAX_SEARCHED: Final = 512
 
 
 class Existence:
@@ -83,14 +86,30 @@ class SuggestedNames:
         """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""
         await self._existence.look_up(self.list_watched(name), client)
 
+    async def prepare_text(self, text: str, client: str | None) -> None:
+        """Find out whether the one name in a text exists, at the cost of `client`, a network."""
+        if (name := self._find_only(text)) is not None:
+            await self._existence.look_up([name], client)
+
+    def _find_only(self, text: str) -> HandleName | None:
+        """The name in a text, None if it has several or none, or if its reading is doubtful."""
+        names = {one.name.key: one.name for one in find_names(text[:_MAX_SEARCHED]) if one.confidence != "doubtful"}
+        if len(names) == 1:
+            return next(iter(names.values()))
+        best = read_best(text, own_hosts=self._own_hosts) if not names else None
+        return None if best is None or best.confidence == "doubtful" else best.name
+
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""
         found = self.for_text(text) if name is None else self.for_name(name)
         if kind != "problem":
+            only = self._find_only(text) if kind == "not_a_doi" else None
             # The not-found page itself offers a name without the slashes at its end.
             offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
             names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
-            return {"suggestions": show_names(names), "suggestions_title": _TITLES[kind]}
+            exists = only is not None and self._existence.find(only)
+            data = {"suggestions": show_names(names), "suggestions_title": _TITLES[kind]}
+            return {**data, "found": only} if exists else data
         rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]
         return {"suggestions": rows} if rows else {}
 

@@ -162,6 +162,18 @@ async def test_each_input_has_a_row_and_each_name_one_query(bench: Bench) -> Non
     assert (bench.upstream.queries("10.5555/a"), bench.upstream.queries("10.5555/b")) == (1, 1)
 
 
+async def test_a_name_prints_its_target(bench: Bench) -> None:
+    bench.upstream.put("10.5555/a", url=URL)
+    ended = await bench.run("https://doi.org/10.5555/A")
+    assert (ended.status, ended.output, ended.errors) == (0, f"{URL}\n", "")
+    ended = await bench.run("10.5555/a", "10.5555/b")
+    assert (ended.status, ended.output, ended.errors) == (1, f"{URL}\n\n", "10.5555/b: not_found\n")
+    ended = await bench.run("10.5555/b", bench.write("list.txt", "10.5555/a\n"))
+    assert [row["verdict"] for row in ended.rows] == ["not_found", "resolved"]
+    ended = await bench.run("10.5555/a", "--resume", bench.state)
+    assert (ended.status, "10.5555/a is a name" in ended.errors) == (2, True)
+
+
 async def test_the_exit_status_is_0_if_all_names_resolve_and_2_for_wrong_use(bench: Bench) -> None:
     path = bench.numbered(2)
     assert (await bench.run(path)).status == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -102,7 +102,7 @@ async def test_a_program_causes_no_queries_for_suggestions(proxy: Proxy) -> None
 async def test_a_url_of_this_resolver_is_not_a_doi_and_suggests_its_name(
     public_url: str, asked: str, names: list[str]
 ) -> None:
-    async with running(public_url=public_url) as proxy:
+    async with running(public_url=public_url, suggestion_queries=0) as proxy:
         got = await proxy.post("/", body=f"hdl={asked}", accept=BROWSER)
         links = [link.removeprefix("doi/") for link in suggested(got)]
         assert got.status == 400 and links == names
@@ -112,3 +112,33 @@ async def test_a_text_that_is_not_a_name_suggests_what_is_in_it(proxy: Proxy) ->
     got = await proxy.get("/10.5555%2F1%0Asecond%20line", accept=BROWSER)
     assert got.status == 400 and suggested(got) == ["10.5555/1"]
     assert proxy.upstream.queries() == 0
+
+
+CITATION = "Smith J (2021). Call to update. AMA J Ethics 23(7):550. doi:10.5555/amajethics.2021.550."
+
+
+async def test_the_form_finds_the_one_name_of_a_citation(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/amajethics.2021.550", url="https://example.org/")
+    for text in (
+        CITATION,
+        "https://publisher.example/doi/10.5555/amajethics.2021.550/full",
+    ):
+        got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
+        assert (got.status, got["location"]) == (200, None)
+        assert 'class="button" href="/10.5555/amajethics.2021.550"' in got.text
+    assert proxy.upstream.queries() == 1
+
+
+async def test_a_name_in_a_text_that_does_not_exist_or_is_not_alone_is_only_suggested(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/a", url="https://example.org/")
+    for text in (CITATION, "10.5555/a., 10.5555/b. and more", "no name"):
+        got = await proxy.post("/", f"hdl={quote(text)}", accept=BROWSER)
+        assert (got.status, 'class="button" href' in got.text) == (404 if text.startswith("10.") else 400, False)
+
+
+async def test_neither_a_path_nor_a_program_gets_the_page_of_the_form(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/amajethics.2021.550", url="https://example.org/")
+    await proxy.get("/10.5555/amajethics.2021.550")
+    assert (await proxy.get(f"/{quote(CITATION)}", accept=BROWSER)).status == 400
+    got = await proxy.post("/", f"hdl={quote(CITATION)}", accept="application/json")
+    assert (got.status, got.json["suggestions"][0]["doi"]) == (400, "10.5555/amajethics.2021.550")
