@@ -1,0 +1,175 @@
+"""Shares of scarce places, counted in a tree of networks: many networks of one customer have one share.
+
+There is no clock and no I/O. Each step takes constant time for any number of clients: if it took longer with more
+clients, a flood of clients could use that as an attack.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Container, Hashable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_network
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+#: Prefix lengths of the networks above a client, in bits, by the version of IP. A provider has a /32 of IPv6, and a
+#: customer a /48, a /56 or a /64 (RFC 6177, section 2).
+LEVELS: Final = {4: (20,), 6: (32, 48, 56, 64)}
+#: The key of a newcomer in networks that do not contain it.
+_NOWHERE: Final = object()
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def find_networks(client: str | None) -> tuple[Hashable, ...]:
+    """The path to a client: the networks of LEVELS that contain it, widest first, and the client itself.
+
+    A client is a network in CIDR notation. Any other text, and None, is a client without networks above it.
+    """
+    try:
+        network = ip_network(client or "")
+    except ValueError:
+        return (client,)
+    address, bits, length = int(network.network_address), network.max_prefixlen, network.prefixlen
+    above = tuple((network.version, level, address >> (bits - level)) for level in LEVELS[network.version])
+    return (*(key for key in above if key[1] < length), client)
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Generic[Item]):
+    """What one client has."""
+
+    client: str | None
+    #: Oldest first.
+    items: OrderedDict[Item, None]
+    #: Where the path to the client leaves that of a newcomer: the items of its part less those of the newcomer's.
+    lead: int
+
+
+class _Network(Generic[Item]):
+    """The parts of a network that hold items, in the order of their turns, and their sizes.
+
+    OrderedDict finds its first key in constant time; a dict used as a queue does not.
+    """
+
+    __slots__ = ("by_size", "largest", "parts", "sizes")
+
+    def __init__(self) -> None:
+        self.parts: OrderedDict[Hashable, _Network[Item] | OrderedDict[Item, None]] = OrderedDict()
+        self.sizes: dict[Hashable, int] = {}
+        self.by_size: dict[int, OrderedDict[Hashable, None]] = {}
+        self.largest = 0
+
+    def resize(self, key: Hashable, by: int) -> None:
+        """A part has one item more or less. A part without items is dropped."""
+        before = self.sizes.get(key, 0)
+        size = before + by
+        if before:
+            del self.by_size[before][key]
+            if not self.by_size[before]:
+                del self.by_size[before]
+        if size:
+            self.sizes[key] = size
+            self.by_size.setdefault(size, OrderedDict())[key] = None
+        else:
+            del self.sizes[key], self.parts[key]
+        if size > self.largest or self.largest not in self.by_size:
+            self.largest = size if size > self.largest else self.largest - 1
+
+
+class ShareTree(Generic[Item]):
+    """Items by their client, with the size of each share and the order of turns."""
+
+    def __init__(self) -> None:
+        self._root = _Network[Item]()
+        self._clients: dict[str | None, OrderedDict[Item, None]] = {}
+
+    @property
+    def clients(self) -> int:
+        """The number of clients with an item."""
+        return len(self._clients)
+
+    @property
+    def widest(self) -> Container[Hashable]:
+        """The widest networks that contain an item."""
+        return self._root.parts.keys()
+
+    def count(self, client: str | None) -> int:
+        """The number of items of a client."""
+        return len(self._clients.get(client, ()))
+
+    def add(self, client: str | None, item: Item) -> None:
+        """Add an item, which the client does not have yet."""
+        network, path = self._root, find_networks(client)
+        for key in path[:-1]:
+            part = network.parts.get(key)
+            if not isinstance(part, _Network):
+                part = network.parts[key] = _Network()
+            network.resize(key, 1)
+            network = part
+        items = self._clients.setdefault(client, OrderedDict())
+        items[item] = None
+        network.parts.setdefault(client, items)
+        network.resize(client, 1)
+
+    def remove(self, client: str | None, item: Item) -> None:
+        """Remove an item of a client."""
+        items = self._clients[client]
+        del items[item]
+        if not items:
+            del self._clients[client]
+        for network, key in [*self._walk(client)]:
+            network.resize(key, -1)
+
+    def turns(self, skipped: Container[Hashable] = ()) -> Iterator[tuple[str | None, Item]]:
+        """The clients in the order of their turns, each with its oldest item. The widest networks in `skipped` wait."""
+        for key, part in self._root.parts.items():
+            if key not in skipped:
+                yield from _turns(key, part)
+
+    def end_turn(self, client: str | None) -> None:
+        """Let a client, and each network that contains it, wait for all others."""
+        for network, key in self._walk(client):
+            network.parts.move_to_end(key)
+
+    def find_fullest(self, newcomer: str | None) -> Share[Item] | None:
+        """The largest share of another client. None if the newcomer itself has it.
+
+        From the widest networks down, this searches the part with most items.
+        """
+        network, path, lead = self._root, iter(find_networks(newcomer)), 0
+        own = next(path)
+        while network.largest:
+            fullest = [*islice(network.by_size[network.largest], 2)]
+            key = fullest[-1] if fullest[0] == own else fullest[0]
+            is_own = key == own
+            if not is_own and own is not _NOWHERE:
+                lead, own = network.largest - network.sizes.get(own, 0), _NOWHERE
+            part = network.parts[key]
+            if not isinstance(part, _Network):
+                return None if is_own else Share(_as_client(key), part, lead)
+            network, own = part, next(path) if is_own else _NOWHERE
+        return None
+
+    def _walk(self, client: str | None) -> Iterator[tuple[_Network[Item], Hashable]]:
+        """Each network above a client that has items or has just lost its last, with the key of its part."""
+        part: _Network[Item] | OrderedDict[Item, None] | None = self._root
+        for key in find_networks(client):
+            if not isinstance(part, _Network) or key not in part.parts:
+                return
+            yield part, key
+            part = part.parts.get(key)
+
+
+def _turns(key: Hashable, part: _Network[Item] | OrderedDict[Item, None]) -> Iterator[tuple[str | None, Item]]:
+    if isinstance(part, _Network):
+        for inner, one in part.parts.items():
+            yield from _turns(inner, one)
+    else:
+        yield _as_client(key), next(iter(part))
+
+
+def _as_client(key: Hashable) -> str | None:
+    """The client that is the key of its items."""
+    return key if isinstance(key, str) else None
