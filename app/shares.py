@@ -7,7 +7,7 @@ clients, a flood of clients could use that as an attack.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import islice
@@ -90,11 +90,6 @@ class ShareTree(Generic[Item]):
         """The number of clients with an item."""
         return len(self._clients)
 
-    @property
-    def widest(self) -> Container[Hashable]:
-        """The widest networks that contain an item."""
-        return self._root.parts.keys()
-
     def count(self, client: str | None) -> int:
         """The number of items of a client."""
         return len(self._clients.get(client, ()))
@@ -122,11 +117,10 @@ class ShareTree(Generic[Item]):
         for network, key in [*self._walk(client)]:
             network.resize(key, -1)
 
-    def turns(self, skipped: Container[Hashable] = ()) -> Iterator[tuple[str | None, Item]]:
-        """The clients in the order of their turns, each with its oldest item. The widest networks in `skipped` wait."""
+    def turns(self) -> Iterator[tuple[str | None, Item]]:
+        """The clients, each with its oldest item. The first one has the next turn; the others are not in order."""
         for key, part in self._root.parts.items():
-            if key not in skipped:
-                yield from _turns(key, part)
+            yield from _turns(key, part)
 
     def end_turn(self, client: str | None) -> None:
         """Let a client, and each network that contains it, wait for all others."""

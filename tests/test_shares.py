@@ -66,11 +66,6 @@ def test_networks_take_turns_and_in_each_its_clients() -> None:
     assert order == [0, 3, 2, 4, 1]
 
 
-def test_a_network_that_is_skipped_has_no_turn() -> None:
-    tree = tree_of(CAMPUS, NEIGHBOUR, OTHER)
-    assert [item for _, item in tree.turns(skipped=tree_of(CAMPUS).widest)] == [2]
-
-
 @table(
     ("clients", "newcomer", "expected"),
     [

@@ -1,8 +1,8 @@
 """The budget of upstream queries: a token bucket and a limit on queries in flight. People first, clients in turn.
 
-Queries of people form one queue, those of bulk jobs and background refreshes another. In each queue, the clients that
-wait take turns. The second queue moves only while the first is empty, uses at most its share of the places, and leaves
-people's share of tokens in the bucket.
+Queries of people form one class, those of bulk jobs and background refreshes another. In each class, names of slow
+prefixes wait in a queue of their own, and the clients of each queue take turns. The second class moves only while no
+query of the first waits, uses at most its share of the places, and leaves people's share of tokens in the bucket.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from math import ceil
 from typing import Final, Protocol
 
-from app.errors import BudgetSpent, Quota, ShareSpent
+from app.errors import BudgetSpent, Quota, ShareSpent, UpstreamTimeout
 from app.token_bucket import Bucket, back_off, count_tokens, take_token
-from app.upstream.fair_queue import FairQueue
+from app.upstream.places import SLOW_AFTER, Place, QueryClass, Queue, QueuedQuery, SlowPrefixes, choose_slow
 from app.upstream.source import ClientNetwork, Priority, Refusal, WaitingClients
 from app.upstream.upstream_log import BudgetLog
 
@@ -24,11 +25,11 @@ from app.upstream.upstream_log import BudgetLog
 MAX_WAITING: Final = 10_000
 #: The name of a client's share in RateLimit headers and metrics.
 SHARE: Final = "share"
-#: One place of so many goes only to clients without a query in flight. Otherwise one client could hold every place by
-#: names whose answers are slow.
-_PLACES_PER_SPARE: Final = 8
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.
 _USUAL_RETRY: Final = 1.0
+#: Seconds between two looks for a slow query.
+_SHORTEST_WAIT: Final = 0.001
+_GAVE_WAY: Final = "The upstream was slow, and queries of other clients needed the place of this one; try again later."
 
 
 class TokenBucket(Protocol):
@@ -69,37 +70,6 @@ class LocalBucket:
         return count_tokens(self._bucket, self._clock(), self._rate, self._burst)
 
 
-@dataclass(slots=True, eq=False)
-class QueuedQuery:
-    """A query that waits, or that is in flight."""
-
-    #: Seconds that it waits after the last client joined, and the end of this wait on the budget's clock.
-    seconds: float
-    deadline: float
-    timeout: asyncio.Timeout
-    #: None when the query is admitted, or the reason why it is refused.
-    turn: asyncio.Future[BudgetSpent | None]
-    admitted: bool = False
-    #: The client whose turn admitted it.
-    client: ClientNetwork = None
-
-
-@dataclass(slots=True, eq=False)
-class Queue:
-    """The queries of one class: those that wait, and how many are in flight."""
-
-    lines: FairQueue[QueuedQuery]
-    most_in_flight: int
-    #: Tokens that this class leaves in the bucket.
-    leaving: float
-    in_flight: int = 0
-    in_flight_of: dict[str, int] = field(default_factory=dict)
-    #: Set when a place may be free.
-    look: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Admits the queries that wait. Ends when none waits.
-    server: asyncio.Task[None] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
     """How many queries are sent, and how many wait."""
@@ -130,14 +100,15 @@ class Budget:
         bucket: TokenBucket | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        places, reserved = limits.max_concurrency, limits.reserved_for_people
-        others = max(1, int(places * (1.0 - reserved)))
-        spare = -(-places // _PLACES_PER_SPARE) if places > 1 else 0
+        places, reserved, lines = (
+            limits.max_concurrency,
+            limits.reserved_for_people,
+            (MAX_WAITING, limits.most_of_client),
+        )
         self._rate = limits.rate
-        self._most_in_flight = places
-        self._most_of_one = places - spare
-        self._people = Queue(FairQueue(MAX_WAITING, limits.most_of_client), places, 0.0)
-        self._others = Queue(FairQueue(MAX_WAITING, limits.most_of_client), others, reserved * limits.burst)
+        self._people = QueryClass(lines, places, 0.0)
+        self._others = QueryClass(lines, max(1, int(places * (1.0 - reserved))), reserved * limits.burst)
+        self._slow_prefixes = SlowPrefixes()
         self._bucket = bucket or LocalBucket(limits.rate, limits.burst, clock)
         self._clock = clock
         self._sleep = sleep
@@ -151,7 +122,7 @@ class Budget:
     @property
     def waiting(self) -> int:
         """Queries that wait to be admitted."""
-        return len(self._people.lines.queries) + len(self._others.lines.queries)
+        return self._people.waiting + self._others.waiting
 
     def waiting_of(self, client: ClientNetwork) -> int:
         """The queries that wait in the line of a client."""
@@ -160,7 +131,7 @@ class Budget:
     @property
     def clients_waiting(self) -> int:
         """Clients that have a person's query waiting."""
-        return self._people.lines.clients
+        return self._people.clients_waiting
 
     @property
     def tokens(self) -> float:
@@ -175,36 +146,49 @@ class Budget:
 
     @asynccontextmanager
     async def admit(
-        self, priority: Priority, seconds: float, waiters: WaitingClients | None = None
+        self, priority: Priority, seconds: float, waiters: WaitingClients | None = None, prefix: str = ""
     ) -> AsyncIterator[None]:
         """Hold one place and spend one token. Waits so many seconds at most after the last client joined.
 
-        Raises BudgetSpent, or ShareSpent if the line of each client that waits is full.
+        `prefix` is that of the name. Raises BudgetSpent, or ShareSpent if the line of each client that waits is full,
+        and UpstreamTimeout if the query is slow and gives its place to another client.
         """
-        queue = self._people if priority is Priority.PERSON else self._others
+        owner = self._people if priority is Priority.PERSON else self._others
+        queue = owner.slow if self._slow_prefixes.is_slow(prefix, self._clock()) else owner.quick
         waiters = waiters or WaitingClients()
-        client = next(iter(waiters.clients))
-        if await self._enter_directly(queue, client):
-            try:
-                yield
-            finally:
-                count_end(queue, client)
-                self._wake()
-            return
-        now, loop = self._clock(), asyncio.get_running_loop()
-        query = QueuedQuery(seconds, now + seconds, asyncio.timeout(seconds), loop.create_future())
+        place = await self._enter_directly(queue, next(iter(waiters.clients)), prefix)
+        if place is None:
+            place = await self._enter_in_turn(queue, seconds, waiters, prefix)
         try:
-            await self._wait(queue, query, waiters)
-            yield
+            async with asyncio.timeout(0 if place.gives_way else None) as place.timeout:
+                yield
+            self._slow_prefixes.forget(prefix)
+        except TimeoutError:
+            if place.gives_way:
+                raise UpstreamTimeout(_GAVE_WAY) from None
+            raise
         finally:
-            if query.admitted:
-                count_end(queue, query.client)
-            else:
-                queue.lines.leave(query)
+            if self._is_slow(place):
+                self._slow_prefixes.add(prefix, self._clock())
+            owner.remove(place)
+            self._wake()
+
+    async def _enter_in_turn(self, queue: Queue, seconds: float, waiters: WaitingClients, prefix: str) -> Place:
+        now, loop = self._clock(), asyncio.get_running_loop()
+        query = QueuedQuery(prefix, seconds, now + seconds, asyncio.timeout(seconds), loop.create_future())
+        try:
+            place = await self._wait(queue, query, waiters)
+        except BaseException:
+            if query.place is not None:
+                queue.owner.remove(query.place)
+            raise
+        finally:
+            queue.lines.leave(query)
             if queue.server is not None and not queue.lines.queries:
                 queue.server.cancel()
                 queue.server = None
             self._wake()
+        return place
 
     async def admit_retry(self) -> bool:
         """Spend a token on a retry of a query in flight, if there is one now. Returns whether there was."""
@@ -225,29 +209,37 @@ class Budget:
         """Empty the bucket. It fills at its rate."""
         await self._bucket.back_off(0.0)
 
-    async def _enter_directly(self, queue: Queue, client: ClientNetwork) -> bool:
+    async def _enter_directly(self, queue: Queue, client: ClientNetwork, prefix: str) -> Place | None:
         """Admit a query without a task or a timer, if none waits before it and there is a place and a token."""
-        if queue.lines.queries or not self._has_place(queue) or not self._has_place_for(queue, client):
-            return False
-        queue.in_flight += 1
-        count_start(queue, client)
+        if queue.lines.queries or not self._has_place(queue):
+            return None
+        place = self._take_place(queue, client, prefix)
         admitted = False
         try:
-            admitted = not await self._bucket.take(queue.leaving)
+            admitted = not await self._bucket.take(queue.owner.leaving)
         finally:
             if not admitted:
-                count_end(queue, client)
+                queue.owner.remove(place)
                 self._wake()
-        return admitted
+        return place if admitted else None
 
-    async def _wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> None:
+    def _take_place(self, queue: Queue, client: ClientNetwork, prefix: str) -> Place:
+        now = self._clock()
+        # The prefix may have become known as slow while the query waited.
+        is_slow = queue.is_slow or self._slow_prefixes.is_slow(prefix, now)
+        place = Place(client, prefix, now, is_slow=is_slow, began_slow=is_slow)
+        queue.owner.add(place)
+        return place
+
+    async def _wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients) -> Place:
         try:
             async with query.timeout:
                 self._line_up(queue, query, waiters)
                 waiters.notify(lambda client: self._also_wait(queue, query, waiters, client))
-                refusal = await query.turn
-                if refusal is not None:
-                    raise refusal
+                turn = await query.turn
+                if isinstance(turn, BudgetSpent):
+                    raise turn
+                return turn
         except (BudgetSpent, TimeoutError) as error:
             waiters.refused = True
             if isinstance(error, BudgetSpent):
@@ -270,7 +262,7 @@ class Budget:
 
     def _also_wait(self, queue: Queue, query: QueuedQuery, waiters: WaitingClients, client: ClientNetwork) -> None:
         if query.turn.done() or query.timeout.expired():
-            waiters.refused = not query.admitted
+            waiters.refused = query.place is None
         elif queue.lines.has_room(client):
             self._join(queue, query, client)
             # A client that has just joined must not be refused because an earlier one has waited long.
@@ -294,7 +286,10 @@ class Budget:
         while queue.lines.queries:
             if self._next(queue) is None:
                 queue.look.clear()
+                timer = self._make_room(queue)
                 await queue.look.wait()
+                if timer is not None:
+                    timer.cancel()
                 continue
             seconds = await self._take(queue)
             if seconds:
@@ -307,25 +302,19 @@ class Budget:
 
         The place is held while the bucket is read, and free again while this waits for a token.
         """
-        queue.in_flight += 1
-        admitted, seconds = False, 0.0
+        queue.owner.in_flight += 1
         try:
-            seconds = await self._bucket.take(queue.leaving)
-            turn = None if seconds else self._next(queue, held=1)
-            if turn is not None:
-                self._admit(queue, *turn)
-                admitted = True
+            seconds = await self._bucket.take(queue.owner.leaving)
         finally:
-            if not admitted:
-                queue.in_flight -= 1
-                self._wake()
+            queue.owner.in_flight -= 1
+            self._wake()
+        turn = None if seconds else self._next(queue)
+        if turn is not None:
+            client, query = turn
+            queue.lines.serve(client, query)
+            query.place = self._take_place(queue, client, query.prefix)
+            query.turn.set_result(query.place)
         return seconds
-
-    def _admit(self, queue: Queue, client: ClientNetwork, query: QueuedQuery) -> None:
-        queue.lines.serve(client, query)
-        count_start(queue, client)
-        query.admitted, query.client = True, client
-        query.turn.set_result(None)
 
     def _refuse_late(self, queue: Queue, seconds: float) -> None:
         """Refuse the queries that are next, as long as the next token comes after their deadline."""
@@ -337,41 +326,56 @@ class Budget:
             if not query.turn.done():
                 query.turn.set_result(BudgetSpent(retry_after=seconds))
 
-    def _next(self, queue: Queue, held: int = 0) -> tuple[ClientNetwork, QueuedQuery] | None:
-        """The client whose turn it is, and its query. None without a place. `held` places are free for it."""
-        if not self._has_place(queue, held):
+    def _next(self, queue: Queue) -> tuple[ClientNetwork, QueuedQuery] | None:
+        """The client whose turn it is, and its query. None without a place."""
+        if not self._has_place(queue):
             return None
-        for client, query in queue.lines.turns():
-            # Skips callers that have just given up, and clients with a query in flight. The places bound their number.
-            if not query.turn.done() and self._has_place_for(queue, client, held):
-                return client, query
-        return None
+        # The caller of a query may just have given up.
+        return next(((client, query) for client, query in queue.lines.turns() if not query.turn.done()), None)
 
-    def _has_place(self, queue: Queue, held: int = 0) -> bool:
-        """Whether there is a free place for this class."""
-        if self.in_flight - held >= self._most_in_flight or queue.in_flight - held >= queue.most_in_flight:
+    def _has_place(self, queue: Queue) -> bool:
+        """Whether there is a free place for this queue."""
+        owner = queue.owner
+        if self.in_flight >= self._people.most or owner.in_flight >= owner.most:
             return False
-        return queue is self._people or not self._people.lines.queries
+        if owner is self._others and self._people.waiting:
+            return False
+        return not queue.is_slow or owner.has_slow_place
 
-    def _has_place_for(self, queue: Queue, client: ClientNetwork, held: int = 0) -> bool:
-        """Whether a free place may go to this client."""
-        return self.in_flight - held < self._most_of_one or client not in queue.in_flight_of
+    def _is_slow(self, place: Place) -> bool:
+        return self._clock() - place.since >= SLOW_AFTER
+
+    def _mark_slow(self, place: Place) -> None:
+        """Mark a query in flight that has become slow, and its prefix."""
+        if not place.is_slow and self._is_slow(place):
+            place.is_slow = True
+            self._slow_prefixes.add(place.prefix, self._clock())
+
+    def _make_room(self, queue: Queue) -> asyncio.TimerHandle | None:
+        """End a slow query for one that waits. If none is slow yet, look again when the next one is."""
+        owner = queue.owner
+        if (queue.is_slow and not owner.has_slow_place) or (owner is self._others and self._people.waiting):
+            return None
+        owners = (self._people, self._others) if owner is self._people else (owner,)
+        places = [place for one in owners for place in one.places]
+        for place in places:
+            self._mark_slow(place)
+        # The second client that waits is not the one that has the most places.
+        newcomers = [client for client, _ in islice(queue.lines.turns(), 2)]
+        if queue.is_slow:
+            slow = choose_slow(filter(self._is_slow, places), newcomers, least_lead=2)
+        else:
+            slow = choose_slow(places, newcomers, most=owner.most_slow)
+        if slow is not None:
+            slow.give_way()
+        starts = [place.since for place in places if not self._is_slow(place)]
+        if slow is not None or not starts:
+            return None
+        seconds = min(starts) + SLOW_AFTER - self._clock()
+        # Rounding could make a shorter time none at all, and this a busy loop.
+        return asyncio.get_running_loop().call_later(max(seconds, _SHORTEST_WAIT), queue.look.set)
 
     def _wake(self) -> None:
-        self._people.look.set()
-        self._others.look.set()
-
-
-def count_start(queue: Queue, client: ClientNetwork) -> None:
-    """Count a query in flight for its client."""
-    if client is not None:
-        queue.in_flight_of[client] = queue.in_flight_of.get(client, 0) + 1
-
-
-def count_end(queue: Queue, client: ClientNetwork) -> None:
-    """A query in flight has ended."""
-    queue.in_flight -= 1
-    if client is not None:
-        queue.in_flight_of[client] -= 1
-        if not queue.in_flight_of[client]:
-            del queue.in_flight_of[client]
+        for owner in (self._people, self._others):
+            owner.quick.look.set()
+            owner.slow.look.set()

@@ -5,7 +5,7 @@ There is no clock and no I/O, and each place in a line costs constant time: see 
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 from app.shares import ShareTree
@@ -71,9 +71,9 @@ class FairQueue(Generic[Query]):
         for client in self.queries.pop(query, ()):
             self._remove(client, query)
 
-    def turns(self, skipped: Container[Hashable] = ()) -> Iterator[tuple[ClientNetwork, Query]]:
+    def turns(self) -> Iterator[tuple[ClientNetwork, Query]]:
         """See ShareTree."""
-        return self._lines.turns(skipped)
+        return self._lines.turns()
 
     def serve(self, client: ClientNetwork, query: Query) -> None:
         """Take a query out of every line and let `client`, whose turn it was, wait for all others."""

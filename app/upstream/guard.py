@@ -153,11 +153,12 @@ class Guard:
         Raises BreakerOpen, UpstreamPaused, BudgetSpent and what `fetch` raises.
         """
         began, admitted = self._clock(), False
+        prefix = "" if name.startswith(_AGENCIES_OF) else name.partition("/")[0]
         try:
             if self.pause.is_shared and self.pause.left(began) > 0:
                 await self.pause.look(began)
             await self._refuse()
-            async with self.budget.admit(priority, self._timeouts[priority], waiters):
+            async with self.budget.admit(priority, self._timeouts[priority], waiters, prefix):
                 # The breaker may have opened, or a pause begun, while this query waited for its place.
                 if self.pause.is_shared:
                     await self.pause.look(self._clock())

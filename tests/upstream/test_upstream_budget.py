@@ -373,23 +373,6 @@ class TestClients:
         await asyncio.gather(*waiting, other)
         assert (budget.waiting, budget.clients_waiting, budget.in_flight) == (0, 0, 0)
 
-    async def test_slow_answers_to_one_client_leave_a_place_to_another(self) -> None:
-        budget = budget_of(Clock(0.0), places=16)
-        hold, admitted = asyncio.Event(), list[str]()
-
-        async def slow() -> None:
-            async with budget.admit(PERSON, ENOUGH, WaitingClients({self.A: None})):
-                await hold.wait()
-
-        flood = [asyncio.create_task(slow()) for _ in range(40)]
-        await settle()
-        assert budget.in_flight == 14
-        await self.spend(budget, self.B, admitted, "b")
-        assert admitted == ["b"]
-        hold.set()
-        await asyncio.gather(*flood)
-        assert budget.in_flight == 0
-
     async def test_a_client_that_joins_a_waiting_question_waits_in_its_own_line(self) -> None:
         clock, admitted = Clock(0.0), list[str]()
         budget = budget_of(clock, rate=10, burst=1, places=16)
@@ -468,13 +451,3 @@ class TestClients:
         await asyncio.gather(*people)
         assert (admitted, guests.entered) == ([self.A, self.B], ["first", "bulk"])
         await guests.all_go()
-
-    async def test_a_client_whose_query_has_ended_may_use_the_last_place(self) -> None:
-        budget = budget_of(Clock(0.0), places=4)
-        admitted = list[str]()
-        await self.spend(budget, self.A, admitted, "a")
-        async with AsyncExitStack() as others:
-            for _ in range(3):
-                await others.enter_async_context(budget.admit(PERSON, ENOUGH, WaitingClients({self.B: None})))
-            await self.spend(budget, self.A, admitted, "a again", patience=0.01)
-        assert admitted == ["a", "a again"]

@@ -1,45 +1,74 @@
-"""The count of queries in flight, by class and by client."""
+"""The places of queries in flight, and the prefixes whose queries are slow."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from app.upstream.places import (
+    MAX_SLOW_PREFIXES,
+    SLOW_PREFIX_SECONDS,
+    Place,
+    SlowPrefixes,
+    choose_slow,
+)
+from tests.table import table
 
-from app.upstream.budget import Queue, count_end, count_start
-from app.upstream.fair_queue import FairQueue
-
-CLIENTS = ["192.0.2.0/24", "2001:db8::/64", None]
-
-
-def new_queue() -> Queue:
-    return Queue(FairQueue(most=10, most_of_client=5), most_in_flight=4, leaving=0.0)
-
-
-def test_a_query_in_flight_counts_for_its_client_until_it_ends() -> None:
-    queue = new_queue()
-    for _ in range(2):
-        queue.in_flight += 1
-        count_start(queue, "192.0.2.0/24")
-    count_end(queue, "192.0.2.0/24")
-    assert (queue.in_flight, queue.in_flight_of) == (1, {"192.0.2.0/24": 1})
+A, B, C = "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"
 
 
-def test_the_services_own_query_counts_for_no_client() -> None:
-    queue = new_queue()
-    queue.in_flight += 1
-    count_start(queue, None)
-    assert (queue.in_flight, queue.in_flight_of) == (1, {})
-    count_end(queue, None)
-    assert queue.in_flight == 0
+def place_of(client: str | None, *, since: float = 0.0, is_slow: bool = True) -> Place:
+    return Place(client, "10.1000", since, is_slow=is_slow)
 
 
-@given(st.lists(st.sampled_from(CLIENTS), max_size=30))
-def test_a_client_without_a_query_in_flight_takes_no_memory(clients: list[str | None]) -> None:
-    queue = new_queue()
-    for client in clients:
-        queue.in_flight += 1
-        count_start(queue, client)
-    assert sum(queue.in_flight_of.values()) == len([client for client in clients if client is not None])
-    for client in clients:
-        count_end(queue, client)
-    assert (queue.in_flight, queue.in_flight_of) == (0, {})
+@table(
+    ("clients", "newcomers", "expected"),
+    [
+        # Of equal clients, the query that was sent last gives way.
+        ([A, B, A], [C], 2),
+        ([A, A, B, B], [A], 3),
+        # A client never gives way to itself.
+        ([A, A, A], [A], None),
+        ([A, A, A], [A, B], 2),
+        # Four networks of one customer are one.
+        ([B, B, *(f"2001:db8:0:{n}::/64" for n in range(4))], [C], 2),
+        # As many slow queries as there are places for.
+        ([A, A], [B], None),
+        ([A, A, A], [], None),
+    ],
+)
+def test_the_slow_query_that_gives_way(clients: list[str], newcomers: list[str], expected: int | None) -> None:
+    places = [place_of(client, since=number) for number, client in enumerate(clients)]
+    chosen = choose_slow(places, newcomers, most=2)
+    assert chosen is (None if expected is None else places[expected])
+
+
+def test_a_slow_query_takes_the_place_of_one_of_a_client_with_two_more() -> None:
+    places = [place_of(client, since=number) for number, client in enumerate([A, A, A, B])]
+    chosen = [choose_slow(places, [client], least_lead=2) for client in (A, B, C)]
+    assert chosen == [None, places[2], places[2]]
+    assert choose_slow(places[1:], [B], least_lead=2) is None
+
+
+def test_a_quick_query_does_not_give_way_and_one_slow_query_at_a_time_does() -> None:
+    quick = [place_of(A, is_slow=False) for _ in range(9)]
+    assert choose_slow(quick, [B]) is None
+    slow = [place_of(A) for _ in range(9)]
+    slow[4].gives_way = True
+    assert choose_slow(slow, [B]) is None
+
+
+def test_a_slow_prefix_is_forgotten_when_it_answers_or_after_ten_minutes() -> None:
+    prefixes = SlowPrefixes()
+    for prefix in ("10.1", "10.2", ""):
+        prefixes.add(prefix, 0.0)
+    prefixes.forget("10.2")
+    assert [prefixes.is_slow(prefix, SLOW_PREFIX_SECONDS - 1) for prefix in ("10.1", "10.2", "", "10.3")] == [
+        True, False, False, False,
+    ]  # fmt: skip
+    assert not prefixes.is_slow("10.1", SLOW_PREFIX_SECONDS)
+
+
+def test_a_flood_of_slow_prefixes_takes_bounded_memory() -> None:
+    prefixes = SlowPrefixes()
+    for number in range(MAX_SLOW_PREFIXES + 1_000):
+        prefixes.add(f"10.{number}", 0.0)
+    assert len(prefixes) == MAX_SLOW_PREFIXES
+    assert (prefixes.is_slow("10.0", 1.0), prefixes.is_slow("10.10999", 1.0)) == (False, True)
