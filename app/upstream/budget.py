@@ -125,8 +125,8 @@ class Budget:
         return self._people.waiting + self._others.waiting
 
     def waiting_of(self, client: ClientNetwork) -> int:
-        """The queries that wait in the line of a client."""
-        return self._people.lines.length(client)
+        """The queries of people that wait in the lines of a client."""
+        return sum(queue.lines.length(client) for queue in (self._people.quick, self._people.slow))
 
     @property
     def clients_waiting(self) -> int:
