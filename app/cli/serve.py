@@ -18,7 +18,7 @@ from app.errors import DoiProxyError
 from app.main import check, create
 from app.server.certificate import load_certificate
 from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
-from app.server.listening import listen, listen_at
+from app.server.listening import UNIX, listen, listen_at
 from app.server.shared_folder import FOLDER_VARIABLE, temporary_folder
 from app.server.signals import SignalServer, ignore_hangup
 from app.server.supervisor import Supervisor
@@ -172,7 +172,8 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     """Log the address of the service. Returns the status text for systemd."""
     scheme = "https" if settings.tls_cert else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    address = f"{scheme}://{host}:{listening.getsockname()[1]}"
+    is_file = settings.host.startswith(UNIX)
+    address = settings.host if is_file else f"{scheme}://{host}:{listening.getsockname()[1]}"
     log.info("starting on %s", address)
     if settings.value("admin_listen") is not None and settings.value("has_admin_api"):
         log.info("the admin API is on %s", settings.value("admin_listen"))

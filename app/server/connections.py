@@ -151,8 +151,7 @@ class Connections:
             self._start(loop)
         connection.since = connection.body_since = self.now
         limits = self._limits
-        # A peer without an address is a front proxy on a Unix socket.
-        client = None if not address or limits.is_trusted(address) else limits.client_of(address)
+        client = None if limits.is_trusted(address) else limits.client_of(address)
         if client is not None:
             peers = self._of_client.get(client, {})
             if len(peers) >= limits.per_client and not self._evict_peer(peers):
@@ -225,7 +224,7 @@ class Connections:
     def _evict_first(self) -> bool:
         """End the first connection in order of eviction."""
         for _ in range(2):
-            while self._first_to_go:
+            while self._first_to_go and self._evictions_left:
                 turn, connection = self._first_to_go.popleft()
                 if connection in self._client and self._turn(connection) == turn:
                     self._evictions_left -= 1
@@ -240,10 +239,10 @@ class Connections:
 
         A snapshot visits every connection, so it is taken once per sweep, or after evicting an eighth of them.
         """
-        if self._evictions_left > 0 and self._listed_at == self.now:
+        if self._evictions_left and self._listed_at == self.now:
             return False
         self._listed_at = self.now
-        self._evictions_left = len(self._client) // 8
+        self._evictions_left = max(len(self._client) // 8, 1)
         self._first_to_go = deque(self._order(self._client, self._limits.total))
         return True
 

@@ -17,6 +17,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.server.certificate import Certificate
 from app.server.protocol import ExpressProtocol
+from app.server.proxies import with_unix_peers
 from app.server.tls import TlsLayer
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class HttpServer(uvicorn.Server):
     def set_trusted_proxies(self, proxies: str) -> None:
         """Accept forwarding headers from these addresses only."""
         middleware: Any = self.config.loaded_app
-        middleware.trusted_hosts = ProxyHeadersMiddleware(middleware.app, proxies).trusted_hosts
+        middleware.trusted_hosts = ProxyHeadersMiddleware(middleware.app, with_unix_peers(proxies)).trusted_hosts
 
     def drain(self) -> None:
         """Answer 503 at `/readyz`, serve for `drain_seconds` more, then shut down. Later calls do nothing."""
@@ -120,8 +121,7 @@ class HttpServer(uvicorn.Server):
             return ExpressProtocol(config=config, server_state=self.server_state, app_state=self.lifespan.state)
 
         loop = asyncio.get_running_loop()
-        create = loop.create_unix_server if second.socket.family == socket.AF_UNIX else loop.create_server
-        return await create(create_protocol, sock=second.socket, backlog=BACKLOG)
+        return await loop.create_server(create_protocol, sock=second.socket, backlog=BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, answer the requests that have arrived, and end the application."""
@@ -166,7 +166,7 @@ def _configure(application: Any, options: ServerOptions, certificate: Certificat
         access_log=False,
         server_header=False,
         proxy_headers=True,
-        forwarded_allow_ips=options.trusted_proxies,
+        forwarded_allow_ips=with_unix_peers(options.trusted_proxies),
         timeout_graceful_shutdown=options.grace_seconds,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
         ws="none",
         backlog=BACKLOG,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 import stat
 from contextlib import suppress
@@ -12,7 +13,9 @@ from typing import Final
 from app.errors import ConfigurationError, DoiProxyError
 
 #: The beginning of the address of a Unix socket.
-_UNIX: Final = "unix:"
+UNIX: Final = "unix:"
+#: A Unix socket. Its path has at most 107 bytes (Linux, unix(7)).
+UNIX_ADDRESS: Final = re.compile(r"unix:/[!-~]{1,106}")
 #: Errors that pass when another program ends, or when an interface of the network is up.
 _PASSING: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOENT})
 #: The owner and the group of the service may connect to a Unix socket.
@@ -24,10 +27,12 @@ class AddressUnavailable(DoiProxyError):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a socket. The server starts to listen on it when it can answer.
+    """Bind a socket to a port, or to the `unix:path` in `host`. The server starts to listen on it when it can answer.
 
     Raises AddressUnavailable for an address that can become free, and ConfigurationError for any other.
     """
+    if host.startswith(UNIX):
+        return _listen_on_file(host)
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -47,10 +52,22 @@ def listen(host: str, port: int) -> socket.socket:
 
 def listen_at(address: str) -> socket.socket:
     """Bind a socket to `host:port` or `unix:path`. Raises AddressUnavailable and ConfigurationError."""
-    if not address.startswith(_UNIX):
-        host, _, port = address.rpartition(":")
-        return listen(host.strip("[]"), int(port))
-    path = Path(address.removeprefix(_UNIX))
+    if address.startswith(UNIX):
+        return _listen_on_file(address)
+    host, _, port = address.rpartition(":")
+    return listen(host.strip("[]"), int(port))
+
+
+def release(listening: socket.socket) -> None:
+    """Close a socket on which no process will listen, and remove its file if it has one."""
+    name = listening.getsockname()
+    listening.close()
+    if isinstance(name, str):
+        Path(name).unlink(missing_ok=True)
+
+
+def _listen_on_file(address: str) -> socket.socket:
+    path = Path(address.removeprefix(UNIX))
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_abandoned(path)
@@ -62,7 +79,9 @@ def listen_at(address: str) -> socket.socket:
         listening.close()
         reason = {
             errno.EADDRINUSE: "another program uses it; stop that program, or choose another path",
+            errno.EEXIST: "it is a file, not a socket; choose another path",
             errno.ENOENT: "its folder does not exist; create it for the user of the service",
+            errno.EACCES: "this user may not write to its folder; let the folder belong to the user of the service",
         }.get(error.errno or 0, str(error))
         raise _refuse(f"cannot listen on {address}: {reason}", error) from error
 
@@ -75,7 +94,7 @@ def _remove_abandoned(path: Path) -> None:
     """Remove a socket on which no process listens. A service that has ended leaves its socket behind."""
     with suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            return
+            raise FileExistsError(errno.EEXIST, "not a socket", str(path))
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
             # A full backlog must not keep the start waiting.
             attempt.setblocking(False)

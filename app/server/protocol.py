@@ -18,7 +18,7 @@ from app.server.application import ServedApplication, application_of
 from app.server.connections import Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
-from app.server.proxies import forwarded_client, forwarded_scope, is_forwarded
+from app.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
 from app.server.refusals import refusal
 from app.server.request_stream import RequestStream
 from app.web.application import Lane
@@ -75,6 +75,9 @@ class ExpressProtocol(HttpToolsProtocol):
 
     def _use(self, transport: Any) -> None:
         super().connection_made(transport)
+        # A TCP peer that has reset its connection has no address either, and must not pass as a local one.
+        if self.server is not None and self.server[1] is None:
+            self.client = (UNIX_PEER, 0)
         self.flow = self._flow = ReadingFlow(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

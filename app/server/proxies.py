@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from app.server.listening import UNIX
 from app.web.application import MARKS
 
+#: The client of a connection through a Unix socket, and the word of nginx for such a client in X-Forwarded-For.
+UNIX_PEER: Final = UNIX
 _FOR = b"x-forwarded-for"
 _PROTO = b"x-forwarded-proto"
 _SCHEMES = ("http", "https")
+
+
+def with_unix_peers(trusted_proxies: str) -> str:
+    """`trusted_proxies`, and the peers of Unix sockets: the permissions of the socket decide who they are."""
+    return trusted_proxies if trusted_proxies == "*" else f"{trusted_proxies},{UNIX_PEER}"
 
 
 def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
@@ -19,7 +27,7 @@ def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
 
     async def no_application(scope: object, receive: object, send: object) -> None: ...
 
-    return ProxyHeadersMiddleware(no_application, trusted_proxies).trusted_hosts.__contains__
+    return ProxyHeadersMiddleware(no_application, with_unix_peers(trusted_proxies)).trusted_hosts.__contains__
 
 
 def is_forwarded(fields: Container[bytes]) -> bool:

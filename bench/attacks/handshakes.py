@@ -19,7 +19,6 @@ _SILENT: Final = 300
 _CAP: Final = 100
 _PARTIAL: Final = 3_000
 _SOURCES: Final = 20
-_DOORS: Final = (Door.PLAIN, Door.TLS)
 _MIB: Final = 1024 * 1024
 #: What an unfinished connection sends: the beginning of a ClientHello (RFC 8446, section 4.1.2), or of a head.
 BEGINNINGS: Final = {
@@ -31,7 +30,7 @@ BEGINNINGS: Final = {
 
 def silent(checkout: Checkout) -> Iterator[Row]:
     """More silent connections of one address than the process has descriptors."""
-    for door in _DOORS:
+    for door in Door:
         with (
             upstream() as url,
             proxy(checkout, url, descriptors=_DESCRIPTORS, door=door) as target,
@@ -52,7 +51,7 @@ def silent(checkout: Checkout) -> Iterator[Row]:
 
 def partial(checkout: Checkout) -> Iterator[Row]:
     """Many times more unfinished first requests than connections may be open."""
-    for door in _DOORS:
+    for door in Door:
         with (
             upstream() as url,
             proxy(checkout, url, door=door, max_connections=_CAP, client_max_connections=_CAP // 2) as target,

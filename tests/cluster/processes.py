@@ -119,8 +119,19 @@ class Proxy:
 
     def _started(self) -> Process:
         given = {f"DOI_PROXY_{name.upper()}": str(value) for name, value in self._settings.items()}
-        arguments = [sys.executable, "-m", "app", "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        host = str(self._settings.get("host", "127.0.0.1"))
+        arguments = [sys.executable, "-m", "app", "serve", "--host", host, "--port", str(self.port)]
         return Process(arguments, self._log, given)
+
+    async def serves(self) -> None:
+        """Wait until all its workers answer, by its log: for a proxy that does not answer plain HTTP on its port."""
+        words = "all workers answer" if int(str(self._settings.get("workers", 1))) > 1 else "startup complete"
+
+        async def is_logged() -> bool:
+            assert self.process.runs, self.process.log
+            return words in self.process.log
+
+        await until(is_logged, START_DEADLINE, f"{words!r} in the log")
 
     @property
     def url(self) -> str:

@@ -16,7 +16,7 @@ from bench.attacks.handshakes import BEGINNINGS
 from bench.attacks.world import Door
 from tests.cluster.conftest import StartProxy, StartUpstream
 from tests.cluster.front_proxy import certificate
-from tests.cluster.processes import START_DEADLINE, Proxy, until
+from tests.cluster.processes import Proxy
 from tests.hostile.clients import connect, head, is_ended, read, read_to_end, send, statuses
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -64,23 +64,13 @@ def start(start_upstream: StartUpstream, start_proxy: StartProxy, store_file: st
         upstream = start_upstream({NAME: "https://www.example.org/first"})
         chain, key = certificate(tmp_path)
         proxy = start_proxy(upstream.url, store_file, workers=workers, tls_cert=chain, tls_key=key, **settings)
-        words = "all workers answer" if workers > 1 else "startup complete"
-
-        async def wait() -> None:
-            await upstream.ready()
-            await until(lambda: _has(proxy, words), START_DEADLINE, words)
-
-        asyncio.run(wait())
+        asyncio.run(upstream.ready())
+        asyncio.run(proxy.serves())
         served = TlsProxy(proxy, chain)
         assert served.ask()[0] == [302]
         return served
 
     return started
-
-
-async def _has(proxy: Proxy, words: str) -> bool:
-    assert proxy.process.runs, proxy.process.log
-    return words in proxy.process.log
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

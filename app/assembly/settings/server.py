@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from app.features.options import RELOADED, SettingsGroup, require_hosts, require_networks
+from app.server.listening import UNIX, UNIX_ADDRESS
 
 
 class ServerSettings(SettingsGroup):
     """The server: addresses, certificates, logs, and which names are resolved."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `::` serves IPv6 and IPv4.")
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on; `::` serves IPv6 and IPv4, and `unix:/run/doi-proxy/http.sock` a front "
+        "proxy on this machine.",
+    )
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
     workers: int = Field(
         1, ge=1, le=64, description="Number of worker processes; they share one SQLite store or one Valkey server."
@@ -87,6 +93,13 @@ class ServerSettings(SettingsGroup):
         128 * 1024 * 1024, ge=0, description="Memory for prepared answers, in bytes, in addition to the memory tier."
     )
 
+    @field_validator("host")
+    @classmethod
+    def _check_socket(cls, value: str) -> str:
+        if value.startswith(UNIX) and not UNIX_ADDRESS.fullmatch(value):
+            raise ValueError(f"{value[:120]!r} is not a socket; write it as unix:/run/doi-proxy/http.sock")
+        return value
+
     @field_validator("trusted_proxies")
     @classmethod
     def _check_proxies(cls, value: str) -> str:
@@ -98,3 +111,9 @@ class ServerSettings(SettingsGroup):
     @classmethod
     def _name_public_host(cls, value: str | None) -> str | None:
         return require_hosts(value)
+
+    @model_validator(mode="after")
+    def _keep_tls_off_sockets(self) -> Self:
+        if self.tls_cert is not None and self.host.startswith(UNIX):
+            raise ValueError("tls_cert: a Unix socket has no TLS; the front proxy on this machine has the certificate")
+        return self

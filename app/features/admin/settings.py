@@ -8,11 +8,12 @@ from typing import Final, Self
 from pydantic import Field, field_validator, model_validator
 
 from app.features.options import RELOADED_SECRET, SettingsGroup
+from app.server.listening import UNIX_ADDRESS
 
 #: Characters of the shortest admin token.
 MIN_TOKEN: Final = 16
-#: A Unix socket, or a host and a port. The path of a socket has at most 107 bytes (Linux, unix(7)).
-_LISTEN: Final = re.compile(r"unix:(?P<path>/[!-~]{1,106})|(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+#: A host and a port.
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _MAX_PORT: Final = 65_535
 
 
@@ -58,8 +59,9 @@ class AdminSettings(SettingsGroup):
     @field_validator("admin_listen")
     @classmethod
     def _check_listen(cls, value: str | None) -> str | None:
-        found = _LISTEN.fullmatch(value or "")
-        if value is not None and (found is None or int(found["port"] or 0) > _MAX_PORT):
+        found = _HOST_AND_PORT.fullmatch(value or "")
+        is_port = found is not None and int(found["port"]) <= _MAX_PORT
+        if value is not None and not is_port and not UNIX_ADDRESS.fullmatch(value):
             raise ValueError(
                 f"{value[:120]!r} is not an address to listen on; write it as 127.0.0.1:8001, [::1]:8001 or "
                 "unix:/run/doi-proxy/admin.sock"

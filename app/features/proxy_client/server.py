@@ -9,9 +9,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from app.errors import ConfigurationError
 from app.features.redaction import redact
+from app.server.listening import UNIX
 
-#: The beginning of the address of a Unix socket.
-UNIX: Final = "unix:"
 _FORMS: Final = "not a URL such as http://127.0.0.1:8000, or unix: and the path of a socket"
 _MAX_SHOWN: Final = 200
 
@@ -91,5 +90,7 @@ def server_on_this_machine(host: str, port: int, *, is_tls: bool) -> ProxyServer
 
     Its certificate is for the public host, not for this address, so it is not checked. No request leaves the machine.
     """
+    if host.startswith(UNIX):
+        return parse_server(host, "host")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
     return ProxyServer(f"{host} port {port}", host, port, is_tls, verifies=False)

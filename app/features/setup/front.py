@@ -11,9 +11,12 @@ from urllib.parse import urlsplit
 
 from app.errors import ConfigurationError
 from app.features.options import Settings
+from app.server.listening import UNIX
 
-#: A host name or an address in brackets, and a port.
-_BACKEND: Final = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
+#: A host name or an address in brackets, and a port; or a Unix socket.
+_BACKEND: Final = re.compile(
+    r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}|unix:/[A-Za-z0-9._~/@%+-]{1,106}"
+)
 #: Text that needs no quotes in a configuration.
 _WORD: Final = re.compile(r"[A-Za-z0-9._~/@%+-]*")
 #: The public URL in a file for settings without one.
@@ -31,7 +34,7 @@ class Front:
     """A front proxy and what is behind it. A certificate of "" stands for the usual path of its host."""
 
     public_url: str
-    #: Addresses such as `127.0.0.1:8001`.
+    #: Addresses such as `127.0.0.1:8001` or `unix:/run/doi-proxy/http.sock`.
     backends: tuple[str, ...]
     backend_scheme: str = "http"
     certificate: str = ""
@@ -78,9 +81,10 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
     Without `backends`, there is one: the address on which this proxy listens.
     """
     host = _ANY_ADDRESS.get(settings.host, f"[{settings.host}]" if ":" in settings.host else settings.host)
+    own = settings.host if settings.host.startswith(UNIX) else f"{host}:{settings.port}"
     front = Front(
         public_url=settings.public_url or EXAMPLE_URL,
-        backends=tuple(backends) or (f"{host}:{settings.port}",),
+        backends=tuple(backends) or (own,),
         backend_scheme="https" if settings.tls_cert else "http",
         certificate=certificate,
         key=key,
@@ -90,7 +94,7 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
     )
     for backend in front.backends:
         if not _BACKEND.fullmatch(backend):
-            raise ConfigurationError(f"--backend {backend[:80]!r} is not an address; write HOST:PORT")
+            raise ConfigurationError(f"--backend {backend[:80]!r} is not an address; write HOST:PORT or unix:PATH")
     if bool(certificate) != bool(key):
         raise ConfigurationError("--certificate and --certificate-key: only one of them is given; give both")
     for text in (

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
 from app.errors import ConfigurationError
 from app.features.setup.front import Front
 from app.features.setup.template import fill_file
+from app.server.listening import UNIX
 
 #: What the files in config/ are for: a host of its own, and a sub-path of another host.
 _TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
@@ -91,13 +93,20 @@ def _nginx_status(front: Front) -> str:
 
 #: The certificate of doi-proxy is for the public host, not for the address behind the front proxy.
 _UNVERIFIED: Final = ("SSLProxyEngine on", "SSLProxyCheckPeerName off")
-_MEMBER: Final = 'BalancerMember "{}://{}" retry=5 connectiontimeout=2 timeout={} ttl=60 responsefieldsize=65536'
+_MEMBER: Final = 'BalancerMember "{}" retry=5 connectiontimeout=2 timeout={} ttl=60 responsefieldsize=65536'
 
 
 def _apache_values(front: Front) -> dict[str, str]:
-    members = [_MEMBER.format(front.backend_scheme, one, front.timeout) for one in front.backends]
+    members = [_MEMBER.format(_apache_address(front, one), front.timeout) for one in front.backends]
     hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
     return _shared_values(front) | {"MEMBERS": "\n".join(members), "HOSTS": hosts, "STATUS": _apache_status(front)}
+
+
+def _apache_address(front: Front, backend: str) -> str:
+    # The host after a socket names the member of the balancer, and is not connected to (mod_proxy, "ProxyPass").
+    if backend.startswith(UNIX):
+        return f"{backend}|http://{PurePosixPath(backend).stem}"
+    return f"{front.backend_scheme}://{backend}"
 
 
 def _apache_status(front: Front) -> str:
@@ -130,7 +139,8 @@ def _caddy_values(front: Front) -> dict[str, str]:
         "REDIRECT": f"redir {front.sub_path} {front.sub_path}/" if front.sub_path else "",
         "MATCH": f"{front.sub_path}/* " if front.sub_path else "",
         "STATUS": _caddy_status(front),
-        "BACKENDS": " ".join(front.backends),
+        # Caddy writes network addresses with a slash after the network.
+        "BACKENDS": " ".join(one.replace(UNIX, "unix/", 1) for one in front.backends),
         "TLS_BACKEND": "tls_insecure_skip_verify" if front.backend_scheme == "https" else "",
     }
 

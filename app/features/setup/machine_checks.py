@@ -10,7 +10,10 @@ from typing import Final
 
 from app.errors import DoiProxyError
 from app.features.check import Finding, Inspection
-from app.server.listening import listen, listen_at
+from app.features.options import Settings
+from app.features.proxy_client.exchange import Exchange, ProxyFailure
+from app.features.proxy_client.server import server_on_this_machine
+from app.server.listening import UNIX, listen, listen_at, release
 
 #: The memory limit of the control group in version 2 and version 1 (Linux, cgroups(7)).
 _GROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -18,6 +21,7 @@ _MIB: Final = 1024 * 1024
 #: Memory of one process without its caches, in bytes. Measured: 71 MB resident.
 _PROCESS_BYTES: Final = 80 * _MIB
 _TIMEOUT: Final = 3.0
+_MAX_ANSWER: Final = 1_000
 
 
 def find_machine_limits(inspection: Inspection) -> Iterator[Finding]:
@@ -62,40 +66,32 @@ def find_port_in_use(inspection: Inspection) -> Iterator[Finding]:
     """A port that cannot be opened. A doi-proxy that already answers there is only a note."""
     settings = inspection.settings
     try:
-        listen(settings.host, settings.port).close()
+        release(listen(settings.host, settings.port))
     except DoiProxyError as error:
-        if _is_doi_proxy(settings.host, settings.port):
-            yield Finding("note", inspection.source("port"), f"a doi-proxy already answers on port {settings.port}")
+        is_socket = settings.host.startswith(UNIX)
+        source = inspection.source("host" if is_socket else "port")
+        if _is_doi_proxy(settings):
+            place = settings.host if is_socket else f"port {settings.port}"
+            yield Finding("note", source, f"a doi-proxy already answers on {place}")
         else:
             problem, _, remedy = error.message.partition("; ")
-            yield Finding("error", inspection.source("port"), problem, remedy)
+            yield Finding("error", source, problem, remedy)
 
 
 def find_admin_listener_problems(inspection: Inspection) -> Iterator[Finding]:
     """An address of the admin API that cannot be opened while no doi-proxy answers on the main port."""
     settings = inspection.settings
-    if (
-        settings.value("admin_listen") is None
-        or not settings.value("has_admin_api")
-        or _is_doi_proxy(settings.host, settings.port)
-    ):
+    if settings.value("admin_listen") is None or not settings.value("has_admin_api") or _is_doi_proxy(settings):
         return
     address: str = settings.value("admin_listen")
 
-    def try_address() -> None:
-        listen_at(address).close()
-        if address.startswith("unix:"):
-            Path(address.removeprefix("unix:")).unlink(missing_ok=True)
-
-    yield from inspection.find_refusal("admin_listen", try_address)
+    yield from inspection.find_refusal("admin_listen", lambda: release(listen_at(address)))
 
 
-def _is_doi_proxy(host: str, port: int) -> bool:
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
+def _is_doi_proxy(settings: Settings) -> bool:
+    server = server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
     try:
-        connection = http.client.HTTPConnection(address, port, timeout=_TIMEOUT)
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        return answer.status == http.client.OK and b'"status"' in answer.read(1000)
-    except (OSError, http.client.HTTPException):
+        with Exchange(server, _TIMEOUT) as exchange:
+            return exchange.send("GET", "/healthz", {}) == http.client.OK and b'"status"' in exchange.read(_MAX_ANSWER)
+    except ProxyFailure:
         return False

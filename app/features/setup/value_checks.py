@@ -9,6 +9,7 @@ from typing import Final
 
 from app.features.check import Finding, Inspection
 from app.features.options import Settings
+from app.server.listening import UNIX
 
 #: What the scheme of a server's URL begins with.
 _STORE_SERVERS: Final = ("redis", "valkey")
@@ -136,7 +137,7 @@ def find_risks(inspection: Inspection) -> Iterator[Finding]:
 
 def _is_open_to_others(admin_listen: str | None) -> bool:
     """Whether the listener of the admin API is on an address other than loopback."""
-    if admin_listen is None or admin_listen.startswith("unix:"):
+    if admin_listen is None or admin_listen.startswith(UNIX):
         return False
     host = admin_listen.rpartition(":")[0].strip("[]")
     try:

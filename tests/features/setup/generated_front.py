@@ -21,20 +21,20 @@ _MODULES: Final = (
 
 
 class GeneratedFront(FrontProxy):
-    """One generated configuration. `change` edits its text, for a fault that the doctor should find."""
+    """One generated configuration, for ports or Unix sockets. `change` edits its text, for a fault to find."""
 
     def __init__(
         self,
         folder: Path,
         kind: str,
-        ports: Sequence[int],
+        ports: Sequence[int | str],
         *,
         cached: bool = False,
         change: Callable[[str], str] = str,
     ) -> None:
         folder.mkdir(exist_ok=True)
         super().__init__(folder)
-        backends = tuple(f"127.0.0.1:{port}" for port in ports)
+        backends = tuple(f"127.0.0.1:{port}" if isinstance(port, int) else port for port in ports)
         certificate = str(self.certificate), str(self.key)
         front = Front("https://127.0.0.1", backends, "http", *certificate, cached=cached)
         text = change(write_front(kind, front))

@@ -24,6 +24,7 @@ FRONTS = {
     "sub-path": BELOW,
     "http": Front("http://doi.example.org:8080", ("[::1]:8000", "node-2:8000")),
     "https behind": Front("https://doi.example.org", ("127.0.0.1:8000",), backend_scheme="https"),
+    "socket": Front("https://doi.example.org", ("unix:/run/doi-proxy/http.sock",)),
     "certificate": Front("https://doi.example.org", ("127.0.0.1:8000",), certificate="/etc/a.pem", key="/etc/b.pem"),
 }
 
@@ -42,7 +43,7 @@ def test_a_shipped_file_is_what_the_generator_writes(path: str) -> None:
 def test_a_configuration_is_one_file_without_placeholders(kind: str, front: Front) -> None:
     text = write_front(kind, front)
     assert not re.search(r"@[A-Z_]+@|^\s*include |^\s*Include ", text, re.MULTILINE)
-    assert all(backend in text for backend in front.backends)
+    assert all(backend.replace("unix:", "unix/" if kind == "caddy" else "unix:") in text for backend in front.backends)
     assert front.host in text and f"{front.sub_path}/metrics" in text
 
 
@@ -50,6 +51,7 @@ def test_a_configuration_follows_the_settings() -> None:
     front = front_of(Settings(host="::", port=8123, public_url="https://x.example/doi", upstream_timeout=40))
     assert (front.backends, front.host, front.sub_path, front.timeout) == (("[::1]:8123",), "x.example", "/doi", 90)
     assert front_of(Settings(), "a:1", "b:2").backends == ("a:1", "b:2")
+    assert front_of(Settings(host="unix:/run/x.sock")).backends == ("unix:/run/x.sock",)
     text = write_front("nginx", front_of(Settings(public_url="https://x.example"), cached=True))
     assert "proxy_cache_path " in text and "proxy_cache doi_proxy;" in text
     assert "proxy_read_timeout 90s;" in write_front("nginx", front)
