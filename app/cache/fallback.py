@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from app.cache.memory import MemoryStore
 from app.cache.store import SharedStore, StoreStats
@@ -49,6 +49,13 @@ class TierStats:
     def healthy(self) -> bool:
         """Whether the store works. Memory always works."""
         return self.store is None or self.store.healthy
+
+    @property
+    def state(self) -> Literal["memory-only", "ok", "read-only", "failing"]:
+        """The state of the store as a word. A store that is read-only reads, but does not write."""
+        if self.store is None:
+            return "memory-only"
+        return "ok" if self.store.healthy else "read-only" if self.store.is_read_only else "failing"
 
 
 class Outage:
@@ -167,7 +174,8 @@ class FallbackStore:
 
     def _record_failure(self, operation: str, error: StoreError) -> None:
         self.counters.store_errors += 1
-        if not isinstance(error, DamagedEntry):
+        # One damaged entry is no outage. A write that fails because of one is lost, like every other.
+        if operation != "get" or not isinstance(error, DamagedEntry):
             self._outage.record_failure(operation, error.message)
         if self._observer is not None:
             self._observer.store_failed(operation)

@@ -20,7 +20,7 @@ class StoreStats:
     """The state of a store: its entries, its bytes, whether its last operation succeeded, and a description.
 
     `registry` is the number of its records from the registration agencies' files, which `entries` and `bytes` do not
-    include.
+    include. With `is_read_only`, it is not healthy because it reads, but does not write.
     """
 
     entries: int
@@ -28,6 +28,7 @@ class StoreStats:
     healthy: bool
     detail: str
     registry: int = 0
+    is_read_only: bool = False
 
 
 class Store(Protocol):

@@ -255,7 +255,7 @@ class TieredStore(FallbackStore):
             store = await self._try("stats", self._store.stats(), unknown)
         if self._late is not None:
             seen = store or StoreStats(0, 0, False, "")
-            store = StoreStats(seen.entries, seen.bytes, False, self._late.reason, seen.registry)
+            store = StoreStats(seen.entries, seen.bytes, False, self._late.reason, seen.registry, seen.healthy)
         return TierStats(self._memory.entries, self._memory.bytes, self._memory.evictions, store, self.counters)
 
     async def check(self) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from app.cache.entry import Entry
 from app.cache.fallback import Outage
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.errors import DamagedEntry
+from tests.cache.entries import entry
 from tests.clock import Clock
 
 QUIET = 5.0
@@ -47,3 +52,22 @@ def test_a_clock_that_was_set_back_does_not_prolong_an_outage(caplog: pytest.Log
     clock.advance(-172_800)
     outage.record_success("get")
     assert len(caplog.records) == 2
+
+
+@pytest.mark.anyio
+async def test_a_damaged_entry_is_an_outage_of_writes_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Damaged(MemoryStore):
+        async def put(self, *_: object, **__: object) -> None:
+            raise DamagedEntry("The key has data of another program.")
+
+        async def get(self, key: str) -> Entry | None:
+            raise DamagedEntry(f"The entry of {key} is damaged.")
+
+    clock = Clock()
+    cache = TieredStore(MemoryStore(0, clock=clock), Damaged(1_000, clock=clock), clock=clock, ceiling=1e9)
+    assert await cache.get("10.1000/1") is None
+    assert caplog.records == []
+    for _ in range(3):
+        await cache.put(entry())
+    assert [record.message.partition(";")[0] for record in caplog.records] == ["The store is down: put failed"]
+    assert cache.counters.store_errors == 4

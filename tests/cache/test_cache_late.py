@@ -79,7 +79,7 @@ async def test_a_store_that_can_only_be_read_is_read(tmp_path: Path, clock: Cloc
     cache = open_service_cache(Settings(store_url=f"sqlite:///{path}"), clock)
     await cache.open_late()
     assert await cache.get(NAME) == entry(NAME)
-    assert not (await cache.stats()).healthy
+    assert (await cache.stats()).state == "read-only"
     await cache.put(entry(OTHER))
     await cache.delete(NAME)
     lock.unlink()

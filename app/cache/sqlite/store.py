@@ -207,7 +207,7 @@ class SqliteStore:
         if self._coordination_failure:
             detail += f"; the coordination file failed: {self._coordination_failure}"
         healthy = stats.healthy and error is None and not self._coordination_failure
-        return replace(stats, healthy=healthy, detail=detail)
+        return replace(stats, healthy=healthy, detail=detail, is_read_only=stats.healthy and error is not None)
 
     async def flush(self) -> None:
         """See Store."""

@@ -23,10 +23,9 @@ async def describe_readiness(context: Context) -> Readiness:
     """The body of `/readyz`. It queries the store, and never an upstream."""
     core, draining = context.core, context.reloads.draining
     stats = await core.cache.stats()
-    # A failing store makes the cache slower. It is not a reason to send requests to another node.
-    store = "memory-only" if stats.store is None else "ok" if stats.healthy else "failing"
     upstreams = [_upstream_readiness(number, guard) for number, guard in enumerate(core.upstream.guards.values(), 1)]
-    detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": store}
+    # A failing store makes the cache slower. It is not a reason to send requests to another node.
+    detail = {"mode": context.facts.mode, "upstream": _worst_state(upstreams), "store": stats.state}
     shown = {name: value for service in context.services for name, value in service.ready().items()}
     detail |= {name: value for name, value in shown.items() if isinstance(value, str)}
     if draining:

@@ -1,4 +1,4 @@
-"""Finds an admin API or a status page that strangers reach through a front proxy. These probes need no key."""
+"""Finds what a front proxy shows strangers, and a store that does not write. These probes need no key."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from app.features.setup.remedies import remedy_for
 
 _ADMIN_PATH: Final = "/admin/settings"
 _STATUS_PATH: Final = "/status?format=json"
+#: The states of a store (`/readyz`) that an operator should know of.
+_STORE_PROBLEMS: Final = {
+    "read-only": "the store reads, but does not write: new records are lost when a process ends",
+    "failing": "the store fails: each process has its memory alone",
+}
 #: The challenge of the admin API (RFC 6750, section 3).
 _CHALLENGE: Final = "doi-proxy admin"
 
@@ -22,6 +27,7 @@ def find_exposure(prober: Prober, kind: str) -> Iterator[Finding]:
 
     A client on this machine is not a stranger: the generated configurations let it pass.
     """
+    yield from judge_readiness(prober.send_plain("/readyz"))
     admin = prober.send_plain(_ADMIN_PATH)
     if prober.is_on_this_machine:
         yield Finding(
@@ -52,6 +58,17 @@ def judge_status(answer: ProbeAnswer, kind: str) -> Iterator[Finding]:
         problem = "strangers see /status through the front proxy"
         remedy = remedy_for("status", kind)
         yield Finding("warning", "probe /status", problem, f"{remedy}; nothing, if status_access is public on purpose")
+
+
+def judge_readiness(answer: ProbeAnswer) -> Iterator[Finding]:
+    """A finding if `/readyz` says that the store does not write. A front proxy may keep strangers from that path."""
+    try:
+        state = json.loads(answer.body)["detail"]["store"]
+    except (ValueError, LookupError, TypeError):
+        return
+    if answer.status == HTTPStatus.OK and state in _STORE_PROBLEMS:
+        remedy = "the log of doi-proxy says why; see docs/operations.md"
+        yield Finding("warning", "probe /readyz", _STORE_PROBLEMS[state], remedy)
 
 
 def judge_health(answer: ProbeAnswer) -> Finding | None:

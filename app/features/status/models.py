@@ -34,6 +34,7 @@ class StoreStatus(BaseModel):
 
     kind: Literal["memory", "sqlite", "server"]
     healthy: bool
+    read_only: bool = Field(False, description="It reads, but does not write.")
     entries: int
     bytes: int
     memory_entries: int

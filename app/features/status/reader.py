@@ -93,6 +93,7 @@ class StatusReader:
         return StoreStatus(
             kind="memory" if scheme == "memory" else "sqlite" if scheme == "sqlite" else "server",
             healthy=stats.healthy,
+            read_only=stats.state == "read-only",
             entries=0 if store is None else store.entries,
             bytes=0 if store is None else store.bytes,
             memory_entries=int(totals.sum("doi_proxy_memory_entries")),

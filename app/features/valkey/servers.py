@@ -128,6 +128,11 @@ class Servers:
         """The servers that have keys."""
         return tuple(self._open(address) for address in (await self._current()).addresses)
 
+    async def primaries_of(self, slots: Sequence[int]) -> tuple[Address | None, ...]:
+        """The primary of each hash slot."""
+        placement = await self._current()
+        return tuple(map(placement.find, slots))
+
     async def call_node(self, node: Node, work: Work[Result]) -> Result:
         """Do `work` that changes nothing on one of the primaries."""
         return await self._follow(node, work, Access.READ)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from math import inf
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from app.errors import BucketSettling, DamagedEntry, StoreError
 from app.features.valkey.announcements import read_announcements
 from app.features.valkey.layout import Partition, find_layout
 from app.features.valkey.node import Access, Script, command
-from app.features.valkey.replies import read_data, read_number
+from app.features.valkey.replies import read_anything, read_data, read_number
 from app.features.valkey.scan import scan_entries
 from app.features.valkey.scripts import BACK_OFF, LEASE, PURGE, PUT, RELEASE, RENEW, SETTLING_REPLY, TAKE
 from app.features.valkey.upgrade import CheckedServers, EntryRewriter, survey
@@ -49,6 +49,7 @@ class ValkeyStore:
         URL.
         """
         self._clock = clock
+        self._read_only = read_only
         place = parse_store_url(url)
         self._layout = find_layout(place.kind)
         self._servers = CheckedServers(place, self._layout, clock=clock, timeout=timeout, read_only=read_only)
@@ -172,7 +173,10 @@ class ValkeyStore:
         await self._servers.call(partition.slot, _BACK_OFF.work([partition.bucket(bucket)], [seconds]), Access.ONCE)
 
     async def stats(self) -> StoreStats:
-        """See Store. `entries` counts all keys of the database but the format, `bytes` the memory of the servers."""
+        """See Store. `entries` counts all keys of the database but the format, `bytes` the memory of the servers.
+
+        A store that this process may write to is asked to: its primaries may refuse writes, or have no replicas.
+        """
         entries = memory = 0
         try:
             for node in await self._servers.primaries():
@@ -180,7 +184,22 @@ class ValkeyStore:
                 memory += await self._servers.call_node(node, command("INFO", "memory", read=_read_memory))
         except StoreError as error:
             return StoreStats(0, 0, False, f"{self._servers.label}: {error.message}")
+        try:
+            if not self._read_only:
+                await asyncio.gather(*(self._try_to_write(one) for one in await self._partition_of_each_primary()))
+        except StoreError as error:
+            detail = f"{self._servers.label} reads, but does not write: {error.message}"
+            return StoreStats(max(0, entries - 1), memory, False, detail, is_read_only=True)
         return StoreStats(max(0, entries - 1), memory, True, self._servers.label)
+
+    async def _partition_of_each_primary(self) -> Iterable[Partition]:
+        slots = await self._servers.primaries_of([one.slot for one in self._layout.partitions])
+        return dict(zip(slots, self._layout.partitions, strict=True)).values()
+
+    async def _try_to_write(self, partition: Partition) -> None:
+        """Send a write that changes nothing: the key does not exist."""
+        probe = command("SET", partition.note("probe"), 1, "XX", read=read_anything)
+        await self._servers.call(partition.slot, probe, Access.WRITE)
 
     async def flush(self) -> None:
         """Do nothing: the server has each write before `put` returns."""

@@ -10,7 +10,7 @@ import pytest
 
 from app.features.proxy_client.server import parse_server
 from app.features.setup.doctor import examine_without_key
-from app.features.setup.exposure import judge_admin, judge_health, judge_status
+from app.features.setup.exposure import judge_admin, judge_health, judge_readiness, judge_status
 from app.features.setup.probes import ProbeAnswer, Prober
 from app.features.setup.remedies import KINDS
 from tests.cluster.processes import Proxy
@@ -64,3 +64,20 @@ async def test_without_a_key_the_rest_is_examined(proxies: tuple[Proxy, Proxy]) 
 async def test_another_server_is_named(proxies: tuple[Proxy, Proxy]) -> None:
     finding = judge_health(ProbeAnswer(404, {}, b"<html>"))
     assert finding is not None and finding.severity == "error"
+
+
+def test_a_store_that_does_not_write_is_a_finding() -> None:
+    def judge(body: bytes, status: int = 200) -> list[str]:
+        return [found.problem for found in judge_readiness(ProbeAnswer(status, {}, body))]
+
+    assert ["reads, but does not write" in found for found in judge(b'{"detail": {"store": "read-only"}}')] == [True]
+    assert len(judge(b'{"detail": {"store": "failing"}}')) == 1
+    for body in (
+        b'{"detail": {"store": "ok"}}',
+        b'{"detail": {"store": "memory-only"}}',
+        b"<html>",
+        b"[]",
+        b'{"detail": 1}',
+    ):
+        assert judge(body) == []
+    assert judge(b'{"detail": {"store": "failing"}}', 403) == []

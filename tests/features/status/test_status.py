@@ -127,3 +127,16 @@ async def test_the_page_draws_what_was_recorded(proxy: Proxy) -> None:
     await proxy.get(f"/{NAME}")
     text = (await page(proxy)).text
     assert len(re.findall(r"<h2>", text)) >= 5
+
+
+async def test_it_says_that_the_store_reads_but_does_not_write(tmp_path: Path) -> None:
+    settings = {"store_url": f"sqlite:///{tmp_path}/store.sqlite3", "status_access": "public"}
+    async with running(**settings):
+        pass
+    lock = tmp_path / "store.sqlite3.lock"
+    lock.unlink()
+    lock.symlink_to(tmp_path / "nowhere" / "lock")
+    async with running(**settings) as proxy:
+        assert "reads, but does not write" in (await page(proxy)).text
+        assert (await proxy.get("/status")).json["store"]["read_only"] is True
+        assert (await proxy.get("/readyz")).json["detail"]["store"] == "read-only"

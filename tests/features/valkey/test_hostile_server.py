@@ -121,6 +121,25 @@ async def test_what_can_be_read_is_served_whatever_else_is_refused(relay: Relay,
             await cache.close()
 
 
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: " ".join(error.split()[:2]))
+async def test_a_store_that_refuses_writes_is_read_only(relay: Relay, clock: Clock, error: str) -> None:
+    cache = TieredStore(MemoryStore(0, clock=clock), open_store(relay, clock), clock=clock, ceiling=1e9)
+    assert (await cache.stats()).state == "ok"
+    relay.command, relay.reply = b"SET", f"-{error}\r\n".encode()
+    stats = await cache.stats()
+    assert stats.store is not None
+    assert (stats.state, stats.healthy, "reads, but does not write: " in stats.store.detail) == (
+        "read-only",
+        False,
+        True,
+    )
+    relay.command = b""
+    assert (await cache.stats()).state == "failing"
+    relay.reply = b""
+    assert (await cache.stats()).state == "ok"
+    await cache.close()
+
+
 async def _read_all(entries: AsyncIterator[Entry]) -> list[Entry]:
     return [found async for found in entries]
 
