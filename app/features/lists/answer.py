@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -16,9 +16,10 @@ from typing import Final
 from starlette.responses import Response
 
 from app.errors import DoiProxyError, Quota
-from app.features.lists.batch import Batches, read_input
-from app.features.lists.body import BodyBuffer, BodyFormat, ListLimits, read_list_body
+from app.features.lists.batch import Batches, BatchInput, read_input
+from app.features.lists.body import BodyBuffer, BodyFormat, ListCounter, ListLimits, read_body, read_list_body
 from app.features.lists.errors import TooManyBatches
+from app.features.lists.extraction import Extraction
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
@@ -46,6 +47,8 @@ class BatchRequest:
     output: str
     #: The members of each row.
     fields: tuple[str, ...]
+    #: Whether the body is running text.
+    extracts: bool = False
 
 
 class OpenBatches:
@@ -134,17 +137,31 @@ class RowsAnswer(StreamedAnswer):
         super().__init__(service.limits.read_ahead_bytes)
         self._service = service
         self._request = request
+        self._extraction = Extraction() if request.extracts else None
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         with self._service.open.enter(self._request.client):
-            items = read_list_body(body.pieces(), self._request.form, self._service.limits)
-            inputs = (read_input(item) async for item in items)
+            inputs = self._read_inputs(body)
             async with aclosing(self._service.batches.groups(inputs, self._request.options)) as groups:
                 rows = ([self._members(row) for row in group] async for group in groups)
                 await output.write_rows(rows, make_writer(self._request.output, self._request.fields))
 
+    async def _read_inputs(self, body: BodyBuffer) -> AsyncIterator[BatchInput]:
+        limits, form = self._service.limits, self._request.form
+        if self._extraction is None:
+            async for item in read_list_body(body.pieces(), form, limits):
+                yield read_input(item)
+            return
+        counter = ListCounter(limits)
+        async for found in self._extraction.find(read_body(body.pieces(), limits, is_gzip=form.is_gzip)):
+            counter.count_item()
+            yield found.name.text
+
     def _members(self, row: ListRow) -> Members:
         members = row.members()
+        if self._extraction is not None:
+            place = self._extraction.next_place()
+            members |= {"input": place["text"], **place}
         return {name: members[name] for name in self._request.fields}
 
 

@@ -61,6 +61,7 @@ _READERS: Final[dict[str, Callable[[int, str | None], ListReader]]] = {
     NDJSON: JsonLinesReader,
     JSON: JsonArrayReader,
 }
+LIST_TYPES: Final = tuple(_READERS)
 _SHOWN: Final = 80
 
 #: The body of a request with a list, in the OpenAPI document.
@@ -84,7 +85,7 @@ def problem_responses(texts: Mapping[int, str]) -> dict[int | str, dict[str, Any
 
 
 def read_body_format(
-    content_type: str | None, content_encoding: str | None, column: str | None, supported: Iterable[str] = _READERS
+    content_type: str | None, content_encoding: str | None, column: str | None, supported: Iterable[str] = LIST_TYPES
 ) -> BodyFormat:
     """Read the format of a body, whose media type is one of `supported`. Raises UnsupportedBody."""
     media_type = read_content_type(content_type, supported)
@@ -139,7 +140,7 @@ class BodyBuffer:
 async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: ListLimits) -> AsyncIterator[Item]:
     """The items of a body as they arrive. Raises UnreadableList and RequestTooLarge."""
     reader = _READERS[form.media_type](limits.line_bytes, form.column)
-    counter = _Counter(limits)
+    counter = ListCounter(limits)
     async for large in read_body(body, limits, is_gzip=form.is_gzip):
         for piece in _cut(large):
             for item in reader.feed(piece):
@@ -155,7 +156,7 @@ async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: L
 async def read_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: bool) -> AsyncIterator[bytes]:
     """The bytes of a body, decompressed. Raises UnreadableList and RequestTooLarge."""
     gunzip = open_gunzip(limits.ratio) if is_gzip else None
-    counter = _Counter(limits)
+    counter = ListCounter(limits)
     async for received in body:
         for large in (received,) if gunzip is None else gunzip.feed(received):
             counter.count_bytes(large)
@@ -164,7 +165,7 @@ async def read_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: 
         gunzip.end()
 
 
-class _Counter:
+class ListCounter:
     """Counts what the limits of a list bound. Raises RequestTooLarge."""
 
     def __init__(self, limits: ListLimits) -> None:

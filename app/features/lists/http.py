@@ -9,11 +9,13 @@ from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from app.features.lists.answer import BatchRequest, BatchService, RowsAnswer
-from app.features.lists.body import LIST_BODY, problem_responses, read_body_format
+from app.features.lists.body import LIST_BODY, LIST_TYPES, problem_responses, read_body_format
+from app.features.lists.extraction import TEXT_TYPES
 from app.features.lists.name_lookup import BatchOptions, agency_source
 from app.features.lists.verdict import read_fields
 from app.features.lists.writing import JsonLinesWriter
 from app.features.suggestion_model import SuggestionModel
+from app.features.suggestions.suggestion import Confidence
 from app.web.media_types import CSV, JSON, NDJSON
 
 RESOLVE_PATH: Final = "/api/resolve"
@@ -38,6 +40,11 @@ class RowModel(BaseModel):
     stale: bool = Field(description="Whether the record is past its TTL, and the upstream could not be queried.")
     message: str | None = Field(description="The reason in words.")
     suggestions: list[SuggestionModel] = Field([], description="With `suggest=true`. They are not followed.")
+    text: str | None = Field(None, description="With `extract=true`: the part of the text with the name.")
+    start: int | None = Field(None, description="With `extract=true`: the characters of the text before it.")
+    end: int | None = Field(None, description="With `extract=true`: the characters of the text until its end.")
+    confidence: Confidence | None = Field(None, description="With `extract=true`: how certain the reading is.")
+    rule: str | None = Field(None, description="With `extract=true`: the first repair.")
 
 
 class ResolveQuery(BaseModel):
@@ -46,6 +53,7 @@ class ResolveQuery(BaseModel):
     output: Literal["ndjson", "csv", "json"] | None = Field(None, description="The form of the answer.")
     fields: str | None = Field(None, max_length=200, description="The members of the rows, separated by commas.")
     only: Literal["cached"] | None = Field(None, description="Answer from the cache alone.")
+    extract: bool = Field(False, description="The body is running text: look up every name in it.")
     suggest: bool = Field(False, description="Suggest other names for those that lead nowhere.")
     column: str | None = Field(
         None, max_length=200, description="The column or member with the names, instead of `doi`."
@@ -63,19 +71,21 @@ def add_resolve(app: FastAPI, service: BatchService, client_at: Callable[[str], 
 
         Rows are sent while the list arrives. Each name is looked up once. The queries of people go first.
         """
-        fields, only_cached = read_fields(query.fields, suggests=query.suggest), query.only is not None
+        fields = read_fields(query.fields, suggests=query.suggest, extracts=query.extract)
+        only_cached = query.only is not None
         client = client_at(request.client.host if request.client else "")
         options = BatchOptions(
             client=client,
             only_cached=only_cached,
-            literal=query.encoding == "literal",
+            literal=query.extract or query.encoding == "literal",
             suggests=query.suggest,
             agency=agency_source(fields, is_named=query.fields is not None, only_cached=only_cached),
         )
         headers = request.headers
-        form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), query.column)
+        body = headers.get("content-type"), headers.get("content-encoding")
+        form = read_body_format(*body, query.column, TEXT_TYPES if query.extract else LIST_TYPES)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
-        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields))
+        return RowsAnswer(service, BatchRequest(client, form, options, media_type, fields, query.extract))
 
     _add_route(app, resolve_list)
 

@@ -19,6 +19,7 @@ from app.errors import (
     UpstreamPaused,
     UpstreamRefused,
 )
+from app.features.lists.extraction import PLACE_FIELDS
 from app.features.suggestions.suggestion import Suggestion
 from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import UNCONFIRMED, Origin, Resolution
@@ -162,9 +163,9 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
         raise ValueError(f"this is not the row of a name: {error!r}") from error
 
 
-def read_fields(fields: str | None, *, suggests: bool) -> tuple[str, ...]:
+def read_fields(fields: str | None, *, suggests: bool, extracts: bool = False) -> tuple[str, ...]:
     """The members of the rows, in the order of the request. Raises InvalidParameter."""
-    known = (*FIELDS, SUGGESTIONS) if suggests else FIELDS
+    known = (*FIELDS, *[SUGGESTIONS] * suggests, *PLACE_FIELDS * extracts)
     if fields is None:
         return known
     chosen = tuple(dict.fromkeys(name.strip() for name in fields.split(",")))

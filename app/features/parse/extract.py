@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import AsyncIterable, AsyncIterator
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
@@ -11,17 +9,14 @@ from pydantic import BaseModel, Field
 
 from app.features.lists.answer import Output, StreamedAnswer, make_writer
 from app.features.lists.body import BodyBuffer, ListLimits, problem_responses, read_body, read_body_format
+from app.features.lists.extraction import PLACE_FIELDS, TEXT_TYPES, decode_text, write_place
 from app.features.lists.http import choose_output
 from app.features.suggestion_model import ReadingModel
-from app.features.suggestions.find_names import FoundName, find_names_of
-from app.web.media_types import CSV, HTML, NDJSON, TEXT
+from app.features.suggestions.find_names import find_names_of
+from app.web.media_types import CSV, NDJSON, TEXT
 
 EXTRACT_PATH: Final = "/api/extract"
-#: The formats are not read: a name in any of them is found.
-TEXT_TYPES: Final = (
-    TEXT, HTML, "text/markdown", "text/x-bibtex", "application/x-bibtex", "application/x-research-info-systems", CSV,
-)  # fmt: skip
-_FIELDS: Final = ("doi", "text", "start", "end", "confidence", "rule")
+_FIELDS: Final = ("doi", *PLACE_FIELDS)
 #: Bytes of a text that are received before they are read.
 _READ_AHEAD_BYTES: Final = 64 * 1024
 
@@ -50,7 +45,8 @@ class ExtractedAnswer(StreamedAnswer):
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         pieces = read_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
-        groups = ([_members(found)] async for found in find_names_of(_decode(pieces)))
+        names = find_names_of(decode_text(pieces))
+        groups = ([{"doi": found.name.text, **write_place(found)}] async for found in names)
         await output.write_rows(groups, make_writer(self._output_type, _FIELDS))
 
 
@@ -91,22 +87,3 @@ def add_extract(app: FastAPI) -> None:
         },
         openapi_extra={"requestBody": {"required": True, "content": body}},
     )
-
-
-async def _decode(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
-    """The text. A byte that is not UTF-8 becomes U+FFFD, which is one character. A byte order mark is left out."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-    async for piece in pieces:
-        yield decoder.decode(piece)
-    yield decoder.decode(b"", final=True)
-
-
-def _members(found: FoundName) -> dict[str, Any]:
-    return {
-        "doi": found.name.text,
-        "text": found.text,
-        "start": found.start,
-        "end": found.end,
-        "confidence": found.confidence,
-        "rule": found.rule,
-    }

@@ -325,3 +325,20 @@ def test_fields_keep_the_order_of_the_request() -> None:
 def test_a_body_without_a_media_type_is_refused() -> None:
     with pytest.raises(UnsupportedBody, match="without a media type"):
         read_body_format(None, None, None)
+
+
+PROSE = "Jones (10.5555/a), see http://dx.doi.org/10.5555/dead, and again 10.5555/A."
+
+
+async def test_every_name_of_a_text_has_its_verdict_and_its_place(proxy: Proxy) -> None:
+    found = rows(await send(proxy, PROSE, "?extract=true"))
+    assert [(row["doi"], row["verdict"]) for row in found] == [
+        ("10.5555/a", "resolved"),
+        ("10.5555/dead", "not_found"),
+        ("10.5555/A", "resolved"),
+    ]
+    assert [PROSE[row["start"] : row["end"]] for row in found] == [row["input"] for row in found]
+    chosen = rows(await send(proxy, PROSE, "?extract=true&fields=doi,start,confidence", content_type="text/html"))
+    assert chosen[0] == {"doi": "10.5555/a", "start": 7, "confidence": "sure"}
+    assert (await send(proxy, "[]", "?extract=true", content_type="application/json")).status == 415
+    assert (await send(proxy, PROSE, "?fields=start")).status == 400

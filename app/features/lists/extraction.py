@@ -1,0 +1,55 @@
+"""The names in running text as the inputs of a list, each with its place."""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any, Final
+
+from app.features.suggestions.find_names import FoundName, find_names_of
+from app.web.media_types import CSV, HTML, TEXT
+
+#: Media types of texts. Their formats are not parsed: a name is found wherever it stands.
+TEXT_TYPES: Final = (
+    TEXT, HTML, "text/markdown", "text/x-bibtex", "application/x-bibtex", "application/x-research-info-systems", CSV,
+)  # fmt: skip
+#: The members of a row about a name in a text, besides its verdict.
+PLACE_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
+
+
+class Extraction:
+    """The names of one text. Each row of a name takes the place of the first name that has no row yet."""
+
+    def __init__(self) -> None:
+        #: At most as many as wait for their rows.
+        self._waiting: deque[FoundName] = deque()
+
+    async def find(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[FoundName]:
+        """The names of a text that arrives in pieces of UTF-8."""
+        async for found in find_names_of(decode_text(pieces)):
+            self._waiting.append(found)
+            yield found
+
+    def next_place(self) -> dict[str, Any]:
+        """The members of PLACE_FIELDS of the next row."""
+        return write_place(self._waiting.popleft())
+
+
+async def decode_text(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
+    """The text. A byte that is not UTF-8 becomes U+FFFD, which is one character. A byte order mark is left out."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    async for piece in pieces:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)
+
+
+def write_place(found: FoundName) -> dict[str, Any]:
+    """The members of PLACE_FIELDS."""
+    return {
+        "text": found.text,
+        "start": found.start,
+        "end": found.end,
+        "confidence": found.confidence,
+        "rule": found.rule,
+    }
