@@ -142,7 +142,7 @@ def _open_api(settings: Settings, url: str, context: SourceContext) -> UpstreamA
         # Settings refuse it too. This one is a route of the local records.
         raise ConfigurationError(
             f"upstream_verify = 'always' needs handle servers, but {urlsplit(url).hostname} is an HTTP API; name "
-            "hdl://host:port instead, or set upstream_verify to when-asked"
+            "hdl://host:port instead, or set upstream_verify to lookups"
         )
     identity = ClientIdentity(f"doi-proxy/{__version__}", settings.upstream_contact, read_loop_id())
     options = HttpOptions(

@@ -65,7 +65,7 @@ class Settings(SettingsGroup):
         cache_grace: float
         upstream_contact: str | None
         upstream_bootstrap: Path | None
-        upstream_verify: Literal["never", "when-asked", "always"]
+        upstream_verify: Literal["never", "when-asked", "lookups", "always"]
         upstream_private_servers: bool
         upstream_refused_networks: str
         upstream_connect_timeout: float

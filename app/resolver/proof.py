@@ -10,7 +10,7 @@ from app.upstream.source import Verification
 
 def needs_proof(certified: bool, verification: Verification) -> bool:
     """Whether a signature must prove an answer: if the request says so (`certified`), or always."""
-    return verification == "always" or (certified and verification == "when-asked")
+    return verification == "always" or (certified and verification != "never")
 
 
 def proves(entry: Entry | None, now: float, max_age: float | None = None) -> TypeGuard[Entry]:

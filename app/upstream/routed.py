@@ -28,8 +28,8 @@ class RoutedSource:
     `routes` maps prefixes to sources: "10.5072" also takes its sub-divisions ("10.5072.1"). A name
     under a routed prefix is queried at that upstream only: the others do not know it, and their "not found" would be
     wrong. There is at least one default upstream. If it could not verify a name, the next one is queried. "Not found"
-    is an answer and ends the search, and so does a wrong signature. If all fail, the error is the first of a query that
-    was sent, else the first.
+    is an answer and ends the search. So does a wrong signature, if the query needs one. If all fail, the error is the
+    first of a query that was sent, else the first.
     """
 
     def __init__(self, routes: Mapping[str, Source], default: Sequence[Source]) -> None:
@@ -50,10 +50,10 @@ class RoutedSource:
         for number, source in enumerate(self.sources_of(query.name), 1):
             try:
                 answer = await source.fetch(query)
-            except SignatureInvalid:
-                # The next upstream could not prove its answer either. A forger could choose it by a wrong signature.
-                raise
             except CouldNotVerify as error:
+                if query.certified and isinstance(error, SignatureInvalid):
+                    # The next upstream could not prove its answer either, and a forger could choose it.
+                    raise
                 failures.append(error)
             else:
                 return answer if number == 1 else replace(answer, detail=f"upstream-{number}")

@@ -15,7 +15,7 @@ CONTROL_NAME: Final = HandleName("0.NA/10")
 #: The network of a client in CIDR notation; None for the service's own work: background refreshes and bulk jobs.
 ClientNetwork = str | None
 #: When the signatures of handle servers are verified: see the setting upstream_verify.
-Verification = Literal["never", "when-asked", "always"]
+Verification = Literal["never", "when-asked", "lookups", "always"]
 
 
 class Priority(enum.IntEnum):

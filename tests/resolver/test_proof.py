@@ -17,6 +17,8 @@ from tests.cache.entries import NOW, entry, missing, verified
         ("never", True, False),
         ("when-asked", False, False),
         ("when-asked", True, True),
+        ("lookups", False, False),
+        ("lookups", True, True),
         ("always", False, True),
         ("always", True, True),
     ],

@@ -39,10 +39,11 @@ class UpstreamSettings(SettingsGroup):
         description="File with the sites of the handle system's root, for `hdl:`. It is the handle API's answer about "
         "`0.NA/0.NA`, and the start of trust for signatures.",
     )
-    upstream_verify: Literal["never", "when-asked", "always"] = Field(
-        "when-asked",
-        description="When the signatures of handle servers are verified: `when-asked` by `?cert`, or for every answer. "
-        "An answer whose signature is missing or wrong counts as a failure. `always` allows no HTTP API.",
+    upstream_verify: Literal["never", "when-asked", "lookups", "always"] = Field(
+        "lookups",
+        description="When the signatures of handle servers are verified: `when-asked` by `?cert`, `lookups` also for "
+        "each record of a prefix or a service on the way, or for every answer. An answer whose signature is missing or "
+        "wrong counts as a failure. `always` allows no HTTP API.",
     )
     upstream_private_servers: bool = Field(
         False,
@@ -138,7 +139,7 @@ class UpstreamSettings(SettingsGroup):
                     # A URL can have a password, so it is not named.
                     raise ValueError(
                         f"upstream_verify = 'always' needs handle servers, and {setting} names an HTTP API, whose "
-                        "answers are not signed; name hdl: or hdl://host:port, or set upstream_verify to when-asked"
+                        "answers are not signed; name hdl: or hdl://host:port, or set upstream_verify to lookups"
                     )
         return self
 

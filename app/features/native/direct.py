@@ -159,9 +159,11 @@ class DirectServer:
     def _to_site(self, address: bytes) -> ServiceSite:
         """The server at one address: the ports that it announced, then the one that the operator named."""
         named = tuple(Interface(Purpose.QUERY, protocol, self._named.port) for protocol in _TRANSPORTS)
-        server = Server(1, address, self._find_key(address), self._find_interfaces(address) + named)
+        known, key = self._find_known(address)
+        server = Server(1, address, key, self._find_interfaces(address) + named)
         # The operator named this server, so `auth` queries it too, whatever it says about its site.
-        return replace(_NO_SITE, serial=self._site.serial, attributes=self._site.attributes, servers=(server,))
+        site = replace(_NO_SITE, serial=self._site.serial, attributes=self._site.attributes, servers=(server,))
+        return replace(site, major=known.major, minor=known.minor)
 
     def _find_interfaces(self, address: bytes) -> tuple[Interface, ...]:
         servers = self._site.servers
@@ -169,6 +171,8 @@ class DirectServer:
         here = servers if len(servers) == 1 else [server for server in servers if server.address == address]
         return tuple(interface for server in here for interface in server.interfaces)
 
-    def _find_key(self, address: bytes) -> bytes:
-        servers = (server for site in self._named.known for server in site.servers)
-        return next((server.public_key for server in servers if server.address == address), b"")
+    def _find_known(self, address: bytes) -> tuple[ServiceSite, bytes]:
+        """The trusted site with a server at this address, and the key of the server."""
+        servers = ((site, server) for site in self._named.known for server in site.servers)
+        found = ((site, server.public_key) for site, server in servers if server.address == address)
+        return next(found, (_NO_SITE, b""))

@@ -105,6 +105,7 @@ class Directory:
         self._clock = lookups.clock
         self._log = lookups.log
         self._admit_query = lookups.admit_query
+        self._are_signed = lookups.are_signed and root.service.is_verified
         self._services = ServiceCache(self._limits.services)
         self._lookups = SingleFlight[HandleService | None]()
 
@@ -185,6 +186,7 @@ class Directory:
 
         A lookup does not wait for another: two that wait for each other would wait for ever.
         """
+        certified = certified or self._are_signed
         if not trail.is_start:
             return await self._find(record, certified, trail.enter(record))
         key = f"{certified} {record.upper().decode('latin-1')}"
@@ -265,7 +267,7 @@ class Directory:
         failures: list[CouldNotVerify] = []
         for handle in lead.service_handles:
             try:
-                service = await self._find(handle, certified, trail.enter(handle))
+                service = await self._find(handle, certified or self._are_signed, trail.enter(handle))
             except CouldNotVerify as error:
                 failures.append(error)
                 continue

@@ -14,7 +14,7 @@ from app.features.native.health import ServerHealth
 from app.features.native.referral import HandleService, Question
 from app.features.native.site import Candidate, Endpoint, rank_candidates
 from app.features.native.transport.base import Transport
-from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
+from app.features.native.verify import check_answer, oldest_version, verify_signature
 from app.features.native.wire.message import NO_REQUEST_ID, OpCode, OpFlag, ResponseStatus
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Response, decode_response
@@ -234,7 +234,8 @@ class ServiceClient:
         filters = Filters(question.handle, types=question.types)
         response = await self._send(candidate, self._write_query(candidate, filters, flags=flags))
         if question.certified:
-            verify_signature(response, candidate.public_key, oldest_version=ENVELOPE_SIGNED_SINCE)
+            oldest = oldest_version(candidate.version)
+            verify_signature(response, candidate.public_key, oldest_version=oldest)
         if response.code not in _ANSWERS:
             raise UpstreamRefused(
                 f"The handle server reported a failure, response code {response.code}.", response_code=response.code

@@ -65,6 +65,8 @@ class Lookups:
     #: Seconds since the epoch.
     clock: Callable[[], float]
     log: DirectoryLog
+    #: Whether each answer of a lookup must be signed, if the root has keys. The answer about the name need not be.
+    are_signed: bool = False
 
 
 class DirectoryLog:

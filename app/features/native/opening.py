@@ -150,16 +150,12 @@ def _open_directory(
         root_pause=settings.upstream_breaker_cooldown,
         timeout=settings.upstream_timeout,
     )
-    log_of_lookups = DirectoryLog(time.monotonic)
+    clock = time.time if context is None else context.clock
+    are_signed = settings.upstream_verify in ("lookups", "always")
+    lookups = Lookups(client, tokens.admit_query, limits, clock, DirectoryLog(time.monotonic), are_signed)
     if context is None:
-        return Directory(
-            RootFile(None, root.service), Lookups(client, tokens.admit_query, limits, time.time, log_of_lookups)
-        )
-    return Directory(
-        root,
-        Lookups(client, tokens.admit_query, limits, context.clock, log_of_lookups),
-        ServiceRecords(context.cache, context.policy, context.clock, limits),
-    )
+        return Directory(RootFile(None, root.service), lookups)
+    return Directory(root, lookups, ServiceRecords(context.cache, context.policy, clock, limits))
 
 
 def _open_server(settings: Settings, url: str, client: ServiceClient, tokens: QueryTokens) -> DirectServer:

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.errors import InvalidAnswer, SignatureInvalid
 from app.features.native.referral import ROOT_HANDLE, HandleService, read_lead
-from app.features.native.verify import ENVELOPE_SIGNED_SINCE, verify_signature
+from app.features.native.verify import oldest_version, verify_signature
 from app.features.native.wire.message import OpCode, ResponseStatus
 from app.features.native.wire.response import Response, Values, decode_response
 from app.features.native.wire.site_value import encode_site
@@ -69,10 +69,10 @@ def _read_link(root: HandleService, answer: bytes) -> HandleService:
 
 
 def _verify(response: Response, root: HandleService) -> None:
-    keys = dict.fromkeys(server.public_key for site in root.sites for server in site.servers if server.public_key)
-    for key in list(keys)[:_MAX_KEYS]:
+    pairs = [(server.public_key, site) for site in root.sites for server in site.servers if server.public_key]
+    for key, site in list(dict(pairs).items())[:_MAX_KEYS]:
         try:
-            verify_signature(response, key, oldest_version=ENVELOPE_SIGNED_SINCE)
+            verify_signature(response, key, oldest_version=oldest_version((site.major, site.minor)))
         except SignatureInvalid:
             continue
         return

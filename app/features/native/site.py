@@ -13,6 +13,7 @@ from typing import Final
 
 from app.features.native.addresses import Address, AllowedAddresses
 from app.features.native.health import ServerHealth
+from app.features.native.wire.message import VERSION
 from app.features.native.wire.site_value import HashOption, Interface, Purpose, Server, ServiceSite, TransportProtocol
 
 _HASH_BYTES: Final = 4
@@ -48,6 +49,8 @@ class Candidate:
     site_serial: int
     #: The host name for the HTTP tunnel, if the site has one.
     host: bytes | None
+    #: The version of the protocol that the site speaks.
+    version: tuple[int, int] = VERSION
 
 
 def select_server(site: ServiceSite, handle: bytes) -> Server | None:
@@ -90,7 +93,7 @@ def rank_candidates(
         server = select_server(site, handle)
         if server is None or (authoritative and not site.is_primary):
             continue
-        candidates = _list_interfaces(server, site.serial, site.attribute(b"domain") or None)
+        candidates = _list_interfaces(server, site.serial, site.attribute(b"domain") or None, (site.major, site.minor))
         address = candidates[0].endpoint.address if candidates else None
         if address is not None and address in allowed:
             known = servers.setdefault(address, {})
@@ -134,15 +137,15 @@ def _rotate(items: list[Candidate], places: int) -> list[Candidate]:
 
 # Without the cache, this takes a quarter of the processor time of a query.
 @lru_cache(maxsize=_CACHED_SERVERS)
-def _list_interfaces(server: Server, serial: int, host: bytes | None) -> tuple[Candidate, ...]:
+def _list_interfaces(
+    server: Server, serial: int, host: bytes | None, version: tuple[int, int]
+) -> tuple[Candidate, ...]:
     """The interfaces of a server that queries can be sent to."""
-    address = server.ip
+    address, key = server.ip, server.public_key
     return tuple(
-        Candidate(
-            Endpoint(address, TransportProtocol(interface.protocol), interface.port), server.public_key, serial, host
-        )
-        for interface in server.interfaces
-        if _is_usable(interface)
+        Candidate(Endpoint(address, TransportProtocol(one.protocol), one.port), key, serial, host, version)
+        for one in server.interfaces
+        if _is_usable(one)
     )
 
 

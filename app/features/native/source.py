@@ -52,7 +52,7 @@ class NativeSource:
         """The answer of the server that has the handle. Raises CouldNotVerify."""
         if query.leaves is not None:
             query.leaves()
-        certified = self._verification == "always" or (query.certified and self._verification == "when-asked")
+        certified = self._verification == "always" or (query.certified and self._verification != "never")
         question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
         response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
         return read_response(response, is_verified=certified)

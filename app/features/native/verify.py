@@ -7,7 +7,15 @@ from struct import Struct
 from typing import Final
 
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
-from app.features.native.wire.message import SIGNED, Credential, OpFlag, ResponseStatus, decode_signature, signed_part
+from app.features.native.wire.message import (
+    SIGNED,
+    VERSION,
+    Credential,
+    OpFlag,
+    ResponseStatus,
+    decode_signature,
+    signed_part,
+)
 from app.features.native.wire.query import Query, encode_digested
 from app.features.native.wire.response import DIGEST_NAMES, Response, Values
 
@@ -47,6 +55,15 @@ def _check_digest(response: Response, query: Query) -> None:
     digest = hashlib.new(DIGEST_NAMES[response.digest.code], content, usedforsecurity=False).digest()
     if digest != response.digest.digest:
         raise AnswerMismatch(detail="the digest of the request differs")
+
+
+def oldest_version(site_version: tuple[int, int]) -> tuple[int, int]:
+    """The oldest version in which a server of a site may sign an answer; see `verify_signature`.
+
+    An answer has the version that its query suggests, which is not signed. Servers with a DSA key sign older answers by
+    SHA-1. So one that is older than the site, as its verified record says, was made so on the way.
+    """
+    return max(ENVELOPE_SIGNED_SINCE, min(VERSION, site_version))
 
 
 def verify_signature(response: Response, public_key: bytes, *, oldest_version: tuple[int, int]) -> None:

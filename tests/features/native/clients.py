@@ -193,7 +193,7 @@ async def client_of(
     if from_root:
         root = RootFile(None, HandleService(sites, is_verified=True))
         limits = replace(LIMITS, patience=patience)
-        finder = Directory(root, Lookups(exchange, Tokens().spend, limits, clock, Reports()))
+        finder = Directory(root, Lookups(exchange, Tokens().spend, limits, clock, Reports(), verification == "lookups"))
     source = NativeSource(finder, exchange, total_timeout=total_timeout, verification=verification)
     try:
         yield source

@@ -84,6 +84,11 @@ def _value_count(answer: Response) -> Sent:
     return data[:-8] + b"\xff\xff\xff\xff" + data[-4:]
 
 
+def _old_version(answer: Response) -> Sent:
+    """The answer to a query whose suggested version was lowered on the way. The server signs it."""
+    return replace(answer, envelope=replace(answer.envelope, minor=10))
+
+
 def _digest(answer: Response) -> Sent:
     return replace(answer, digest=Digest(3, bytes(32)))
 
@@ -138,6 +143,7 @@ LIES: Final[dict[str, Callable[[Response], Sent]]] = {
     "message-length": _message_length,
     "many-packets": _many_packets,
     "value-count": _value_count,
+    "old-version": _old_version,
     "digest": _digest,
     "no-digest": _no_digest,
     "garbage": _garbage,

@@ -180,8 +180,8 @@ class HandleServer:
     # Faults
 
     def lie(self, name: str, kind: str) -> None:
-        """Answer queries for a name (or EVERY_NAME) by a lie of LIES."""
-        self._lies[_fold(name)] = next(lie for lie in LIES if lie == kind)
+        """Answer queries for a name (or EVERY_NAME) by a lie of LIES, or with "" by the truth again."""
+        self._lies[_fold(name)] = next(lie for lie in ("", *LIES) if lie == kind)
 
     def hold(self, name: str) -> None:
         """Make queries for a name wait until `release`."""
@@ -241,7 +241,7 @@ class HandleServer:
 
     async def find(self, name: str, query: Query) -> tuple[Content, str | None]:
         """What is known about a name, and the lie about it."""
-        lie = self._lies.get(_fold(name)) or self._lies.get(EVERY_NAME)
+        lie = self._lies.get(_fold(name)) or self._lies.get(EVERY_NAME) or None
         content = self._records.get(_fold(name), 100)
         prefix = _fold(name).removeprefix("0.NA/").partition("/")[0]
         while content == 100 and prefix:

@@ -371,3 +371,44 @@ async def test_a_root_without_a_trusted_key_is_not_refreshed() -> None:
     await bench.codes(b"10.5072/1")
     await _until(lambda: len(bench.reports.refreshes) == 1)
     assert isinstance(bench.reports.refreshes[0], SignatureInvalid)
+
+
+# --- signed lookups ----------------------------------------------------------------------------------------------
+
+
+async def test_with_signed_lookups_each_record_on_the_way_is_certified_and_the_name_is_not() -> None:
+    bench = Bench(
+        {
+            ROOT: {b"0.NA/10.5072": [serv_value(b"10.SERV/A")], b"0.NA/10.SERV": [site_value(2)]},
+            2: {b"10.SERV/A": [site_value(3)]},
+            3: {b"10.5072/1": _URL},
+        },
+        are_signed=True,
+    )
+    assert await bench.codes(b"10.5072/1", b"10.5072/2") == [1, 100]
+    asked = {question.handle: question.certified for _, question in bench.world.questions}
+    assert {handle for handle, certified in asked.items() if not certified} == {b"10.5072/1", b"10.5072/2"}
+    # The way is proven already, so `cert` needs no further lookup.
+    lookups = len(bench.asked)
+    assert await bench.codes(b"10.5072/1", certified=True) == [1]
+    assert len(bench.asked) == lookups + 1
+
+
+async def test_an_unsigned_referral_of_a_name_proves_nothing() -> None:
+    services: dict[int, dict[bytes, Content]] = {
+        ROOT: {b"0.NA/10.5072": [site_value(2)]},
+        2: {b"10.5072/1": Referral([site_value(3, b"HS_SITE.PREFIX")])},
+        3: {b"10.5072/1": _URL},
+    }
+    bench = Bench(services, are_signed=True)
+    assert await bench.codes(b"10.5072/1") == [1]
+    services_of_name = [service for service, question in bench.world.questions if not question.is_lookup]
+    assert [service.is_verified for service in services_of_name] == [True, False]
+
+
+async def test_a_root_without_a_key_is_looked_up_without_signatures() -> None:
+    bench = Bench(_direct(), is_verified=False, are_signed=True)
+    assert await bench.codes(b"10.5072/1") == [1]
+    # The refresh of the root needs a signature, as ever.
+    certified = {question.handle for _, question in bench.world.questions if question.certified}
+    assert certified <= {b"0.NA/0.NA"}

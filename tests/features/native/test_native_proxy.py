@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pydantic import ValidationError
 
 from app.assembly.settings import Settings
 from app.errors import ConfigurationError
+from app.features.native.wire.message import OpFlag
 from app.features.native.wire.value import Value
 from app.main import create
 from tests.features.native.server import HandleServer, write_bootstrap
@@ -90,6 +92,53 @@ async def test_a_server_in_a_refused_network_is_not_queried(tmp_path: Path) -> N
 def test_a_refused_network_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"10\.0\.0\.1/8.* is not a network such as"):
         Settings(upstream_refused_networks="192.0.2.0/24 10.0.0.1/8")
+
+
+_EVIL: Final = "https://evil.example/"
+
+
+@pytest.mark.parametrize("lie", ["unsigned", "other-key", "signature"])
+async def test_a_forged_prefix_record_steers_no_name_by_default(tmp_path: Path, lie: str) -> None:
+    async with HandleServer() as root, HandleServer(serial=2) as home, HandleServer(serial=3) as evil:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(root))
+        home.put(NAME, url=URL)
+        evil.put(NAME, url=_EVIL)
+        settings = {"upstream_url": "hdl:", "upstream_bootstrap": file, "upstream_private_servers": True}
+        async with running(**settings) as proxy, running(**settings, upstream_verify="when-asked") as trusting:
+            # A machine on the way rewrites the record, and cannot sign it.
+            root.put_values("0.NA/10.1000", evil.site_value())
+            root.lie("0.NA/10.1000", lie)
+            for _ in range(2):
+                assert (await proxy.get(f"/{NAME}")).status == 502
+            assert evil.queries() == 0
+            if lie == "unsigned":
+                assert (await trusting.get(f"/{NAME}"))["location"] == _EVIL
+            root.put_values("0.NA/10.1000", home.site_value())
+            root.lie("0.NA/10.1000", "")
+            got = await proxy.get(f"/{NAME}")
+            assert (got.status, got["location"]) == (302, URL)
+            # The answer about the name itself is not signed.
+            assert "verified" not in (got["cache-status"] or "")
+
+
+async def test_a_lookup_that_is_not_signed_leaves_the_name_to_the_next_upstream(tmp_path: Path) -> None:
+    async with HandleServer() as root, running() as other:
+        file = tmp_path / "root.json"
+        file.write_bytes(write_bootstrap(root))
+        root.lie("0.NA/10.1000", "unsigned")
+        other.upstream.put(NAME, url=URL)
+        settings = {"upstream_bootstrap": file, "upstream_private_servers": True}
+        async with running(upstream_url=f"hdl: {other.upstream.url}", **settings) as proxy:
+            assert (await proxy.get(f"/{NAME}"))["location"] == URL
+            assert (await proxy.get("/10.1000/cert?cert")).status == 502
+
+
+async def test_a_named_server_without_a_key_answers_without_signatures() -> None:
+    async with HandleServer() as server, running(upstream_url=server.url) as proxy:
+        server.put(NAME, url=URL)
+        assert (await proxy.get(f"/{NAME}"))["location"] == URL
+        assert not server.flags[0] & OpFlag.CERTIFIED
 
 
 async def test_a_wrong_signature_is_not_answered_by_the_next_upstream(tmp_path: Path) -> None:
@@ -221,7 +270,7 @@ async def test_with_always_a_record_that_is_not_verified_is_confirmed(tmp_path: 
 def test_always_refuses_an_http_api_and_says_what_to_do(setting: str, others: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match=f"{setting} names an HTTP API") as caught:
         Settings(upstream_verify="always", **others)
-    assert "name hdl: or hdl://host:port, or set upstream_verify to when-asked" in str(caught.value)
+    assert "name hdl: or hdl://host:port, or set upstream_verify to lookups" in str(caught.value)
 
 
 def test_always_refuses_an_http_api_in_the_local_records(tmp_path: Path) -> None:

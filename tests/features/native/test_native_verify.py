@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from app.errors import AnswerMismatch, MalformedMessage, SignatureInvalid
 from app.features.native.server_keys import verify_bytes
-from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, verify_signature
+from app.features.native.verify import ENVELOPE_SIGNED_SINCE, check_answer, oldest_version, verify_signature
 from app.features.native.wire.message import Credential, Envelope, Header, OpFlag, Signature, decode_message
 from app.features.native.wire.public_key import RSA, KeyNumbers, encode_public_key
 from app.features.native.wire.query import Filters, Query, encode_query
 from app.features.native.wire.response import Digest, Explanation, Response, Values, decode_response
+from tests.features.native.clients import client_of, query
 from tests.features.native.encoder import as_received, decode_filters, encode_signature
 from tests.features.native.keys import dsa_key, public_bytes, rsa_key, sign
 from tests.features.native.recorded import Row, messages, needs_recordings, row, rows
+from tests.features.native.server import HandleServer
 from tests.table import table
 
 _QUERY: Final = Query(
@@ -112,6 +114,26 @@ def test_an_answer_in_an_old_version_is_refused_whatever_its_signature() -> None
     verify_signature(signed, public_bytes(rsa_key()), oldest_version=(2, 8))
     with pytest.raises(SignatureInvalid, match=r"version 2\.8, too old"):
         verify_signature(signed, public_bytes(rsa_key()), oldest_version=(2, 9))
+
+
+@table(
+    ("site", "oldest"),
+    [((2, 11), (2, 11)), ((2, 10), (2, 10)), ((2, 12), (2, 11)), ((3, 0), (2, 11)), ((2, 8), (2, 8)), ((2, 1), (2, 8))],
+)
+def test_an_answer_may_not_be_older_than_the_site(site: tuple[int, int], oldest: tuple[int, int]) -> None:
+    assert oldest_version(site) == oldest
+
+
+@pytest.mark.anyio
+async def test_the_site_in_the_verified_record_says_which_answers_are_too_old() -> None:
+    async with HandleServer(key=dsa_key()) as server:
+        server.put("10.5072/1", url="https://example.org/")
+        server.lie("10.5072/1", "old-version")
+        async with client_of(server, known=[server.site(minor=10)]) as client:
+            assert (await client.fetch(query("10.5072/1", certified=True))).is_verified
+        async with client_of(server) as client:
+            with pytest.raises(SignatureInvalid, match="too old"):
+                await client.fetch(query("10.5072/1", certified=True))
 
 
 def test_version_2_11_signs_with_sha_256_alone() -> None:

@@ -108,6 +108,7 @@ class Bench:
         is_verified: bool = True,
         cache: TieredStore | None = None,
         clock: Clock | None = None,
+        are_signed: bool = False,
         **limits: Any,
     ) -> None:
         self.clock = clock or Clock(1_000_000.0)
@@ -120,7 +121,7 @@ class Bench:
             stored = ServiceRecords(cache, POLICY, self.clock, bounds)
         self.directory = Directory(
             RootFile(None, HandleService((site(ROOT),), is_verified)),
-            Lookups(self.world, self.tokens.spend, bounds, self.clock, self.reports),
+            Lookups(self.world, self.tokens.spend, bounds, self.clock, self.reports, are_signed),
             stored,
         )
 
