@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,6 +28,8 @@ from app.features import NAMES  # noqa: E402
 from app.features.feature import CounterData, Feature, GaugeData  # noqa: E402
 from app.features.options import flag_of, variable  # noqa: E402
 from app.features.setup.shipped import shipped_files  # noqa: E402
+from app.features.status.runbook import line_title, read_runbook  # noqa: E402
+from app.web.languages import Catalogue, read_packaged  # noqa: E402
 
 #: What each table of the TOML file is about, in a heading.
 HEADINGS: Final = {
@@ -94,6 +96,13 @@ TOML_HEAD: Final = """\
 # command-line flag wins over both. docs/generate.py writes this file; docs/settings.md shows the same as tables.
 """
 
+RUNBOOK_HEAD: Final = """# Runbook
+
+What each alert of `config/prometheus/alerts.yml` and each line of [/status](admin.md#the-status) means, what to
+look at, and what to do. A running proxy shows this page at `/status/runbook`, to those who see `/status`.
+
+`python docs/generate.py` writes this page from `app/features/status/runbook.toml`.
+"""
 FEATURE_NOTE: Final = "`python docs/generate.py` writes this page from `app/features/{name}/`."
 FEATURES_HEAD: Final = """\
 # Features
@@ -330,6 +339,19 @@ def write_error_tree(page: str) -> str:
     return before + mark + tree + "\n```\n" + rest.partition("\n```\n")[2]
 
 
+def write_runbook(texts: Catalogue) -> str:
+    """docs/runbook.md, given the English texts."""
+    runbook = read_runbook()
+    alerts = (write_entry(name, one) for name, one in runbook["alert"].items())
+    lines = (write_entry(line_title(texts, key), one) for key, one in runbook["line"].items())
+    return "\n".join((RUNBOOK_HEAD, "## Alerts\n", *alerts, "## Lines of the status page\n", *lines))
+
+
+def write_entry(title: str, one: Mapping[str, str]) -> str:
+    """An entry of the runbook."""
+    return f"### {title}\n\n{one['means']}\n\n- **Look at:** {one['look']}\n- **Do:** {one['do']}\n"
+
+
 def generated() -> dict[Path, str]:
     """The generated files: path below the project's root, and content."""
     found = settings()
@@ -337,6 +359,7 @@ def generated() -> dict[Path, str]:
         Path("docs/settings.md"): write_markdown(found),
         Path("config/doi-proxy.toml"): write_toml(found),
         Path("docs/errors.md"): write_error_tree((ROOT / "docs/errors.md").read_text(encoding="utf-8")),
+        Path("docs/runbook.md"): write_runbook(Catalogue("en", read_packaged("app.features.status", "en"))),
         **write_features(found),
         **{Path(path): content for path, content in shipped_files(Settings()).items()},
     }

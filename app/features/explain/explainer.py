@@ -65,7 +65,7 @@ class ExplainedRequest:
     name: HandleName
     client: str
     accept: str
-    language: str = ""
+    language: str | None = None
 
 
 class Explainer:

@@ -38,7 +38,9 @@ def add_explain(app: FastAPI, context: Context, face: Face) -> None:
         doi: Annotated[str, Query(description="A name, in any form.", examples=["10.1000/182"])],
         client: Annotated[str, Query(description="The address of the client.")] = THIS_MACHINE,
         accept: Annotated[str, Query(max_length=_MAX_HEADER, description="Its header Accept.")] = ACCEPT,
-        language: Annotated[str, Query(max_length=_MAX_HEADER, description="Its header Accept-Language.")] = "",
+        language: Annotated[
+            str | None, Query(max_length=_MAX_HEADER, description="Its header Accept-Language.")
+        ] = None,
         fetch: Annotated[bool, Query(description="Whether a query is sent if one is needed.")] = False,
     ) -> ExplainReport:
         if read_address(client) is None:

@@ -12,8 +12,9 @@ from app.features.feature import Context, Feature, Opened, Service
 from app.features.metrics.history import SharedHistory
 from app.features.network_list import NetworkList
 from app.features.status.models import STATUS_PATH
-from app.features.status.page import add_status
+from app.features.status.page import add_runbook, add_status
 from app.features.status.reader import StatusReader
+from app.features.status.runbook import RUNBOOK_PATH
 from app.features.status.samples import sample_facts
 from app.features.status.settings import StatusSettings
 from app.web.operations import Face
@@ -41,8 +42,11 @@ def open_status(context: Context) -> Opened:
         def add_for_operators(app: FastAPI, face: Face) -> None:
             add_status(app, reader.read, lambda address: True, face.pages, face.link)
 
-        path = STATUS_PATH.encode()
-        return Opened(services=(HistoryService(reader),), operator_routes={path: add_for_operators}, private=(path,))
+        def add_runbook_for_operators(app: FastAPI, face: Face) -> None:
+            add_runbook(app, lambda address: True, face.pages, face.link)
+
+        routes = {STATUS_PATH.encode(): add_for_operators, RUNBOOK_PATH.encode(): add_runbook_for_operators}
+        return Opened(services=(HistoryService(reader),), operator_routes=routes, private=tuple(routes))
     networks = NetworkList(ip_network(network) for network in settings.status_networks.split())
 
     def may_see(address: str) -> bool:
@@ -50,8 +54,10 @@ def open_status(context: Context) -> Opened:
 
     def add(app: FastAPI, face: Face) -> None:
         add_status(app, reader.read, may_see, face.pages, face.link)
+        add_runbook(app, may_see, face.pages, face.link)
 
-    return Opened(services=(HistoryService(reader),), routes=(add,), private=(STATUS_PATH.encode(),))
+    private = STATUS_PATH.encode(), RUNBOOK_PATH.encode()
+    return Opened(services=(HistoryService(reader),), routes=(add,), private=private)
 
 
 FEATURE: Final = Feature(

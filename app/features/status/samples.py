@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.features.status.page import page_facts
+from app.features.status.runbook import runbook_facts
 
 #: The view of the page, as the template reads it.
 _VIEW: Final = {
@@ -46,4 +47,4 @@ _VIEW: Final = {
 
 def sample_facts() -> dict[str, Mapping[str, Any]]:
     """The facts of the page by its template."""
-    return {"status": page_facts(_VIEW)}
+    return {"status": page_facts(_VIEW), "runbook": runbook_facts()}
