@@ -145,7 +145,7 @@ def build_face(
     settings: Settings, core: Core, pages: Pages, facts: RedirectFacts, stages: Stages, opened: Opened
 ) -> Face:
     """The answers to names."""
-    conditions = Conditions(core.networks, stages, settings.cache_reload_age)
+    conditions = Conditions(core.networks, stages, settings.cache_reload_age, settings.upstream_request_timeout)
     sections = opened.sections
     api = RestApi(
         resolver=core.resolver,

@@ -28,15 +28,17 @@ class Demand:
     #: Called before a fresh record is fetched again because of `max_age`. If it returns False, the record is used.
     may_renew: Callable[[], bool] = lambda: True
     #: Called before a query that bypasses the cache. It may raise TooManyRequests.
-    admit_bypass: Callable[[], None] = lambda: None
+    admit_bypass: Callable[[], object] = lambda: None
     #: The longest time past its TTL, in seconds, of a record that is used without a query. None: it never is.
     max_stale: float | None = None
     #: The longest time past its TTL, in seconds, of a record that is used because the upstream failed.
     stale_if_error: float = inf
+    #: When the answer is due, in seconds of the event loop's clock. None: it waits as long as its queries do.
+    due: float | None = None
 
     def for_others(self) -> Demand:
-        """The demand for further names that the answer depends on. The client is the same, other conditions are not."""
-        return Demand(priority=self.priority, client=self.client, only_cached=self.only_cached)
+        """The demand for further names that the answer depends on: only the client and the deadline are the same."""
+        return Demand(priority=self.priority, client=self.client, only_cached=self.only_cached, due=self.due)
 
 
 ORDINARY: Final = Demand()

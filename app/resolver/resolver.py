@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 from cachetools import LRUCache
 
@@ -18,6 +18,7 @@ from app.handle.record import parse_record
 from app.resolver.demand import ORDINARY, Demand
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.fetcher import Fetcher, ResolverOptions
+from app.resolver.local_answers import LocalAnswers
 from app.resolver.observer import NoResolutionObserver, ResolutionObserver
 from app.resolver.proof import proves
 from app.resolver.resolution import (
@@ -31,6 +32,7 @@ from app.resolver.resolution import (
     stale_origin,
 )
 from app.resolver.single_flight import Replaced, SingleFlight, await_shielded
+from app.resolver.waiting import await_until_due
 from app.upstream.local import SealedSource
 from app.upstream.routed import find_refusal
 from app.upstream.source import Priority, Refusal, Source
@@ -44,16 +46,6 @@ REGISTRY_SECONDS: Final = 30.0
 _POPULAR_HITS: Final = 3
 #: JSON of the values of a record, in bytes. A larger record is parsed in a turn of the event loop of its own.
 MAX_BYTES_NOW: Final = 16_384
-
-
-class LocalAnswers(Protocol):
-    """The operator's own answers."""
-
-    def resolve(self, name: HandleName, now: float) -> Resolution | None:
-        """The answer about a name; None if the cache and the upstream decide. Raises PrefixDenied."""
-
-    def find_place(self, name: HandleName, now: float) -> str | None:
-        """File and line of the record that answers or denies a name in place of the cache."""
 
 
 class Resolver:
@@ -235,9 +227,10 @@ class Resolver:
             client=demand.client,
         )
         if entry is None or step is Step.FETCH:
-            return Resolution(name, await await_shielded(task), Origin.ASKED if is_new else Origin.JOINED)
+            fetched = await await_until_due(self._flights, name.key, task, demand.due)
+            return Resolution(name, fetched, Origin.ASKED if is_new else Origin.JOINED)
         renewed = Origin.RELOADED if must_renew else renewal_origin(entry)
-        return await self._await_or_answer_stale(name, entry, task, renewed if is_new else Origin.JOINED)
+        return await self._await_or_answer_stale(name, entry, task, renewed if is_new else Origin.JOINED, demand.due)
 
     def _must_renew(self, entry: Entry, now: float, step: Step, demand: Demand) -> bool:
         """Whether a fresh record is too old for the caller, and may be fetched again."""
@@ -246,10 +239,11 @@ class Resolver:
         return now - entry.fetched_at > demand.max_age and demand.may_renew()
 
     async def _await_or_answer_stale(
-        self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], origin: Origin
+        self, name: HandleName, entry: Entry, task: asyncio.Task[Entry], origin: Origin, due: float | None
     ) -> Resolution:
+        until = asyncio.get_running_loop().time() + self._timeouts.upstream
         try:
-            fresh = await await_shielded(task, self._timeouts.upstream)
+            fresh = await await_shielded(task, until if due is None else min(until, due))
         except TimeoutError:
             slow = UpstreamTimeout("The upstream is slow. The query continues in the background.")
             # The next request does not wait as long. A late answer of the upstream ends this.
@@ -270,7 +264,7 @@ class Resolver:
         kind = f"{name.key}?auth={demand.authoritative}&cert={demand.certified}"
         task, _ = self._flights.join(kind, partial(self._fetcher.refetch, name, demand), client=demand.client)
         try:
-            return Resolution(name, await await_shielded(task), Origin.BYPASSED)
+            return Resolution(name, await await_until_due(self._flights, kind, task, demand.due), Origin.BYPASSED)
         except CouldNotVerify as failure:
             known = await self._cache.get(name.key)
             if known is None or not known.is_usable(self._clock()):

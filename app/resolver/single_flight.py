@@ -62,6 +62,11 @@ class SingleFlight(Generic[Result]):
         task.add_done_callback(lambda done: self._land(key, flight))
         return task, True
 
+    def is_sent(self, key: str) -> bool:
+        """Whether the work in flight for a key has left its queue."""
+        flight = self._flights.get(key)
+        return flight is None or flight.waiters.is_sent
+
     def _land(self, key: str, flight: _Flight[Result]) -> None:
         if self._flights.get(key) is flight:
             del self._flights[key]
@@ -78,12 +83,12 @@ class SingleFlight(Generic[Result]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def await_shielded(task: asyncio.Task[Result], seconds: float | None = None) -> Result:
+async def await_shielded(task: asyncio.Task[Result], until: float | None = None) -> Result:
     """Await the task without passing the caller's own cancellation on to it.
 
-    Raises TimeoutError after `seconds`, and Replaced if more urgent work replaced the task.
+    Raises TimeoutError at `until`, a time of the loop's clock, and Replaced if more urgent work replaced the task.
     """
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout_at(until):
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.doi.name import HandleName, fold
-from app.errors import CouldNotVerify
+from app.errors import CouldNotVerify, UpstreamTimeout
 from app.resolver.demand import Demand
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN, agency_name
 from app.resolver.resolver import Resolver
-from app.upstream.source import AgencySource, ClientNetwork
+from app.upstream.source import AgencySource
 
 #: Names of one request that are looked up at a time.
 CONCURRENCY: Final = 8
@@ -27,13 +27,13 @@ class WhichRa:
         self._prefixes = prefixes
         self._agencies = agencies
 
-    async def rows(self, names: Sequence[tuple[str, HandleName | None]], client: ClientNetwork) -> list[dict[str, str]]:
+    async def rows(self, names: Sequence[tuple[str, HandleName | None]], demand: Demand) -> list[dict[str, str]]:
         """Return a row per name, in order: `{"DOI": …, "RA": …}` or `{"DOI": …, "status": …}`.
 
         `names` are pairs of the client's spelling, which the row repeats, and the name, None for an invalid one. Does
-        not raise: if a name could not be verified, its row says so. Every query is charged to `client`.
+        not raise: if a name could not be verified, its row says so. `demand` holds for each name.
         """
-        request = _Request(self._agencies, client)
+        request = _Request(self._agencies, demand)
         return list(await asyncio.gather(*(self._row(text, name, request) for text, name in names)))
 
     async def _row(self, text: str, name: HandleName | None, request: _Request) -> dict[str, str]:
@@ -59,8 +59,8 @@ class WhichRa:
 class _Request:
     """The upstream queries of one request. The Which RA service gets one query per prefix."""
 
-    def __init__(self, agencies: AgencySource | None, client: ClientNetwork) -> None:
-        self.demand = Demand(client=client)
+    def __init__(self, agencies: AgencySource | None, demand: Demand) -> None:
+        self.demand = demand
         #: Each request has its own slots, so one with many names does not delay another.
         self.slots = asyncio.Semaphore(CONCURRENCY)
         self._agencies = agencies
@@ -73,7 +73,12 @@ class _Request:
         query = self._queries.get(fold(prefix))
         if query is None:
             query = self._queries[fold(prefix)] = asyncio.create_task(self._query(self._agencies, prefix))
-        return await query
+        try:
+            # All names of the request have the same deadline, so no other one needs the query after it.
+            async with asyncio.timeout_at(self.demand.due):
+                return await query
+        except TimeoutError:
+            raise UpstreamTimeout from None
 
     async def _query(self, agencies: AgencySource, prefix: str) -> str | None:
         rows = await agencies.registration_agencies([prefix], self.demand.client)

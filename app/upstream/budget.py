@@ -26,7 +26,7 @@ MAX_WAITING: Final = 10_000
 #: The name of a client's share in RateLimit headers and metrics.
 SHARE: Final = "share"
 #: The Retry-After of a refusal if nothing more exact is known, in seconds.
-_USUAL_RETRY: Final = 1.0
+USUAL_RETRY: Final = 1.0
 #: Seconds between two looks for a slow query.
 _SHORTEST_WAIT: Final = 0.001
 _GAVE_WAY: Final = "The upstream was slow, and queries of other clients needed the place of this one; try again later."
@@ -202,7 +202,7 @@ class Budget:
         ends_at = self._clock() + seconds
         while (wait := await self._bucket.take()) > 0:
             if self._clock() + wait > ends_at:
-                raise BudgetSpent(retry_after=_USUAL_RETRY)
+                raise BudgetSpent(retry_after=USUAL_RETRY)
             await self._sleep(wait)
 
     async def start_empty(self) -> None:
@@ -244,7 +244,7 @@ class Budget:
             waiters.refused = True
             if isinstance(error, BudgetSpent):
                 raise
-            raise BudgetSpent(retry_after=_USUAL_RETRY) from error
+            raise BudgetSpent(retry_after=USUAL_RETRY) from error
         finally:
             waiters.notify(None)
 
@@ -254,7 +254,7 @@ class Budget:
         if not clients:
             if any(lines.is_full(client) for client in waiters.clients):
                 raise self._share_spent(queue, query)
-            raise BudgetSpent(retry_after=_USUAL_RETRY)
+            raise BudgetSpent(retry_after=USUAL_RETRY)
         for client in clients:
             self._join(queue, query, client)
         if queue.server is None or queue.server.done():
@@ -279,7 +279,7 @@ class Budget:
     def _share_spent(self, queue: Queue, query: QueuedQuery) -> ShareSpent:
         quota = Quota(SHARE, queue.lines.most_of_client, max(1, ceil(query.seconds)))
         # A client's line is one shorter after a turn of each client.
-        return ShareSpent(quota=quota, retry_after=max(_USUAL_RETRY, queue.lines.clients / self._rate))
+        return ShareSpent(quota=quota, retry_after=max(USUAL_RETRY, queue.lines.clients / self._rate))
 
     async def _serve(self, queue: Queue) -> None:
         """Admit queries as places and tokens become free, until none waits."""

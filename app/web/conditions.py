@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import cache, partial
 from math import inf
 
 from app.resolver.demand import Demand
@@ -17,11 +19,12 @@ from app.web.stage import Stages
 class Conditions:
     """Reads the conditions of requests. A client is the network of an address."""
 
-    def __init__(self, networks: ClientNetworks, stages: Stages, reload_age: float) -> None:
-        """A record younger than `reload_age` seconds is new enough for every Cache-Control of a request."""
+    def __init__(self, networks: ClientNetworks, stages: Stages, reload_age: float, seconds: float) -> None:
+        """A record younger than `reload_age` seconds is new enough for every request, which may take `seconds`."""
         self._networks = networks
         self.stages = stages
         self._reload_age = reload_age
+        self._seconds = seconds
 
     def client_of(self, request: Request) -> str:
         """The client that sent a request."""
@@ -32,7 +35,7 @@ class Conditions:
         client = self.client_of(request)
         directives = directives_of(request)
         if directives is NO_DIRECTIVES and not options.bypasses_cache:
-            return Demand(client=client)
+            return Demand(client=client, due=self.due(request))
         address, youngest = request.client_address, directives.max_age
         return Demand(
             options.authoritative,
@@ -45,29 +48,28 @@ class Conditions:
             may_renew=lambda: self.stages.may_renew is None or self.stages.may_renew(address),
             max_stale=directives.max_stale,
             stale_if_error=inf if directives.stale_if_error is None else directives.stale_if_error,
+            due=self.due(request),
         )
+
+    def due(self, request: Request) -> float:
+        """When the answer to a request is due. The same for all queries that the request causes."""
+        request.due = request.due or time.monotonic() + self._seconds
+        return request.due
 
     def for_others(self, request: Request) -> Demand:
         """The demand for further names that the answer to a request needs."""
+        self.due(request)
         return demand_for_others(request, self.client_of(request))
 
-    def _charge_once(self, address: str) -> Callable[[], None]:
+    def _charge_once(self, address: str) -> Callable[[], object]:
         """Counts a bypass of the cache at its first call. A request with aliases bypasses it several times."""
-        is_charged = False
-
-        def charge() -> None:
-            nonlocal is_charged
-            if not is_charged:
-                if self.stages.charge_bypass is not None:
-                    self.stages.charge_bypass(address)
-                is_charged = True
-
-        return charge
+        charge = self.stages.charge_bypass
+        return (lambda: None) if charge is None else cache(partial(charge, address))
 
 
 def demand_for_others(request: Request, client: str) -> Demand:
     """The demand for further names that the answer to a request needs, at the cost of a client."""
-    return Demand(client=client, only_cached=directives_of(request).only_if_cached)
+    return Demand(client=client, only_cached=directives_of(request).only_if_cached, due=request.due)
 
 
 def directives_of(request: Request) -> CacheDirectives:

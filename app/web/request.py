@@ -25,7 +25,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,255}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{
 class Request:
     """One HTTP request. `path` is raw: percent-encoded, without the query, without the resolver's sub-path."""
 
-    __slots__ = ("_headers", "_receive", "method", "path", "public_url", "query", "scope")
+    __slots__ = ("_headers", "_receive", "due", "method", "path", "public_url", "query", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, *, public_url: str | None, sub_path: bytes) -> None:
         self.scope = scope
@@ -37,6 +37,7 @@ class Request:
         self._receive = receive
         self._headers: dict[bytes, bytes] | None = None
         self.public_url = public_url
+        self.due: float | None = None  # when the answer is due, by the event loop's clock
 
     @property
     def head_only(self) -> bool:

@@ -15,6 +15,7 @@ from app.doi.name import HandleName
 from app.doi.percent import decode
 from app.doi.presentation import read, read_typed
 from app.errors import InvalidName
+from app.resolver.demand import Demand
 from app.resolver.options import NO_FACTS
 from app.resolver.registration_agency import INVALID
 from app.resolver.which_ra import WhichRa
@@ -34,23 +35,24 @@ _SEPARATORS: Final = re.compile(r"[\s,]+")
 
 async def answer(request: Request, raw: bytes, client: str, face: Face) -> Reply:
     """The answer about the names in `raw`: a page, or JSON. Upstream queries are charged to `client`."""
+    demand = Demand(client=client, due=face.conditions.due(request))
     if wants_page(request.header(b"accept")):
-        return await _answer_page(face.which_ra, raw, client, request, face)
-    return await _answer_json(face.which_ra, raw, client)
+        return await _answer_page(raw, demand, request, face)
+    return await _answer_json(face.which_ra, raw, demand)
 
 
-async def _answer_json(which_ra: WhichRa, raw: bytes, client: str) -> Reply:
+async def _answer_json(which_ra: WhichRa, raw: bytes, demand: Demand) -> Reply:
     """A JSON array with a row for each name, always 200. A comma inside a name must be written `%2C`."""
     parts = raw.split(b",")
     if len(parts) > MAX_NAMES:
         message = f"At most {MAX_NAMES} names are answered at once; these are {len(parts)}."
         return Reply(400, (JSON, VARY_ACCEPT), msgspec.json.encode({"message": message}), (NO_STORE,))
-    rows = await which_ra.rows([_read_part(part) for part in parts], client)
+    rows = await which_ra.rows([_read_part(part) for part in parts], demand)
     body = msgspec.json.format(msgspec.json.encode(rows), indent=2)
     return Reply(200, (JSON, VARY_ACCEPT), body, (AGENCIES if _is_verified(rows) else NO_STORE,))
 
 
-async def _answer_page(which_ra: WhichRa, raw: bytes, client: str, request: Request, face: Face) -> Reply:
+async def _answer_page(raw: bytes, demand: Demand, request: Request, face: Face) -> Reply:
     """The answer as a page. If the path has no names, they come from the form, where spaces can separate them too."""
     pages, link = face.pages, face.link
     language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
@@ -59,7 +61,7 @@ async def _answer_page(which_ra: WhichRa, raw: bytes, client: str, request: Requ
     if len(names) > MAX_NAMES:
         body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=len(names))
         return page(400, body, vary=vary_page)
-    rows = await which_ra.rows(names, client) if names else []
+    rows = await face.which_ra.rows(names, demand) if names else []
     body = pages.which_ra(link, language, rows=list(zip(names, rows, strict=True)), count=MAX_NAMES)
     freshness = OWN_PAGE if not names else AGENCIES if _is_verified(rows) else NO_STORE
     return page(200, body, freshness=(freshness,), vary=vary_page)

@@ -10,6 +10,7 @@ import pytest
 from app.doi.name import HandleName
 from app.errors import InvalidName
 from app.handle.record import Record, read_values
+from app.resolver.demand import ORDINARY
 from app.resolver.failure_memory import FailureMemory
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import KNOWN_SERVICES, agency_name
@@ -66,7 +67,7 @@ class Bench:
 
     async def rows(self, *names: str, alone: bool = False) -> list[dict[str, str]]:
         which_ra = self.alone if alone else self.with_upstream
-        return await which_ra.rows([(name, read(name)) for name in names], None)
+        return await which_ra.rows([(name, read(name)) for name in names], ORDINARY)
 
     def agency(self, prefix: str, agency: str) -> None:
         """The records of a prefix and of its agency."""

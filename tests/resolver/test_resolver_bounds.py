@@ -163,7 +163,7 @@ async def rows(source: CountingSource, *names: str) -> list[dict[str, str]]:
     cache = usual_cache("memory:", clock=clock)
     resolver = Resolver(cache, source, clock, options=usual_options(), failures=failures)
     found = await WhichRa(resolver, PrefixChain(resolver), None).rows(
-        [(name, HandleName(name)) for name in names], None
+        [(name, HandleName(name)) for name in names], ORDINARY
     )
     await resolver.close()
     return found

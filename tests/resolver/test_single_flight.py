@@ -120,7 +120,7 @@ async def test_a_caller_out_of_patience_leaves_the_work_going() -> None:
         await await_shielded(task, 0)
     assert not task.done()
     work.go_on.set()
-    assert await await_shielded(task, 10) == 1
+    assert await await_shielded(task) == 1
 
 
 async def test_closing_ends_what_is_in_flight_and_waits_for_it(unheeded: list[dict[str, Any]]) -> None:

@@ -71,6 +71,12 @@ class UpstreamSettings(SettingsGroup):
         8.0, gt=0, description="Timeout between two reads of an upstream answer, in seconds."
     )
     upstream_timeout: float = Field(10.0, gt=0, description="Timeout for a whole upstream query, in seconds.")
+    upstream_request_timeout: float = Field(
+        8.0,
+        gt=0,
+        description="Seconds that all upstream queries of one request may take together, with their waits for the "
+        "budget, before its answer is 503 or 504, or a stale record. The queries continue for the next request.",
+    )
     upstream_max_answer_bytes: int = Field(
         1024 * 1024,
         ge=1024,

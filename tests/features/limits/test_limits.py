@@ -54,7 +54,7 @@ class Bench:
             "refused": self.refusals.append,
         }
         self.limits = ClientLimits(**(defaults | options))
-        self.conditions = Conditions(ClientNetworks(24, 64), fold_stages([self.limits]), 10.0)
+        self.conditions = Conditions(ClientNetworks(24, 64), fold_stages([self.limits]), 10.0, 8.0)
 
 
 def write_list(folder: Path, text: str) -> Path:

@@ -1,0 +1,18 @@
+"""What the operator says about names, before the cache and the upstream."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.doi.name import HandleName
+from app.resolver.resolution import Resolution
+
+
+class LocalAnswers(Protocol):
+    """The operator's own answers."""
+
+    def resolve(self, name: HandleName, now: float) -> Resolution | None:
+        """The answer about a name; None if the cache and the upstream decide. Raises PrefixDenied."""
+
+    def find_place(self, name: HandleName, now: float) -> str | None:
+        """File and line of the record that answers or denies a name in place of the cache."""
