@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import ConfigurationError
+from app.regular_file import read_regular
 from app.web.client_network import read_address
 
 #: Networks in one list.
 MAX_NETWORKS: Final = 100_000
-#: The longest line, in characters; a network takes less than 50.
-_MAX_LINE: Final = 1_000
+#: The largest list. A line of a network takes less than 50 bytes.
+_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class NetworkList:
@@ -54,15 +55,17 @@ def read_networks(path: Path) -> NetworkList:
     """Read the networks of a file. Raises ConfigurationError with the file and the line."""
     networks: list[IPv4Network | IPv6Network] = []
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), ""), 1):
-                text = line.partition("#")[0].strip()
-                if text:
-                    networks.append(_read_network(text, path, number))
-                if len(networks) > MAX_NETWORKS:
-                    raise ConfigurationError(f"{path}: more than {MAX_NETWORKS} networks; merge them into larger ones")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: the list of networks cannot be read ({error})") from error
+        lines = read_regular(path, _MAX_BYTES).decode("utf-8").split("\n")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: the list of networks cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: the list of networks cannot be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if text:
+            networks.append(_read_network(text, path, number))
+        if len(networks) > MAX_NETWORKS:
+            raise ConfigurationError(f"{path}: more than {MAX_NETWORKS} networks; merge them into larger ones")
     return NetworkList(networks)
 
 

@@ -65,6 +65,7 @@ class Settings(SettingsGroup):
         cache_grace: float
         upstream_contact: str | None
         upstream_bootstrap: Path | None
+        upstream_ca_bundle: Path | None
         upstream_verify: Literal["never", "when-asked", "lookups", "always"]
         upstream_private_servers: bool
         upstream_refused_networks: str

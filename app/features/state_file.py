@@ -10,6 +10,7 @@ import msgspec
 
 from app.cache.private_file import open_private
 from app.errors import ConfigurationError
+from app.regular_file import read_regular
 
 State = TypeVar("State", bound=msgspec.Struct)
 
@@ -24,8 +25,7 @@ def read_state(path: Path, kind: type[State], label: str, remedy: str) -> State 
     `label` names the file in messages, and `remedy` says what to do.
     """
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_MAX_BYTES), type=kind)
+        return msgspec.json.decode(read_regular(path, _MAX_BYTES), type=kind)
     except FileNotFoundError:
         return None
     except OSError as error:

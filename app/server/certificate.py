@@ -5,10 +5,15 @@ from __future__ import annotations
 import logging
 import ssl
 from pathlib import Path
+from typing import Final
 
 from app.errors import ConfigurationError
+from app.regular_file import require_regular
 
 log = logging.getLogger(__name__)
+
+#: The largest file of a certificate chain or of a key.
+_MAX_PEM_BYTES: Final = 1024 * 1024
 
 
 def load_certificate(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
@@ -19,6 +24,8 @@ def load_certificate(certificate: Path | None, key: Path | None) -> ssl.SSLConte
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
+        for path in (certificate, key):
+            require_regular(path, _MAX_PEM_BYTES)
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"--tls-cert {certificate} and --tls-key {key} cannot be used: {error}") from error

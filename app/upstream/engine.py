@@ -9,6 +9,7 @@ from __future__ import annotations
 import ssl
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Final
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,9 +18,12 @@ import httpx
 from yarl import URL
 
 from app.errors import AnswerTooLarge, ConfigurationError, InvalidAnswer
+from app.regular_file import explain_failure, require_regular
 
 #: Idle connections are closed before usual servers close them (60 to 75 s), which would cost a retry.
 _KEEP_IDLE_SECONDS: Final = 30.0
+#: The largest file of certificate authorities. The public ones have 300 kB.
+_MAX_AUTHORITIES_BYTES: Final = 16 * 1024 * 1024
 _PROXY_SCHEMES: Final = ("http", "https")
 #: The content coding that is offered to the upstream. An answer in another one is not valid.
 ACCEPT_ENCODING: Final = "gzip"
@@ -52,9 +56,11 @@ def load_authorities(ca_file: str | None) -> ssl.SSLContext:
     context = httpx.create_ssl_context()
     if ca_file is not None:
         try:
+            require_regular(Path(ca_file), _MAX_AUTHORITIES_BYTES)
             context.load_verify_locations(cafile=ca_file)
         except OSError as error:
-            raise ConfigurationError(f"The certificates in {ca_file!r} cannot be read: {error}.") from error
+            reason = explain_failure(error)
+            raise ConfigurationError(f"The certificates in {ca_file!r} cannot be read: {reason}.") from error
     return context
 
 

@@ -13,9 +13,13 @@ from app.assembly.settings.old_names import RENAMED
 from app.errors import ConfigurationError
 from app.features.options import CONFIG_VARIABLE, ENV_PREFIX, flag_of
 from app.features.redaction import redact
+from app.regular_file import explain_failure, read_regular
 
 #: The table whose keys have no prefix.
 _UNPREFIXED: Final = "server"
+#: The largest file of a secret and the largest file of settings.
+_MAX_SECRET_BYTES: Final = 65_536
+_MAX_FILE_BYTES: Final = 1024 * 1024
 #: The usual forms of a table and of a key in TOML.
 _TABLE: Final = re.compile(r"[ \t]*\[[ \t]*([A-Za-z0-9_-]+)[ \t]*\]")
 _KEY: Final = re.compile(r"[ \t]*[\"']?([A-Za-z0-9_-]+)[\"']?[ \t]*=")
@@ -99,17 +103,17 @@ def _is_file_of_secret(name: str, known: Collection[str]) -> bool:
 
 def _read_secret(key: str, path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return read_regular(path, _MAX_SECRET_BYTES).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{key}: the file {path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{key}: the file {path} cannot be read: {explain_failure(error)}") from error
 
 
 def _read_toml(path: Path) -> dict[str, SourcedValue]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, _MAX_FILE_BYTES).decode("utf-8")
         document = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"{path}: the settings file cannot be read: {error}") from error
+        raise ConfigurationError(f"{path}: the settings file cannot be read: {explain_failure(error)}") from error
     lines = _find_lines(text)
     values: dict[str, SourcedValue] = {}
     for table, content in document.items():

@@ -14,6 +14,7 @@ from app.features.branding.colours import brand_stylesheet
 from app.features.branding.messages import read_messages, read_tags
 from app.features.branding.settings import BrandingSettings
 from app.features.branding.templates import open_templates
+from app.regular_file import read_regular
 from app.web.branding import Brand, Branding, NamedLink, StaticFile, digest, open_files, read_stylesheet
 from app.web.look import OwnTemplates, Renderer
 
@@ -108,12 +109,9 @@ def _read_logo(path: Path) -> StaticFile:
         raise ConfigurationError(f"branding_logo: {path} must end with .svg, .png, .webp, .jpg or .jpeg")
     media_type, magic = LOGO_TYPES[path.suffix.lower()]
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_LOGO_BYTES + 1)
+        content = read_regular(path, MAX_LOGO_BYTES)
     except OSError as error:
-        raise ConfigurationError(f"branding_logo: the file {path} cannot be read: {error}") from error
-    if len(content) > MAX_LOGO_BYTES:
-        raise ConfigurationError(f"branding_logo: {path} is larger than {MAX_LOGO_BYTES} bytes; make it smaller")
+        raise ConfigurationError(f"branding_logo: the file {path} cannot be read: {error.strerror}") from error
     is_svg = media_type == "image/svg+xml"
     if not content.startswith(magic) or (is_svg and not _SVG_ROOT.search(content[:_SVG_HEAD_BYTES])):
         raise ConfigurationError(

@@ -9,6 +9,7 @@ from string import Formatter
 from typing import Final
 
 from app.errors import ConfigurationError
+from app.regular_file import explain_failure, read_regular
 from app.web.languages import LANGUAGES, read_all, read_texts
 
 #: Larger language files are refused; ours have 15 kB.
@@ -44,14 +45,12 @@ def read_messages(tags: Sequence[str], folder: Path | None, packages: Sequence[s
 
 def _read_replacements(tag: str, folder: Path | None, reference: Mapping[str, str]) -> dict[str, str]:
     path = None if folder is None else folder / f"{tag}.toml"
-    if path is None or not path.is_file():
+    if path is None or not path.exists():
         return {}
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: the language file is larger than {MAX_FILE_BYTES} bytes")
-        toml = path.read_text("utf-8")
+        toml = read_regular(path, MAX_FILE_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: the language file cannot be read: {error}") from error
+        raise ConfigurationError(f"{path}: the language file cannot be read: {explain_failure(error)}") from error
     texts = read_texts(str(path), toml)
     for key, text in texts.items():
         wrong = _find_fault(text, reference.get(key))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final
@@ -12,11 +12,14 @@ from jinja2 import ChoiceLoader, FileSystemLoader, PrefixLoader, Template, Templ
 
 from app.errors import ConfigurationError
 from app.features.branding.samples import sample_context, sample_facts
+from app.regular_file import require_regular
 from app.web.branding import Brand
 from app.web.look import OwnTemplates, Renderer
 
 log = logging.getLogger(__name__)
 
+#: Larger templates are refused; ours have at most 10 kB.
+MAX_TEMPLATE_BYTES: Final = 262_144
 #: The prefix of our own templates, which a custom template can extend: `{% extends "doi-proxy/layout.html" %}`.
 OWN_PREFIX: Final = "doi-proxy"
 
@@ -37,12 +40,23 @@ def _compile(own: OwnTemplates, folder: Path) -> Mapping[str, Template]:
     """Compile all templates. A custom template replaces ours of the same name."""
     loader = ChoiceLoader([FileSystemLoader(folder), PrefixLoader({OWN_PREFIX: own.loader}), own.loader])
     environment = own.open(loader)
+    _require_readable(folder / name for name in own.files)
     try:
         return {name.removesuffix(".html"): environment.get_template(name) for name in own.files}
     except TemplateSyntaxError as error:
         raise ConfigurationError(f"{error.filename or folder}, line {error.lineno}: {error.message}") from error
     except (TemplateError, OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{folder}: a template cannot be read: {error}") from error
+
+
+def _require_readable(files: Iterable[Path]) -> None:
+    """Refuse files that the loader would read without a bound, or take for absent."""
+    for file in files:
+        try:
+            if file.exists():
+                require_regular(file, MAX_TEMPLATE_BYTES)
+        except OSError as error:
+            raise ConfigurationError(f"{file}: the template cannot be read: {error.strerror or error}") from error
 
 
 class _CustomTemplates:

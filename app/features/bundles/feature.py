@@ -12,6 +12,7 @@ from app.features.bundles.seed import Seed
 from app.features.bundles.settings import BundleSettings
 from app.features.check import Finding, Inspection
 from app.features.feature import NOTHING, Context, Feature, Opened
+from app.regular_file import open_regular
 
 
 def open_seed(context: Context) -> Opened:
@@ -24,15 +25,19 @@ def open_seed(context: Context) -> Opened:
 
 
 def check_seed(inspection: Inspection) -> Iterator[Finding]:
-    """A seed that does not exist."""
+    """A seed that cannot be read."""
     path = inspection.settings.group(BundleSettings).seed
     if path is not None:
         yield from inspection.find_refusal("seed", partial(_require_file, path))
 
 
 def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise ConfigurationError(f"--seed {path}: this file does not exist; name a bundle, or remove the setting")
+    try:
+        open_regular(path).close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"--seed {path}: this file cannot be read: {error.strerror}; name a bundle, or remove the setting"
+        ) from error
 
 
 FEATURE: Final = Feature(

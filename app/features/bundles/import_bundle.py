@@ -24,6 +24,7 @@ from app.features.command import STANDARD_INPUT
 from app.features.progress import Bar
 from app.features.registry.sqlite_table import RegistryTable
 from app.handle.answer import ResponseCode
+from app.regular_file import open_regular
 
 #: Limits of the records, and of the bytes of their values, that wait to be written.
 MAX_WAITING: Final = 4_000
@@ -104,9 +105,11 @@ def open_bundle(path: str) -> AbstractContextManager[BinaryIO]:
     if path == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
     try:
-        return Path(path).open("rb")
+        return open_regular(Path(path))
     except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ConfigurationError(
+            f"{path}: cannot be read: {error.strerror or error}; the name - reads standard input"
+        ) from error
 
 
 def _decompress(path: str, file: BinaryIO) -> BinaryIO:

@@ -12,6 +12,7 @@ from app.cache.entry import Entry, RegistryEntry
 from app.cache.tiered import TieredStore
 from app.features.bundles.bundle import Refused, read_bundle
 from app.features.feature import Service
+from app.regular_file import open_regular
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Seed(Service):
     async def start(self) -> None:
         """Load the records."""
         loaded = known = 0
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             for item in read_bundle(file):
                 now = self._clock()
                 if isinstance(item, Refused):

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Final
 
 import maxminddb
 
 from app.errors import ConfigurationError
+from app.regular_file import explain_failure, require_regular
+
+#: The largest database. Those of cities have less than 100 MB.
+_MAX_BYTES: Final = 1024 * 1024 * 1024
 
 
 def open_countries(path: Path) -> Callable[[str], str | None]:
     """A function from an address to an ISO 3166 country code, or to None if unknown. Raises ConfigurationError."""
     try:
+        require_regular(path, _MAX_BYTES)
         reader = maxminddb.open_database(path)
     except (OSError, ValueError, maxminddb.InvalidDatabaseError) as error:
-        raise ConfigurationError(f"--country-database {path}: the database cannot be used ({error})") from error
+        reason = explain_failure(error)
+        raise ConfigurationError(f"--country-database {path}: the database cannot be used ({reason})") from error
 
     def country(address: str) -> str | None:
         try:

@@ -25,6 +25,7 @@ from app.features.follow.pull import Body, Pull, PullLimits, PullReport
 from app.features.follow.sqlite_change_pages import find_cursor, write_delta
 from app.features.proxy_client.server import parse_server
 from app.features.registry.record import parse_date
+from app.regular_file import explain_failure, read_regular
 
 #: --since for everything, with a cursor at its end.
 START: Final = "start"
@@ -130,10 +131,9 @@ def _print_report(report: PullReport, imported: ImportReport, seconds: float) ->
 
 def _read_token(path: str) -> str:
     try:
-        with Path(path).open(encoding="ascii") as file:
-            token = file.read(_MAX_TOKEN).strip()
+        token = read_regular(Path(path), _MAX_TOKEN).decode("ascii").strip()
     except (OSError, UnicodeError) as error:
-        raise ConfigurationError(f"--token-file {path}: cannot be read: {error}") from error
+        raise ConfigurationError(f"--token-file {path}: cannot be read: {explain_failure(error)}") from error
     if not token or not token.isprintable():
         raise ConfigurationError(f"--token-file {path}: has no token; put admin_replica_token of the primary into it")
     return token

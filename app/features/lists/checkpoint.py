@@ -16,6 +16,7 @@ import msgspec
 from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
 from app.features.state_file import read_state, write_state
+from app.regular_file import open_regular
 
 #: The version of the file. A file of another version is refused.
 _VERSION: Final = 1
@@ -58,7 +59,7 @@ def identify_lists(paths: Sequence[str]) -> tuple[InputIdentity, ...]:
 def _identify(path: str) -> InputIdentity:
     digest, size = hashlib.sha256(), 0
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             while piece := file.read(_READ_BYTES):
                 digest.update(piece)
                 size += len(piece)

@@ -38,6 +38,7 @@ from app.features.native.wire.message import ENVELOPE_BYTES
 from app.features.native.wire.site_value import ServiceSite, TransportProtocol
 from app.features.network_list import NetworkList
 from app.features.options import Settings
+from app.regular_file import read_regular
 from app.resolver.source import SourceContext
 from app.upstream.budget import Budget
 from app.upstream.client import identify
@@ -183,8 +184,7 @@ def read_root(settings: Settings) -> HandleService | None:
     if path is None:
         return None
     try:
-        with path.open("rb") as file:
-            return read_bootstrap(file.read(MAX_BOOTSTRAP_BYTES + 1))
+        return read_bootstrap(read_regular(path, MAX_BOOTSTRAP_BYTES))
     except OSError as error:
         raise ConfigurationError(f"upstream_bootstrap: {path} cannot be read: {error.strerror}") from error
     except ConfigurationError as error:

@@ -18,6 +18,7 @@ from app.errors import ConfigurationError, CouldNotVerify
 from app.features.native.referral import HandleService
 from app.features.native.root_chain import extend_chain, fingerprint, follow_chain
 from app.features.native.wire.response import Response
+from app.regular_file import read_regular
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +66,7 @@ class RootFile:
 
     def _read(self, path: Path) -> None:
         try:
-            with path.open("rb") as file:
-                content = _decode(file.read(_MAX_BYTES + 1))
+            content = _decode(read_regular(path, _MAX_BYTES))
             if content.bootstrap != fingerprint(self._root):
                 log.info("upstream_bootstrap has changed since the root was kept in %s: it counts", path)
                 return

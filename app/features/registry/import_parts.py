@@ -26,9 +26,9 @@ from app.features.registry.import_streams import (
     decompress_head,
     is_gzip,
     open_stream,
-    prepend,
 )
 from app.features.registry.tar import InvalidArchive, TarReader, is_tar
+from app.regular_file import open_regular
 
 #: Files and members up to this size are read by one process. Those of the agencies have 5 to 10 MB.
 MAX_PART_BYTES: Final = 32 * 1024 * 1024
@@ -150,24 +150,20 @@ class _Weight:
 
 def _parts_of_file(path: Path, now: int) -> Iterator[Part | LeftOut]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = os.fstat(file.fileno())
             date = int(found.st_mtime)
             head = file.read(HEAD_BYTES)
-            is_regular = stat.S_ISREG(found.st_mode)
-            if is_regular:
-                file.seek(0)
-                if is_tar(head):
-                    archive = TarReader(file.read, lambda count: _skip(file, count))
-                    yield from _parts_of_archive(str(path), archive, _Weight(file.tell), found.st_size)
-                    return
-                is_archive = is_gzip(head) and is_tar(decompress_head(head))
-                if found.st_size <= MAX_PART_BYTES and not is_archive:
-                    yield Part(str(path), date, found.st_size, str(path), 0, found.st_size)
-                    return
-                head = b""
-            weight = _Weight(file.tell if is_regular else lambda: 0)
-            yield from _parts_of_stream(str(path), prepend(head, file.read), min(date, now), weight)
+            file.seek(0)
+            if is_tar(head):
+                archive = TarReader(file.read, lambda count: _skip(file, count))
+                yield from _parts_of_archive(str(path), archive, _Weight(file.tell), found.st_size)
+                return
+            is_archive = is_gzip(head) and is_tar(decompress_head(head))
+            if found.st_size <= MAX_PART_BYTES and not is_archive:
+                yield Part(str(path), date, found.st_size, str(path), 0, found.st_size)
+                return
+            yield from _parts_of_stream(str(path), file.read, min(date, now), _Weight(file.tell))
     except InvalidArchive as error:
         yield LeftOut(str(path), str(error), is_failure=True)
     except OSError as error:

@@ -34,6 +34,7 @@ from app.features.registry.reading import (
 )
 from app.features.registry.record import RecordDates, RegistryRecord
 from app.features.registry.wire import RegistryRow, to_row
+from app.regular_file import open_regular
 
 #: Characters of keys and URLs from which a run is written. They take about four times as much in memory.
 _RUN_BYTES: Final = 48 * 1024 * 1024
@@ -222,7 +223,7 @@ def _read_slice(part: Part) -> Iterator[bytes]:
     left = part.length
     if not left:
         return
-    with Path(part.path).open("rb", buffering=0) as file:
+    with open_regular(Path(part.path)) as file:
         file.seek(part.offset)
         while left:
             piece = file.read(min(left, _READ_BYTES))

@@ -10,6 +10,7 @@ from typing import Final
 from app.features.check import Check, Finding, exit_status
 from app.features.command import CommandContext
 from app.features.setup.file_checks import (
+    find_authority_problems,
     find_certificate_problems,
     find_store_folder_problems,
     find_unreadable_files,
@@ -25,6 +26,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     find_risks,
     find_machine_limits,
     find_unreadable_files,
+    find_authority_problems,
     find_certificate_problems,
     find_store_folder_problems,
     find_port_in_use,

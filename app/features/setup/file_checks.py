@@ -21,7 +21,7 @@ _SQLITE: Final = "sqlite:///"
 
 
 def find_unreadable_files(inspection: Inspection) -> Iterator[Finding]:
-    """Files and folders that do not exist, or that this user cannot read."""
+    """Files and folders that do not exist, are of another kind, or cannot be read by this user."""
     for name in type(inspection.settings).model_fields:
         path = getattr(inspection.settings, name)
         if isinstance(path, Path) and (problem := _access_problem(path)):
@@ -35,6 +35,8 @@ def _access_problem(path: Path) -> str | None:
         path.stat()
     except OSError as error:
         return f"{path} cannot be used: {error.strerror}"
+    if not (path.is_file() or path.is_dir()):
+        return f"{path} is not a regular file"
     needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
     return None if os.access(path, needed) else f"{path} is not readable by the user who runs this check"
 
@@ -51,6 +53,15 @@ def find_certificate_problems(inspection: Inspection) -> Iterator[Finding]:
     yield from refusals
     if certificate is not None and not refusals:
         yield from _judge_certificate(inspection, certificate)
+
+
+def find_authority_problems(inspection: Inspection) -> Iterator[Finding]:
+    """A file of certificate authorities that cannot be used."""
+    from app.upstream.engine import load_authorities  # noqa: PLC0415 - it takes long to import
+
+    path = inspection.settings.upstream_ca_bundle
+    if path is not None:
+        yield from inspection.find_refusal("upstream_ca_bundle", lambda: load_authorities(str(path)))
 
 
 def _judge_certificate(inspection: Inspection, certificate: Path) -> Iterator[Finding]:

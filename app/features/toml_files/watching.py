@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-import stat
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Final
 
 from app.features.feature import Service
 from app.features.toml_files.text import FileProblem
+from app.regular_file import read_regular
 
 #: Seconds between two looks at the files.
 WATCH_INTERVAL: Final = 1.0
@@ -58,15 +59,10 @@ class UnreadableFile(Exception):
 def read_text(path: Path, most: int, too_large: str) -> tuple[str, int]:
     """The text of a file and its size in bytes. Raises UnreadableFile, with `too_large` for more than `most` bytes."""
     try:
-        # A pipe without a writer must not keep the reader waiting.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise UnreadableFile(path, "it is not a regular file")
-            data = opened.read(most + 1)
+        data = read_regular(path, most)
     except OSError as error:
-        raise UnreadableFile(path, f"it cannot be read: {error.strerror or error}") from error
-    if len(data) > most:
-        raise UnreadableFile(path, too_large)
+        reason = too_large if error.errno == errno.EFBIG else f"it cannot be read: {error.strerror or error}"
+        raise UnreadableFile(path, reason) from error
     try:
         return data.decode("utf-8"), len(data)
     except UnicodeDecodeError as error:

@@ -54,7 +54,7 @@ def test_a_file_of_the_institution_can_be_a_new_language(tmp_path: Path) -> None
         ('[title]\n[site]\n\nversion = "{v}"', r"de\.toml, line 4: site\.version: this text has no placeholder \{v\}"),
         ('[site]\nversion = "{version"', r"de\.toml, line 2: site\.version: the braces are wrong"),
         ('[site]\n"version" = "{version.x}"', r"de\.toml, line 2: site\.version: this text has no placeholder"),
-        ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file is larger than"),
+        ("#" * (MAX_FILE_BYTES + 1), r"de\.toml: the language file cannot be read: it is larger than"),
     ],
 )
 def test_a_broken_file_of_the_institution_is_named_with_its_line(tmp_path: Path, toml: str, message: str) -> None:

@@ -140,7 +140,7 @@ def _loop(file: Path) -> None:
         (_binary, "rules.toml:2:1: the text is not UTF-8"),
         (_loop, "it cannot be read"),
         (os.mkfifo, "it is not a regular file"),
-        (Path.mkdir, "it cannot be read: Is a directory"),
+        (Path.mkdir, "it cannot be read: it is not a regular file"),
         (lambda _: None, "it cannot be read: No such file"),
     ],
     ids=["large", "binary", "loop", "pipe", "folder", "absent"],

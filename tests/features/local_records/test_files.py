@@ -159,10 +159,10 @@ def test_what_is_not_a_file_is_a_problem(tmp_path: Path) -> None:
     pipe, loop, nothing = tmp_path / "pipe", tmp_path / "loop", tmp_path / "nothing"
     os.mkfifo(pipe)
     loop.symlink_to(loop)
-    assert problems(pipe) == ["pipe: it is not a regular file"]
+    assert problems(pipe) == ["pipe: it cannot be read: it is not a regular file"]
     assert problems(loop) == ["loop: it cannot be read: Too many levels of symbolic links"]
     assert problems(nothing) == ["nothing: it cannot be read: No such file or directory"]
-    assert problems(Path(os.devnull)) == ["null: it is not a regular file"]
+    assert problems(Path(os.devnull)) == ["null: it cannot be read: it is not a regular file"]
 
 
 def test_what_is_not_text_has_its_place(tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ def test_every_kind_of_file_is_read_from_standard_input(name: str, monkeypatch: 
     assert read_all("-")[0] == KEYS
 
 
+def test_a_pipe_is_left_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert left_out(tmp_path / "pipe.csv") == [("cannot be read to its end: it is not a regular file", True)]
+
+
 def test_a_folder_is_read_in_the_order_of_names_without_links_and_other_files(tmp_path: Path) -> None:
     write(tmp_path / "dois/updated_2024-08/part_0000.jsonl.gz", datacite_file(NAMES[1:]))
     write(tmp_path / "dois/updated_2024-07/part_0000.jsonl.gz", datacite_file(NAMES[:1]))
