@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from app import __version__
 from app.cli.commands import COMMANDS, GROUPS
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
+#: The settings that the help of `serve` has, which matter to everybody.
+_SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "workers", "upstream_contact")
+
+
+#: The message of argparse about a command or a value that it does not know.
+_INVALID_CHOICE: Final = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -32,7 +40,11 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """See ArgumentParser."""
         self.complete()
-        return super().parse_known_args(args, namespace)
+        namespace, rest = super().parse_known_args(args, namespace)
+        if rest:
+            flag, _, _ = str(rest[0]).partition("=")
+            self.error(f"unrecognized arguments: {' '.join(rest)}{_suggest(flag, self._option_string_actions)}")
+        return namespace, rest
 
     def complete(self) -> None:
         """Add the arguments, if that is not done yet."""
@@ -41,7 +53,16 @@ class _Parser(argparse.ArgumentParser):
             fill()
 
     def error(self, message: str) -> NoReturn:
+        """See ArgumentParser."""
+        if found := _INVALID_CHOICE.search(message):
+            message += _suggest(found[1], re.findall("'([^']*)'", found[2]))
         self.exit(WRONG_USE, f"doi-proxy: {message}; see {self.prog} --help\n")
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, for the end of a message."""
+    similar = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,7 +112,7 @@ def create_parser(*, is_complete: bool = False) -> argparse.ArgumentParser:
 
 def _filling(parser: _Parser, name: str, module: str) -> Callable[[], None]:
     def fill() -> None:
-        _add_settings(parser)
+        _add_settings(parser, _SERVE_SETTINGS if name == "serve" else ())
         command: Command = next(one for one in import_module(module).COMMANDS if one.name == name)
         command.add_arguments(parser)
         parser.set_defaults(run=command.run)
@@ -99,22 +120,28 @@ def _filling(parser: _Parser, name: str, module: str) -> Callable[[], None]:
     return fill
 
 
-def _add_settings(command: argparse.ArgumentParser) -> None:
+def _add_settings(command: argparse.ArgumentParser, shown: Collection[str]) -> None:
     command.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
     command.add_argument("--help-settings", action=_HelpSettings, help="print the flags of all settings and exit")
-    _add_setting_flags(command, shown=False)
+    _add_setting_flags(command, shown)
 
 
-def _add_setting_flags(command: argparse.ArgumentParser, *, shown: bool) -> None:
+def _add_setting_flags(command: argparse.ArgumentParser, shown: Collection[str] | None = None) -> None:
+    """Add the flags of all settings, of which the help has those `shown`, by default all."""
     from app.assembly.settings import Settings
     from app.assembly.settings.old_names import REMOVED, RENAMED
     from app.features.options import flag_of, variable
 
     title, text = "settings", "each is also an environment variable and a line of the TOML file"
-    group = command.add_argument_group(title, text) if shown else command
+    group = command.add_argument_group(title, text) if shown is None or shown else command
     for name, field in Settings.model_fields.items():
         text = f"{field.description} [{variable(name)}, default {field.default}]".replace("%", "%%")
-        group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=text if shown else argparse.SUPPRESS)
+        group.add_argument(
+            flag_of(name),
+            dest=name,
+            metavar="VALUE",
+            help=text if shown is None or name in shown else argparse.SUPPRESS,
+        )
     for name in (*RENAMED, *REMOVED):
         group.add_argument(flag_of(name), dest=name, metavar="VALUE", help=argparse.SUPPRESS)
 
@@ -127,6 +154,6 @@ class _HelpSettings(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         flags = argparse.ArgumentParser(parser.prog, f"{parser.prog} [settings]", add_help=False)
-        _add_setting_flags(flags, shown=True)
+        _add_setting_flags(flags)
         flags.print_help()
         parser.exit()

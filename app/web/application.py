@@ -282,7 +282,8 @@ class Application:
             return self._home(request)
         except DoiProxyError as error:
             if isinstance(error, InvalidName) and typed is not None and request.method == "POST":
-                await self._face.errors.prepare(request, typed, self._face.conditions.client_of(request))
+                client = self._face.conditions.client_of(request)
+                return await self._face.errors.answer_text(request, error, typed, client)
             return self._face.errors.answer(request, error, name=name, typed=typed or _path_text(request))
 
     def _home(self, request: Request) -> Reply:

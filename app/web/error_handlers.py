@@ -65,11 +65,14 @@ class ErrorPages:
             self._logged_faults.add(type(error))
             log.error("the shortcut failed by a fault of this program; a task answers instead", exc_info=error)
 
-    async def prepare(self, request: Request, typed: str, client: str | None) -> None:
-        """Look up what a text in the form may mean, for its page."""
+    async def answer_text(self, request: Request, error: InvalidName, typed: str, client: str | None) -> Reply:
+        """The answer about a text in the form that is not a name: the one name in it, if it exists."""
         if not wants_problem(request.header(b"accept")):
             for section in self._sections:
-                await section.prepare_text(typed, client)
+                if (name := await section.find_only(typed, client)) is not None:
+                    language = request.language(self._pages.languages)
+                    return _page(200, self._pages.found(self._link, language, name=name, typed=typed))
+        return self.answer(request, error, name=None, typed=typed)
 
     def answer(self, request: Request, error: Exception, *, name: HandleName | None, typed: str) -> Reply:
         """The answer about an error of a request for `name`, or for the text that a reader `typed`."""
@@ -105,8 +108,6 @@ class ErrorPages:
             return _page(error.status, self._pages.openurl(self._link, language))
         if isinstance(error, InvalidName) and error.status == 400:
             found = self._read_sections("not_a_doi", error, name, typed)
-            if (only := found.pop("found", None)) is not None and request.method == "POST":
-                return _page(200, self._pages.found(self._link, language, name=only, typed=typed))
             body = self._pages.not_a_doi(link, language, typed=typed, reason=error.message, sections=found)
             return _page(error.status, body)
         if isinstance(error, TooManyRequests):

@@ -21,14 +21,11 @@ class Section(Protocol):
     async def prepare(self, name: HandleName, client: str | None) -> None:
         """Bring what the block needs into memory, at the cost of `client`, a network. Raises nothing."""
 
-    async def prepare_text(self, text: str, client: str | None) -> None:
-        """Bring what the block needs about a text in the form into memory, as `prepare` does about a name."""
+    async def find_only(self, text: str, client: str | None) -> HandleName | None:
+        """The one name in a text of the form, if it exists, at the cost of `client`, a network. Raises nothing."""
 
     def read(self, kind: PageKind, name: HandleName | None, text: str) -> Mapping[str, Any]:
-        """The data about a name or, if there is none, about a text.
-
-        `found` is the one name in a text, if it is known to exist.
-        """
+        """The data about a name or, if there is none, about a text."""
 
     def list_watched(self, name: HandleName) -> Sequence[HandleName]:
         """The names of which `read` looks up in memory whether they exist."""

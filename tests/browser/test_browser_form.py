@@ -73,6 +73,16 @@ async def test_what_is_no_doi_is_said_and_stays_in_the_form(visit: Visit) -> Non
     await expect(page.get_by_label("DOI", exact=True)).to_have_value("about us")
 
 
+async def test_the_doi_of_a_pasted_citation_is_one_button_away(visit: Visit, site: Site) -> None:
+    page = await visit("/")
+    await enter(page, f"Smith J (2021). A title. Journal 23(7):550. doi:{WORK}.")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("We Found This DOI in Your Text")
+    button = page.get_by_role("link", name="Go to the work")
+    await expect(button).to_be_focused()
+    await button.press("Enter")
+    await expect(page).to_have_url(site.landing)
+
+
 async def test_the_link_without_the_trailing_slash_leads_to_the_work(visit: Visit, site: Site) -> None:
     page = await visit(f"/{WORK}/")
     await expect(page.get_by_role("heading", level=1)).to_have_text("DOI Not Found")

@@ -192,6 +192,8 @@ WRONG: Final = [
     Wrong("healthcheck with an unknown setting", "healthcheck", "DOI_PROXY_NOPE", (("DOI_PROXY_NOPE", "1"),)),
     Wrong("unknown setting", "serve", "DOI_PROXY_NOPE: there is no such setting", (("DOI_PROXY_NOPE", "1"),)),
     Wrong("port in use", "serve --port {used}", "port {used}", status=1),
+    Wrong("command with a slip", "reslove 10.1000/182", "did you mean resolve?"),
+    Wrong("flag with a slip", "serve --prot 1", "did you mean --port?"),
     Wrong("store without a path", "serve --port 0 --store-url sqlite:///", "no file path"),
     Wrong("export without a store", "cache export --store-url sqlite:///{tmp}/garbage.pem/x", "garbage.pem"),
     Wrong("store of another kind", "serve --port 0 --store-url mongodb://x", "mongodb"),

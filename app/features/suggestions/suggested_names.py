@@ -12,6 +12,7 @@ from app.errors import CouldNotVerify
 from app.features.suggestions.find_names import find_names
 from app.features.suggestions.suggestion import Suggestion, read_best, suggest, suggest_instead
 from app.resolver.demand import Demand
+from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.resolver.single_flight import Replaced
 from app.upstream.source import ClientNetwork, Priority
@@ -39,7 +40,7 @@ class Existence:
         self._queries = queries
         self._concurrency = concurrency
         self._patience = patience
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Resolution | None]] = set()
 
     def find(self, name: HandleName) -> bool | None:
         """Whether the name exists. None if memory does not know."""
@@ -48,18 +49,30 @@ class Existence:
 
     async def look_up(self, names: Sequence[HandleName], client: ClientNetwork) -> None:
         """Bring what the store or the upstream knows about the names into memory. Raises nothing."""
-        unknown = [name for name in names if await self._resolver.recall(name) is None][: self._queries]
-        if not unknown or len(self._tasks) + len(unknown) > self._concurrency:
-            return
-        tasks = {asyncio.create_task(self._query(name, client)) for name in unknown}
+        await self._query([name for name in names if await self._resolver.recall(name) is None], client)
+
+    async def exists(self, name: HandleName, client: ClientNetwork) -> bool:
+        """Whether a name exists, also by a record that cannot be confirmed now. Raises nothing."""
+        known = await self._resolver.recall(name)
+        found = [known] if known is not None else await self._query([name], client)
+        return any(one.is_registered for one in found)
+
+    async def _query(self, names: Sequence[HandleName], client: ClientNetwork) -> list[Resolution]:
+        """What the upstream, or an old record, says of the names in time."""
+        names = names[: self._queries]
+        if not names or len(self._tasks) + len(names) > self._concurrency:
+            return []
+        tasks = {asyncio.create_task(self._resolve(name, client)) for name in names}
         for task in tasks:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        await asyncio.wait(tasks, timeout=self._patience)
+        done, _ = await asyncio.wait(tasks, timeout=self._patience)
+        return [found for task in done if (found := task.result()) is not None]
 
-    async def _query(self, name: HandleName, client: ClientNetwork) -> None:
+    async def _resolve(self, name: HandleName, client: ClientNetwork) -> Resolution | None:
         with suppress(CouldNotVerify, Replaced):
-            await self._resolver.resolve(name, Demand(priority=Priority.BULK, client=client))
+            return await self._resolver.resolve(name, Demand(priority=Priority.BULK, client=client))
+        return None
 
 
 class SuggestedNames:
@@ -86,12 +99,12 @@ class SuggestedNames:
         """Find out which of the names that `for_name` suggests exist, at the cost of `client`, a network."""
         await self._existence.look_up(self.list_watched(name), client)
 
-    async def prepare_text(self, text: str, client: str | None) -> None:
-        """Find out whether the one name in a text exists, at the cost of `client`, a network."""
-        if (name := self._find_only(text)) is not None:
-            await self._existence.look_up([name], client)
+    async def find_only(self, text: str, client: str | None) -> HandleName | None:
+        """The one name in a text, if it exists, at the cost of `client`, a network."""
+        name = self._read_only(text)
+        return name if name is not None and await self._existence.exists(name, client) else None
 
-    def _find_only(self, text: str) -> HandleName | None:
+    def _read_only(self, text: str) -> HandleName | None:
         """The name in a text, None if it has several or none, or if its reading is doubtful."""
         names = {one.name.key: one.name for one in find_names(text[:_MAX_SEARCHED]) if one.confidence != "doubtful"}
         if len(names) == 1:
@@ -103,13 +116,10 @@ class SuggestedNames:
         """The member `suggestions`: of a page the names, of a problem also the rule of each."""
         found = self.for_text(text) if name is None else self.for_name(name)
         if kind != "problem":
-            only = self._find_only(text) if kind == "not_a_doi" else None
             # The not-found page itself offers a name without the slashes at its end.
             offered = name.text.rstrip("/") if kind == "not_found" and name is not None else ""
             names = [suggestion.doi for suggestion in found if suggestion.doi.text != offered]
-            exists = only is not None and self._existence.find(only)
-            data = {"suggestions": show_names(names), "suggestions_title": _TITLES[kind]}
-            return {**data, "found": only} if exists else data
+            return {"suggestions": show_names(names), "suggestions_title": _TITLES[kind]}
         rows = [{"doi": suggestion.doi.text, "rule": suggestion.rule} for suggestion in found]
         return {"suggestions": rows} if rows else {}
 

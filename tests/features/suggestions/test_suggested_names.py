@@ -136,6 +136,15 @@ async def test_a_name_in_a_text_that_does_not_exist_or_is_not_alone_is_only_sugg
         assert (got.status, 'class="button" href' in got.text) == (404 if text.startswith("10.") else 400, False)
 
 
+async def test_a_citation_is_helped_in_an_outage_too(proxy: Proxy) -> None:
+    proxy.upstream.put("10.5555/amajethics.2021.550", url="https://example.org/", ttl=10)
+    await proxy.get("/10.5555/amajethics.2021.550")
+    proxy.clock.advance(100_000)
+    proxy.upstream.fault("10.5555/amajethics.2021.550", "status", status=503)
+    got = await proxy.post("/", f"hdl={quote(CITATION)}", accept=BROWSER)
+    assert (got.status, 'class="button" href="/10.5555/amajethics.2021.550"' in got.text) == (200, True)
+
+
 async def test_neither_a_path_nor_a_program_gets_the_page_of_the_form(proxy: Proxy) -> None:
     proxy.upstream.put("10.5555/amajethics.2021.550", url="https://example.org/")
     await proxy.get("/10.5555/amajethics.2021.550")
