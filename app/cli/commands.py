@@ -21,6 +21,10 @@ _ALL: Final = {
     "doctor": ("probe the front proxy and name what to change in it", "app.features.setup.command"),
     "status": ("print what a running proxy is doing", "app.features.admin.command"),
     "explain": ("explain the answer that a client gets about a name", "app.features.explain.command"),
+    "support-bundle": (
+        "write an archive for those who look for a fault: versions, masked settings, checks, store, status",
+        "app.features.support_bundle.command",
+    ),
     "parse": (
         "say what texts are: DOI names, handles, prefixes or none of them",
         "app.features.parse.command",

@@ -29,6 +29,7 @@ NAMES = (
     "openapi",
     "setup",
     "assistants",
+    "support_bundle",
     "proxy_client",
     "toml_files",
 )

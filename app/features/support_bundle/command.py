@@ -1,0 +1,145 @@
+"""`doi-proxy support-bundle`: writes one .tar.gz with versions, settings, the results of checks, store and status.
+
+No file of it has a DOI name, an address of a client or a secret: logs and records stay out of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import io
+import json
+import os
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, Final
+
+from app import __version__
+from app.errors import DoiProxyError
+from app.features.command import Command, CommandContext, set_usage
+from app.features.proxy_client.exchange import Exchange
+from app.features.proxy_client.server import ProxyServer, parse_server, server_on_this_machine
+from app.features.redaction import MASK, redact
+
+#: What is fetched from a running proxy: the file in the bundle, and the target.
+_FETCHED: Final = {"readyz.json": "/readyz", "status.json": "/status?format=json", "metrics.txt": "/metrics"}
+#: Timeout of one fetch in seconds, and the largest answer in bytes.
+_TIMEOUT: Final = 10.0
+_MAX_ANSWER: Final = 16 * 1024 * 1024
+_NOTE: Final = (
+    "A support bundle of doi-proxy. Secrets are masked. It has no DOI name and no address of a client: logs, records "
+    "and lists of networks are not in it. A file that ends in .missing says why a part is missing.\n"
+)
+
+
+def _add_arguments(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--output FILE] [--server URL]")
+    command.add_argument("--output", metavar="FILE", help="the archive; doi-proxy-support-TIME.tar.gz by default")
+    command.add_argument("--server", metavar="URL", help="the proxy; by default the one on this machine")
+
+
+def _run(context: CommandContext, namespace: argparse.Namespace) -> int:
+    path = Path(namespace.output or f"doi-proxy-support-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz")
+    parts = collect(context, _find_server(context, namespace.server))
+    try:
+        # A bundle is for the eyes of its operator first.
+        with open(path, "xb", opener=_open_private) as file:
+            write_bundle(file, parts)
+    except OSError as error:
+        print(f"doi-proxy: --output {path}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+    print(path)
+    for name in parts:
+        print(f"  {name}", file=sys.stderr)
+    return 0
+
+
+def _open_private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+def _find_server(context: CommandContext, server: str | None) -> ProxyServer:
+    settings = context.settings
+    if server is not None:
+        return parse_server(server, "--server")
+    return server_on_this_machine(settings.host, settings.port, is_tls=settings.tls_cert is not None)
+
+
+def collect(context: CommandContext, server: ProxyServer) -> dict[str, bytes]:
+    """The files of the bundle by name. A part that fails leaves a file with the reason."""
+    token = context.settings.value("admin_token")
+    sources: dict[str, Callable[[], bytes]] = {
+        "versions.json": lambda: _json(_describe_versions()),
+        "settings.json": lambda: _json(_describe_settings(context)),
+        "check.json": lambda: _json([redact(str(one)) for one in context.inspect((), offline=True)]),
+        "store.json": lambda: _json(asyncio.run(_describe_store(context))),
+    }
+    for name, target in _FETCHED.items():
+        sources[name] = lambda target=target: _fetch(server, target, token)  # type: ignore[misc]
+    parts = {"README.txt": _NOTE.encode()}
+    for name, read in sources.items():
+        try:
+            parts[name] = read()
+        except DoiProxyError as error:
+            parts[name + ".missing"] = redact(error.message).encode() + b"\n"
+    return parts
+
+
+def write_bundle(file: Any, parts: dict[str, bytes]) -> None:
+    """Write the files into an archive."""
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, content in parts.items():
+            entry = tarfile.TarInfo(f"doi-proxy-support/{name}")
+            entry.size, entry.mode = len(content), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, indent=2, ensure_ascii=False, default=str).encode() + b"\n"
+
+
+def _describe_versions() -> dict[str, Any]:
+    return {
+        "doi-proxy": __version__,
+        "python": sys.version,
+        "platform": " ".join(os.uname()[::2]),
+        "packages": {one.metadata["Name"]: one.version for one in distributions()},
+    }
+
+
+def _describe_settings(context: CommandContext) -> dict[str, Any]:
+    """Each setting with its value and its source. Secrets are masked."""
+    settings, values, shown = context.settings, context.values, {}
+    for name, value in settings.model_dump(mode="json").items():
+        one = values.get(name)
+        is_secret = value is not None and (settings.is_secret(name) or (one is not None and one.secret))
+        text = None if value is None else MASK if is_secret else redact(str(value))
+        shown[name] = {"value": text, "source": "default" if one is None else one.source}
+    return shown
+
+
+async def _describe_store(context: CommandContext) -> dict[str, Any]:
+    context.stores.require()
+    async with context.stores.open(read_only=True) as cache:
+        store = (await cache.stats()).store
+    if store is None:
+        return {}
+    return {"entries": store.entries, "bytes": store.bytes, "healthy": store.healthy, "registry": store.registry}
+
+
+def _fetch(server: ProxyServer, target: str, token: str | None) -> bytes:
+    headers = {"Accept": "application/json, text/plain"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    with Exchange(server, _TIMEOUT) as exchange:
+        if exchange.send("GET", target, headers) not in (http.client.OK, http.client.SERVICE_UNAVAILABLE):
+            raise exchange.refusal({})
+        return exchange.read(_MAX_ANSWER)
+
+
+COMMANDS: Final = (Command("support-bundle", _add_arguments, _run),)

@@ -1,0 +1,113 @@
+"""`doi-proxy support-bundle`: what is in it, and that no reader and no secret is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import tarfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+from urllib.request import Request, urlopen
+
+import pytest
+import uvicorn
+
+from app.assembly.settings import Settings
+from app.cli.main import main
+from app.features.options import ENV_PREFIX
+from app.main import create
+from tests.fake_upstream import FakeUpstream
+
+pytestmark = pytest.mark.anyio
+
+TOKEN: Final = "correct-horse-battery-staple"
+NAME: Final = "10.5555/marked-name"
+READER: Final = "198.51.100.77"
+#: What no bundle may have: readers and secrets.
+FORBIDDEN: Final = ("marked-name", "MARKED-NAME", "198.51.100", "marked-agent", TOKEN, "marked-password")
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(ENV_PREFIX) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv(f"{ENV_PREFIX}ADMIN_TOKEN", TOKEN)
+
+
+@asynccontextmanager
+async def serving(store: str) -> AsyncIterator[tuple[int, str]]:
+    """A proxy with a store on a free port. Its port, and the upstream's URL with a password."""
+    async with FakeUpstream() as upstream:
+        upstream.put(NAME, url="http://here.example/")
+        url = upstream.url.replace("http://", "http://user:marked-password@")
+        settings = Settings(store_url=store, upstream_url=url, admin_token=TOKEN, access_log="text", privacy_level=0)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            config = uvicorn.Config(create(settings), log_config=None, lifespan="on", forwarded_allow_ips="*")
+            server = uvicorn.Server(config)
+            task = asyncio.create_task(server.serve([listening]))
+            yield listening.getsockname()[1], url
+            server.should_exit = True
+            await task
+
+
+def read_archive(path: Path) -> dict[str, str]:
+    with tarfile.open(path) as archive:
+        return {
+            entry.name.removeprefix("doi-proxy-support/"): found.read().decode()
+            for entry in archive
+            if (found := archive.extractfile(entry)) is not None
+        }
+
+
+def visit(port: int, name: str) -> None:
+    """A marked reader asks for a name."""
+    request = Request(
+        f"http://127.0.0.1:{port}/api/handles/{name}",
+        headers={"X-Forwarded-For": READER, "User-Agent": "marked-agent", "Referer": f"https://{READER}/"},
+    )
+    with urlopen(request, timeout=10) as answer:
+        assert answer.status == 200
+
+
+async def test_it_has_the_state_and_neither_readers_nor_secrets(tmp_path: Path) -> None:
+    store, output = f"sqlite:///{tmp_path}/store.sqlite3", tmp_path / "bundle.tar.gz"
+    async with serving(store) as (port, url):
+        for _ in range(2):
+            await asyncio.to_thread(visit, port, NAME)
+        flags = ["--port", str(port), "--store-url", store, "--upstream-url", url, "--output", str(output)]
+        assert await asyncio.to_thread(main, ["support-bundle", *flags]) == 0
+    parts = read_archive(output)
+    expected = {
+        "versions.json",
+        "settings.json",
+        "check.json",
+        "store.json",
+        "readyz.json",
+        "status.json",
+        "metrics.txt",
+    }
+    assert set(parts) == expected | {"README.txt"}
+    assert json.loads(parts["status.json"])["requests"]["200"] >= 2
+    assert json.loads(parts["store.json"])["healthy"] is True
+    assert "doi_proxy_http_requests_total" in parts["metrics.txt"]
+    settings = json.loads(parts["settings.json"])
+    assert settings["admin_token"]["value"] == "***"
+    assert "***@127.0.0.1" in settings["upstream_url"]["value"]
+    assert {word: name for name, text in parts.items() for word in FORBIDDEN if word in text} == {}
+    assert output.stat().st_mode & 0o077 == 0
+
+
+def test_without_a_proxy_and_a_store_it_says_what_is_missing(tmp_path: Path) -> None:
+    output = tmp_path / "bundle.tar.gz"
+    flags = ["--port", "9", "--store-url", f"sqlite:///{tmp_path}/none.sqlite3", "--output", str(output)]
+    assert main(["support-bundle", *flags]) == 0
+    parts = read_archive(output)
+    missing = {name for name in parts if name.endswith(".missing")}
+    assert missing == {f"{name}.missing" for name in ("store.json", "readyz.json", "status.json", "metrics.txt")}
+    assert "does not exist" in parts["store.json.missing"]
+    assert main(["support-bundle", *flags]) == 1  # it replaces no file
