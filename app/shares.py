@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 #: Prefix lengths of the networks above a client, in bits, by the version of IP. A provider has a /32 of IPv6, and a
 #: customer a /48, a /56 or a /64 (RFC 6177, section 2).
@@ -167,3 +167,63 @@ def _turns(key: Hashable, part: _Network[Item] | OrderedDict[Item, None]) -> Ite
 def _as_client(key: Hashable) -> str | None:
     """The client that is the key of its items."""
     return key if isinstance(key, str) else None
+
+
+class Holder(Hashable, Protocol):
+    """Holds one of the places of something scarce."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its client alone."""
+
+    def speed(self) -> float:
+        """Its progress for its time."""
+
+    def give_way(self) -> None:
+        """End, because another client needs the place. The place is free already."""
+
+
+Holding = TypeVar("Holding", bound=Holder)
+
+
+class SharedPlaces(Generic[Holding]):
+    """At most `most` places. A client alone may have all of them.
+
+    If a newcomer finds no free place, the idle holder of another client that has the least speed gives way. If none is
+    idle, the one with the least speed of the client with the largest share does, if that share has `least_lead` more
+    items than the newcomer's. See ShareTree.
+    """
+
+    def __init__(self, most: int, *, least_lead: int) -> None:
+        self.most = most
+        self._least_lead = least_lead
+        self._tree = ShareTree[Holding]()
+        #: Oldest first.
+        self._holders: dict[Holding, str | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def enter(self, client: str | None, holder: Holding) -> bool:
+        """Hold a place until `leave`. False if there is none."""
+        if len(self) >= self.most:
+            slowest = self._find_slowest(client)
+            if slowest is None:
+                return False
+            self.leave(slowest)
+            slowest.give_way()
+        self._tree.add(client, holder)
+        self._holders[holder] = client
+        return True
+
+    def leave(self, holder: Holding) -> None:
+        """Free the place of a holder, unless it gave way."""
+        if holder in self._holders:
+            self._tree.remove(self._holders.pop(holder), holder)
+
+    def _find_slowest(self, newcomer: str | None) -> Holding | None:
+        idle = [holder for holder, client in self._holders.items() if client != newcomer and holder.is_idle]
+        if not idle:
+            share = self._tree.find_fullest(newcomer)
+            idle = [] if share is None or share.lead < self._least_lead else [*reversed(share.items)]
+        return min(idle, key=lambda holder: holder.speed(), default=None)

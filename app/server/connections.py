@@ -27,6 +27,8 @@ RELIEF: Final = 32
 #: A whole body may take this many times the deadline for its progress: 120 s by default. Without this limit, a client
 #: that sends one byte every 29 s would keep a connection for ever.
 BODY_DEADLINES: Final = 4
+#: Bytes of a body that give it one more second, so a long list may take longer.
+BODY_RATE: Final = 10_000
 
 
 class Reason(Enum):
@@ -80,7 +82,7 @@ class Connection(Protocol):
 
     #: When the connection began to wait for a request or for the rest of its head, by Connections.now.
     since: float
-    #: When the head of its last request arrived.
+    #: When the head of its last request arrived, plus a second for each BODY_RATE bytes of the body.
     body_since: float
 
     def phase(self, now: float) -> tuple[Phase, float]:

@@ -35,23 +35,12 @@ class ReadingFlow(FlowControl):
 
 
 class AnswerTransport:
-    """The part of a transport that a request cycle uses.
+    """The part of a transport that a request cycle uses. `end` ends the connection after the answer."""
 
-    `end` ends the connection after the answer. `note_progress` is called with each part of the answer.
-    """
-
-    def __init__(
-        self, transport: asyncio.Transport, end: Callable[[], None], note_progress: Callable[[], None]
-    ) -> None:
-        self._write = transport.write
-        self._note_progress = note_progress
+    def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
+        self.write = transport.write
         self.is_closing = transport.is_closing
         self.close = end
-
-    def write(self, data: bytes) -> None:
-        """Write a part of the answer."""
-        self._note_progress()
-        self._write(data)
 
 
 def keep_alive_after_body(cycle: RequestResponseCycle, app: Any) -> Any:

@@ -15,7 +15,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.server.application import ServedApplication, application_of
-from app.server.connections import Phase, Reason
+from app.server.connections import BODY_RATE, Phase, Reason
 from app.server.cycle import AnswerTransport, ReadingFlow, keep_alive_after_body
 from app.server.framing import CLOSE, CLOSE_LINE, END, add_close, body_length, host_fault
 from app.server.proxies import UNIX_PEER, forwarded_client, forwarded_scope, is_forwarded
@@ -227,6 +227,7 @@ class ExpressProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Data of a body has arrived."""
         self._stream.note_data()
+        self.body_since = min(self._connections.now, self.body_since + len(body) / BODY_RATE)
         super().on_body(body)
 
     # --- Answering ----------------------------------------------------------------------------------------------
@@ -253,14 +254,10 @@ class ExpressProtocol(HttpToolsProtocol):
         cycle.scope["doi_proxy.peer"] = self.client[0] if self.client else ""  # type: ignore[typeddict-unknown-key]
         if self._stream.body_left:
             cycle.scope["doi_proxy.is_gone"] = lambda: cycle.disconnected  # type: ignore[typeddict-unknown-key]
-            transport = AnswerTransport(self.transport, self._end_after_answer, self._note_answer)
+            transport = AnswerTransport(self.transport, self._end_after_answer)
             cycle.transport = transport  # type: ignore[assignment]
             app = keep_alive_after_body(cycle, app)
         super()._start_asgi_task(cycle, app)
-
-    def _note_answer(self) -> None:
-        """A part of an answer is written before the body is complete: progress, like a part of the body."""
-        self.since = self.body_since = self._connections.now
 
     def disable_shortcuts(self) -> None:
         """Answer every request with a task from now on. Only a task obeys the `connection: close` of an answer."""
@@ -356,7 +353,11 @@ class ExpressProtocol(HttpToolsProtocol):
             return Phase.WRITE, self._unsent_since
         if before:
             self.since = now
-        return self._phase(), self.since
+        phase = self._phase()
+        if phase is Phase.ANSWER and self._stream.body_left:
+            # Reading is paused: the client waits for this service. A row that is sent while it reads is no progress.
+            self.since = self.body_since = now
+        return phase, self.since
 
     def _phase(self) -> Phase:
         if self._ended or self.transport.is_closing():

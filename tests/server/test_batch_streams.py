@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from app.server.connections import BODY_DEADLINES, Reason
+from app.server.connections import BODY_DEADLINES, BODY_RATE, Reason
 from tests.server.served import PATIENCE, Served, finish
 from tests.server.served import served as serving
 
@@ -120,23 +120,44 @@ async def test_a_client_that_leaves_ends_the_work(served: Served) -> None:
     await ended(served)
 
 
-async def test_a_list_may_take_longer_than_a_body_while_rows_are_sent() -> None:
+async def test_a_list_that_drips_is_closed_although_its_rows_are_sent() -> None:
     seconds = 3_600.0
     async with serving(client_body_timeout=seconds) as served:
         served.put("10.5555/a")
         reader, writer = await served.connect()
         writer.write(CHUNKED)
         connections, now = served.connections, served.stop_sweeps()
-        for _ in range(2 * BODY_DEADLINES):
+        for _ in range(BODY_DEADLINES):
             writer.write(chunk(b"10.5555/a\n"))
             async with asyncio.timeout(PATIENCE):
                 await reader.readuntil(ROW)
             now += 0.9 * seconds
             connections.sweep(now)
         assert not connections.closed[Reason.BODY_TIMEOUT]
-        connections.sweep(now + 2 * seconds)
+        writer.write(chunk(b"10.5555/a\n"))
+        async with asyncio.timeout(PATIENCE):
+            await reader.readuntil(ROW)
+        connections.sweep(now + 0.9 * seconds)
         assert b"verdict" not in await finish(reader, writer)
         await served.closed(Reason.BODY_TIMEOUT)
+
+
+async def test_a_long_list_may_take_longer_than_a_body() -> None:
+    seconds = 10.0
+    async with serving(client_body_timeout=seconds) as served:
+        served.put("10.5555/a")
+        reader, writer = await served.connect()
+        writer.write(CHUNKED)
+        connections, now = served.connections, served.stop_sweeps()
+        for _ in range(2 * BODY_DEADLINES):
+            writer.write(chunk(b" " * round(0.9 * seconds * BODY_RATE) + b"\n10.5555/a\n"))
+            async with asyncio.timeout(PATIENCE):
+                await reader.readuntil(ROW)
+            now += 0.9 * seconds
+            connections.sweep(now)
+        assert not connections.closed[Reason.BODY_TIMEOUT]
+        writer.close()
+        await ended(served)
 
 
 async def test_a_line_that_is_not_json_has_its_row(served: Served) -> None:

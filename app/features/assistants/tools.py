@@ -26,11 +26,14 @@ from app.features.lists.batch import BatchInput
 from app.features.lists.verdict import ListRow, Verdict, not_a_doi
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import ParsedText, parse
+from app.shares import SharedPlaces
 
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
 #: Texts that are parsed before the event loop does other work.
 _TEXTS_A_TURN: Final = 16
+#: The time of a call that has just begun, in seconds.
+_SHORTEST: Final = 0.001
 #: Names of one line that are checked.
 _NAMES_A_LINE: Final = 5
 
@@ -79,7 +82,7 @@ class ToolBounds:
     line_characters: int = 4_096
     #: A longer result leaves rows out: clients cut what does not fit into their context.
     result_bytes: int = 256 * 1024
-    #: Calls at a time; more are refused.
+    #: Calls at a time that look names up. A client alone may have all of them.
     calls: int = 8
     patience: float = CALL_TIMEOUT
 
@@ -94,6 +97,43 @@ class _Line:
     number: int = 1
 
 
+class _Call:
+    """The place of a call. `patience` is in seconds."""
+
+    is_idle = False
+
+    def __init__(self, patience: float) -> None:
+        self._began = asyncio.get_running_loop().time()
+        self._ends = self._began + patience
+        self._timeout: asyncio.Timeout | None = None
+        self._found: list[ListRow] = []
+
+    def speed(self) -> float:
+        """Rows a second. See Holder."""
+        return len(self._found) / max(asyncio.get_running_loop().time() - self._began, _SHORTEST)
+
+    def give_way(self) -> None:
+        """See Holder. The call returns what it has."""
+        self._ends = asyncio.get_running_loop().time()
+        if self._timeout is not None:
+            self._timeout.reschedule(self._ends)
+
+    async def collect(self, rows: AsyncIterator[ListRow], lines: Sequence[_Line], report: Report) -> list[ListRow]:
+        """The rows of the lines. At the end of the call's time, the lines without a row are unverified."""
+        found = self._found
+        try:
+            async with asyncio.timeout_at(self._ends) as self._timeout:
+                async for row in rows:
+                    found.append(row)
+                    await report(len(found), len(lines))
+        except TimeoutError:
+            message = f"No answer arrived within {self._ends - self._began:.0f} s; call again with this line."
+            found += [_without_answer(line, message) for line in lines[len(found) :]]
+        finally:
+            self._timeout = None
+        return found
+
+
 class Tools:
     """The tools. `base_url` is the resolver's own URL, None if it is not known."""
 
@@ -102,26 +142,30 @@ class Tools:
         self._names = names
         self._base_url = base_url
         self._own_hosts = own_hosts
-        self._open = 0
+        # A call that gives way returns what it has, so the newcomer may have as much as the other client then.
+        self._calls = SharedPlaces[_Call](bounds.calls, least_lead=1)
 
-    async def call(self, tool: ToolName, arguments: dict[str, Any], report: Report) -> BaseModel:
+    async def call(
+        self, tool: ToolName, arguments: dict[str, Any], report: Report, client: str | None = None
+    ) -> BaseModel:
         """The result of a call. `report` gets the number of lines that are done, and of all lines.
 
+        `client` has a share of the calls, and is charged for upstream queries. `parse` needs no place.
         Raises InvalidParameter and InvalidRequest.
         """
-        if self._open >= self.bounds.calls:
+        if tool == "parse":
+            return await self._parse(_read(ParseArguments, arguments).texts)
+        call = _Call(self.bounds.patience)
+        if not self._calls.enter(client, call):
             raise InvalidRequest(
-                f"At most {self._open} calls are answered at a time; wait for one of them, then call again."
+                f"At most {self.bounds.calls} calls are answered at a time; wait for one of yours, then call again."
             )
-        self._open += 1
         try:
-            if tool == "parse":
-                return await self._parse(_read(ParseArguments, arguments).texts)
             if tool == "resolve":
-                return await self._resolve(_read(ResolveArguments, arguments).name)
-            return await self._check(_read(CheckArguments, arguments), report)
+                return await self._resolve(_read(ResolveArguments, arguments).name, call, client)
+            return await self._check(_read(CheckArguments, arguments), call, client, report)
         finally:
-            self._open -= 1
+            self._calls.leave(call)
 
     async def _parse(self, texts: Sequence[str]) -> ParseResult:
         self._bound("texts", texts)
@@ -137,22 +181,22 @@ class Tools:
             return ParsedText(text, "not_a_doi", None, (), (), (), self._explain_length(text))
         return parse(text, own_hosts=self._own_hosts)
 
-    async def _resolve(self, text: str) -> CheckedName:
+    async def _resolve(self, text: str, call: _Call, client: str | None) -> CheckedName:
         parsed = self._parse_text(text)
         known = replace(not_a_doi(text, parsed.message or ""), suggestions=parsed.suggestions)
         name: BatchInput = known if parsed.name is None else parsed.name.text
-        async with self._names.look_up(name) as rows:
-            found = await self._collect(rows, [_Line(text, name)], _ignore)
+        async with self._names.look_up(name, client) as rows:
+            found = await call.collect(rows, [_Line(text, name)], _ignore)
         return write_name(text, found[0])
 
-    async def _check(self, arguments: CheckArguments, report: Report) -> CheckResult:
+    async def _check(self, arguments: CheckArguments, call: _Call, client: str | None, report: Report) -> CheckResult:
         self._bound("lines", arguments.lines)
         lines: list[_Line] = []
         for number, text in enumerate(arguments.lines, 1):
             lines += [replace(line, number=number) for line in self._read_line(text)]
             await _yield_turn(number)
-        async with self._names.look_up_list([line.input for line in lines]) as rows:
-            found = await self._collect(rows, lines, report)
+        async with self._names.look_up_list([line.input for line in lines], client) as rows:
+            found = await call.collect(rows, lines, report)
         checked = [
             write_checked_line(line.number, line.text, _add_note(row, line.note))
             for line, row in zip(lines, found, strict=True)
@@ -171,19 +215,6 @@ class Tools:
         left = ", ".join(name.text for name in names[_NAMES_A_LINE:])
         note = f"The line has further names, which were not checked: {left}." if left else None
         return [_Line(text, name.text, note) for name in names[:_NAMES_A_LINE]]
-
-    async def _collect(self, rows: AsyncIterator[ListRow], lines: Sequence[_Line], report: Report) -> list[ListRow]:
-        """The rows of the lines. At the end of the patience, the lines without a row are unverified."""
-        found: list[ListRow] = []
-        try:
-            async with asyncio.timeout(self.bounds.patience):
-                async for row in rows:
-                    found.append(row)
-                    await report(len(found), len(lines))
-        except TimeoutError:
-            message = f"No answer arrived within {self.bounds.patience:g} s; call again with this line."
-            found += [_without_answer(line, message) for line in lines[len(found) :]]
-        return found
 
     def _summarize(self, checked: list[CheckedLine], *, problems_only: bool) -> CheckResult:
         counts = Counter(line.verdict for line in checked)

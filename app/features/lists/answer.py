@@ -7,8 +7,7 @@ work ends when the client disconnects.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +22,7 @@ from app.features.lists.extraction import Extraction
 from app.features.lists.name_lookup import BatchOptions
 from app.features.lists.verdict import ListRow
 from app.features.lists.writing import JsonArrayWriter, JsonLinesWriter, Members, RowWriter, TableWriter
+from app.shares import SharedPlaces
 from app.web.freshness import NO_STORE
 from app.web.media_types import CSV, JSON
 from app.web.problem import error_problem
@@ -34,6 +34,9 @@ IS_GONE: Final = "doi_proxy.is_gone"
 BATCHES: Final = "batches"
 #: The Retry-After of a refusal, in seconds. Lists take from a second to hours.
 _RETRY_SECONDS: Final = 10.0
+_GAVE_WAY: Final = "Another client needed the place of this list; send the names without a row again."
+#: Seconds of waiting for its client after which a list may give way.
+IDLE_AFTER: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +54,71 @@ class BatchRequest:
     extracts: bool = False
 
 
-class OpenBatches:
-    """Counts the lists that are being answered."""
+class OpenList:
+    """The place of a list that is being answered."""
 
-    def __init__(self, most: int, most_of_client: int, count_refusal: Callable[[str], None]) -> None:
+    def __init__(self, body: BodyBuffer) -> None:
+        self._body = body
+        self._gave_way = False
+        self._timeout: asyncio.Timeout | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its client alone: for more than IDLE_AFTER seconds in all. See Holder."""
+        return self._body.is_awaited and self._body.waited > IDLE_AFTER
+
+    def speed(self) -> float:
+        """Bytes of input a second. Only the time in which this service waited for the input counts."""
+        return self._body.speed
+
+    def give_way(self) -> None:
+        """See Holder."""
+        self._gave_way = True
+        if self._timeout is not None:
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
+    async def limit(self, groups: AsyncGenerator[list[ListRow]]) -> AsyncGenerator[list[ListRow]]:
+        """The groups, until the list gives way. Raises TooManyBatches then."""
+        while True:
+            try:
+                async with asyncio.timeout(0 if self._gave_way else None) as self._timeout:
+                    group = await anext(groups, None)
+            except TimeoutError:
+                raise _refuse(_GAVE_WAY, 1) from None
+            finally:
+                self._timeout = None
+            if group is None:
+                return
+            yield group
+
+
+class OpenBatches:
+    """The places of the lists that are being answered. A client alone may have all of them."""
+
+    def __init__(self, most: int, count_refusal: Callable[[str], None]) -> None:
         """`count_refusal` is called with the name of the limit."""
-        self._most = most
-        self._most_of_client = most_of_client
+        # An eviction must leave the newcomer the smaller share: a list under way is worth more than one that begins.
+        self._places = SharedPlaces[OpenList](most, least_lead=2)
         self._count_refusal = count_refusal
-        self._of_client: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return self._of_client.total()
+        return len(self._places)
 
     @contextmanager
-    def enter(self, client: str) -> Iterator[None]:
-        """Hold a place of a client. Raises TooManyBatches."""
-        if self._of_client[client] >= self._most_of_client:
-            raise self._refuse(
-                f"This client has {self._most_of_client} lists that are not answered yet; wait for one of them.",
-                self._most_of_client,
-            )
-        if len(self) >= self._most:
-            raise self._refuse(f"This resolver is answering {self._most} lists; try again later.", self._most)
-        self._of_client[client] += 1
+    def enter(self, client: str, place: OpenList) -> Iterator[None]:
+        """Hold a place for a client. Raises TooManyBatches."""
+        if not self._places.enter(client, place):
+            self._count_refusal(BATCHES)
+            most = self._places.most
+            raise _refuse(f"This resolver is answering {most} lists; wait for one of them, or try again later.", most)
         try:
             yield
         finally:
-            self._of_client[client] -= 1
-            if not self._of_client[client]:
-                del self._of_client[client]
+            self._places.leave(place)
 
-    def _refuse(self, message: str, amount: int) -> TooManyBatches:
-        self._count_refusal(BATCHES)
-        return TooManyBatches(message, quota=Quota(BATCHES, amount, int(_RETRY_SECONDS)), retry_after=_RETRY_SECONDS)
+
+def _refuse(message: str, amount: int) -> TooManyBatches:
+    return TooManyBatches(message, quota=Quota(BATCHES, amount, int(_RETRY_SECONDS)), retry_after=_RETRY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +174,11 @@ class RowsAnswer(StreamedAnswer):
         self._extraction = Extraction() if request.extracts else None
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
-        with self._service.open.enter(self._request.client):
+        place = OpenList(body)
+        with self._service.open.enter(self._request.client, place):
             inputs = self._read_inputs(body)
             async with aclosing(self._service.batches.groups(inputs, self._request.options)) as groups:
-                rows = ([self._members(row) for row in group] async for group in groups)
+                rows = ([self._members(row) for row in group] async for group in place.limit(groups))
                 await output.write_rows(rows, make_writer(self._request.output, self._request.fields))
 
     async def _read_inputs(self, body: BodyBuffer) -> AsyncIterator[BatchInput]:

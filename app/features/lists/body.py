@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _OTHER_NAMES: Final = {
 #: "" is a body without a charset. US-ASCII is a part of UTF-8.
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
 _MAX_SHOWN_CHARACTERS: Final = 80
+#: A body that arrives faster has no speed that can be measured, in seconds.
+_SHORTEST_WAIT: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,14 @@ class BodyBuffer:
     buffers of the connection.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, timer: Callable[[], float] = time.monotonic) -> None:
+        """`timer` is monotonic, in seconds."""
         self._max_bytes = max_bytes
+        self._timer = timer
+        self._received = 0
+        #: Seconds of finished waits for the client, and when the one under way began.
+        self._waited = 0.0
+        self._waits_since: float | None = None
         self._pieces: deque[bytes] = deque()
         self._bytes = 0
         self._is_complete = False
@@ -112,7 +121,9 @@ class BodyBuffer:
     async def fill(self, receive: Receive) -> None:
         """Receive the body. Returns when the client has left."""
         while True:
+            self._waits_since = self._timer()
             message = await receive()
+            self._waited, self._waits_since = self.waited, None
             if message["type"] == "http.disconnect":
                 return
             async with self._changed:
@@ -121,8 +132,24 @@ class BodyBuffer:
                 if piece:
                     self._pieces.append(piece)
                     self._bytes += len(piece)
+                    self._received += len(piece)
                 self._is_complete = not message.get("more_body", False)
                 self._changed.notify_all()
+
+    @property
+    def waited(self) -> float:
+        """Seconds that this service has waited for the client. A time in which the body was not read does not count."""
+        return self._waited + (0.0 if self._waits_since is None else self._timer() - self._waits_since)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether this service waits for the rest of the body."""
+        return self._waits_since is not None and not self._is_complete
+
+    @property
+    def speed(self) -> float:
+        """Bytes of the body for each second of `waited`."""
+        return self._received / max(self.waited, _SHORTEST_WAIT)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces in their order."""

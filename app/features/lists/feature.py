@@ -17,20 +17,13 @@ from app.features.refusals import REFUSED
 from app.features.suggestions.suggested_names import SuggestedNames
 from app.web.operations import Face
 
-#: One client can have this part of the lists that are answered at a time.
-_CLIENT_SHARE: Final = 4
-
 
 def open_lists(context: Context) -> Opened:
     """The endpoint /api/resolve."""
     settings, core = context.settings.group(BatchSettings), context.core
     names = required(context.find(SuggestedNames))
     batches = build_batches(context.settings, core, names, context.clock, context.meter.counter(ROWS))
-    open_lists = OpenBatches(
-        settings.batch_max_open,
-        max(1, settings.batch_max_open // _CLIENT_SHARE),
-        context.meter.counter(REFUSED),
-    )
+    open_lists = OpenBatches(settings.batch_max_open, context.meter.counter(REFUSED))
     service = BatchService(batches, open_lists, ListLimits(names=settings.batch_max_names))
 
     def add(app: FastAPI, face: Face) -> None:

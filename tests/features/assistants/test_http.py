@@ -132,12 +132,13 @@ async def test_a_client_that_leaves_stops_the_work(upstream: FakeUpstream) -> No
             writer.write(head.encode() + body)
             await upstream.arrived(name)
             writers.append(writer)
-        assert TOO_MANY in await post(url, body_of("parse", {"texts": ["x"]}))
+        assert TOO_MANY in await post(url, body_of("resolve", {"name": "10.1000/other"}))
+        assert TOO_MANY not in await post(url, body_of("parse", {"texts": ["x"]}))
         for writer in writers:
             writer.close()
         async with asyncio.timeout(DEADLINE):
             # The place of the call is free again, although its lookup has no answer.
-            while TOO_MANY in await post(url, body_of("parse", {"texts": ["x"]})):
+            while TOO_MANY in await post(url, body_of("resolve", {"name": "10.1000/other"})):
                 pass
 
 

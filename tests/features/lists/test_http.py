@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import gzip
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 import pytest
 
 from app.errors import InvalidParameter, UnsupportedBody
-from app.features.lists.answer import OpenBatches
-from app.features.lists.body import read_body_format
+from app.features.lists.answer import OpenBatches, OpenList
+from app.features.lists.body import BodyBuffer, read_body_format
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.http import choose_output
-from app.features.lists.verdict import FIELDS, read_fields
+from app.features.lists.verdict import FIELDS, ListRow, not_a_doi, read_fields
 from tests.fake_upstream import EVERY_NAME
 from tests.table import table
 from tests.web.proxy import Got, Proxy, running
@@ -227,18 +228,74 @@ async def test_the_limits_of_a_client_hold() -> None:
         assert (got.status, got["content-type"]) == (429, "application/problem+json")
 
 
-def test_the_lists_of_one_client_and_of_all_are_bounded() -> None:
+class Body(BodyBuffer):
+    """A body of which so many bytes arrived in so many seconds. It is complete without seconds."""
+
+    def __init__(self, received: int = 1_000, seconds: float = 0.0) -> None:
+        super().__init__(0, timer=lambda: seconds)
+        self._received, self._waits_since = received, 0.0 if seconds else None
+
+
+def test_a_client_alone_has_all_lists_and_another_takes_one_of_them() -> None:
     refused: list[str] = []
-    places = OpenBatches(3, 2, refused.append)
-    with places.enter("a"), places.enter("a"):
-        with pytest.raises(TooManyBatches, match="This client has 2 lists"), places.enter("a"):
-            pass
-        with places.enter("b"), pytest.raises(TooManyBatches, match="answering 3 lists") as error, places.enter("c"):
+    places = OpenBatches(3, refused.append)
+    with places.enter("a", OpenList(Body())), places.enter("a", OpenList(Body())), places.enter("a", OpenList(Body())):
+        with pytest.raises(TooManyBatches, match="answering 3 lists") as error, places.enter("a", OpenList(Body())):
             pass
         assert error.value.retry_after > 0
-        with places.enter("c"):
+        with places.enter("b", OpenList(Body())):
             assert len(places) == 3
+            # Each has one more than the third would have.
+            with pytest.raises(TooManyBatches), places.enter("b", OpenList(Body())):
+                pass
     assert (len(places), refused) == (0, ["batches", "batches"])
+
+
+@pytest.mark.parametrize(
+    ("bodies", "expected"),
+    [
+        # The slowest input gives way, not the largest share.
+        ([("a", Body(10_000, 5.0)), ("a", Body(10_000, 5.0)), ("b", Body(100, 5.0))], 2),
+        ([("a", Body(100, 5.0)), ("b", Body(10, 5.0)), ("c", Body(1, 5.0))], 2),
+        # A list that is complete waits for the upstream, and one that has just begun may be quick.
+        ([("a", Body()), ("b", Body(1, 0.9)), ("c", Body(99_999, 5.0))], 2),
+        ([("a", Body()), ("b", Body()), ("a", Body(1, 0.9))], 2),
+        ([("a", Body()), ("b", Body()), ("c", Body(1, 0.9))], None),
+    ],
+)
+def test_at_the_limit_the_list_with_the_slowest_input_gives_way(
+    bodies: list[tuple[str, Body]], expected: int | None
+) -> None:
+    ended: list[int] = []
+
+    class Numbered(OpenList):
+        def __init__(self, number: int, body: Body) -> None:
+            super().__init__(body)
+            self.number = number
+
+        def give_way(self) -> None:
+            ended.append(self.number)
+
+    places = OpenBatches(3, lambda reason: None)
+    with contextlib.ExitStack() as stack:
+        for number, (client, body) in enumerate(bodies):
+            stack.enter_context(places.enter(client, Numbered(number, body)))
+        with contextlib.suppress(TooManyBatches), places.enter("newcomer", OpenList(Body())):
+            pass
+    assert ended == ([] if expected is None else [expected])
+
+
+async def test_a_list_that_gives_way_ends_with_the_reason_after_its_rows() -> None:
+    async def groups() -> AsyncGenerator[list[ListRow]]:
+        yield [not_a_doi("first", "")]
+        await asyncio.Event().wait()
+
+    place, rows_seen = OpenList(Body()), []
+    with pytest.raises(TooManyBatches, match="Another client needed the place"):
+        async for group in place.limit(groups()):
+            rows_seen.append(group[0].input)
+            asyncio.get_running_loop().call_soon(place.give_way)
+    assert rows_seen == ["first"]
 
 
 async def test_lists_of_many_networks_are_bounded_together() -> None:
@@ -247,7 +304,7 @@ async def test_lists_of_many_networks_are_bounded_together() -> None:
         proxy.upstream.hold("10.5555/a")
         lists = [
             asyncio.create_task(
-                proxy.ask("POST", "/api/resolve", body="10.5555/a", client=f"192.0.{number}.1", content_type=TEXT)
+                proxy.ask("POST", "/api/resolve", body="10.5555/a", client=f"10.{number}.0.1", content_type=TEXT)
             )
             for number in range(20)
         ]
