@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from app.cache.entry import Entry, RegistryEntry
@@ -53,7 +54,8 @@ class ChangeWriter:
     def _add(self, record: RegistryRecord) -> str:
         if self._registry is None:
             return "left out"
-        self._records[record.name.key] = to_row(record)
+        # As for entries, a date in the future would outlast every later record.
+        self._records[record.name.key] = to_row(replace(record, date=min(record.date, int(self._clock()))))
         if len(self._records) >= _MAX_WAITING:
             self.write()
         return "registry"

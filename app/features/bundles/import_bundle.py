@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, cast
 
 from msgspec.structs import replace
 
-from app.cache.entry import FOREVER, Entry
+from app.cache.entry import FOREVER, Entry, bound_times
 from app.cache.tiered import TieredStore
 from app.errors import ConfigurationError
 from app.features.bundles.bundle import BundleEnd, BundleItem, Checksum, Refused, read_bundle
@@ -170,8 +170,10 @@ class BundleImport:
 
     async def _put(self, original: Entry) -> str:
         now = self._clock()
-        entry = bound_entry(original, self._bounds, now)
-        if not entry.is_usable(now):
+        # A date in the future would outlast every later answer, here and at the proxies that pull from this one.
+        believed = bound_times(original, now, self._bounds.ttl_ceiling)
+        entry = None if believed is None else bound_entry(believed, self._bounds, now)
+        if entry is None or not entry.is_usable(now):
             return "expired"
         if entry.answer.code is not ResponseCode.SUCCESS and await self._has_record(entry.key, now):
             return "kept"

@@ -105,10 +105,10 @@ def write_registry(path: Path, *names: str) -> None:
 
 
 @asynccontextmanager
-async def serving(path: Path, **settings: int) -> AsyncIterator[str]:
-    """A sealed proxy on a store, on a free port."""
+async def serving(path: Path, *, at: int = 0, **settings: int) -> AsyncIterator[str]:
+    """A sealed proxy on a store, on a free port or the port `at`."""
     chosen = Settings(store_url=f"sqlite:///{path}", mode="sealed", admin_replica_token=TOKEN, **settings)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", at)) as listening:
         server = uvicorn.Server(uvicorn.Config(create(chosen), log_config=None, lifespan="on"))
         task = asyncio.create_task(server.serve([listening]))
         try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 
 import pytest
 
 from app.features.bundles.lines import to_line
 from app.features.follow.pull import PullLimits
 from tests.cache.entries import entry
-from tests.features.follow.command.primaries import NOW, Place, hostile, page, raw_server
+from tests.features.follow.command.primaries import NOW, Place, hostile, open_store, page, raw_server, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +65,39 @@ async def test_lies_about_names_and_times_do_not_stay(place: Place, capsys: pyte
         assert capsys.readouterr().err.count("a line is refused") == 2
         assert await place.pull(url) == 0
     assert await place.url(place.replica, name) == "http://true.example/"
+
+
+async def test_dates_in_the_future_are_not_taken(place: Place) -> None:
+    name, later = "10.1000/FUTURE", NOW + 10 * 365 * 86_400
+    lie = to_line(entry(name, "http://lie.example/", fetched_at=later))
+    record = b'{"registry":"10.1000/FILE","url":"http://x.example/","agency":"A","date":%d}\n' % later
+    with hostile(lambda _: page(lie, record)) as url:
+        assert await place.pull(url) == 0
+    store = open_store(place.replica)
+    found, of_file = await store.get(name), await store.get("10.1000/FILE")
+    await store.close()
+    assert found is not None and of_file is not None
+    assert (found.fetched_at, found.fresh_until) == (0.0, 0.0)
+    assert of_file.fetched_at <= time.time()
+
+
+async def test_a_primary_that_was_restored_from_a_backup_is_pulled_from_its_start(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await place.put(place.primary, "10.1000/A")
+    backup = place.primary.read_bytes()
+    await place.put(place.primary, "10.1000/B", "10.1000/C")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    async with serving(place.primary, at=port) as url:
+        assert await place.pull(url) == 0
+    place.primary.write_bytes(backup)
+    await place.put(place.primary, "10.1000/D")
+    capsys.readouterr()
+    async with serving(place.primary, at=port) as url:
+        assert await place.pull(url) == 0
+    assert "everything was pulled" in capsys.readouterr().err
+    assert await place.names(place.replica) == ["10.1000/A", "10.1000/B", "10.1000/C", "10.1000/D"]
 
 
 async def test_a_line_over_the_limit_is_left_out_and_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
