@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -15,6 +16,9 @@ from app.features.feature import Service
 from app.regular_file import open_regular
 
 log = logging.getLogger(__name__)
+
+#: Refused lines that are logged. Further ones are only counted.
+MAX_NAMED: Final = 10
 
 
 class Seed(Service):
@@ -32,12 +36,14 @@ class Seed(Service):
 
     async def start(self) -> None:
         """Load the records."""
-        loaded = known = 0
+        loaded = known = refused = 0
         with open_regular(self._path) as file:
             for item in read_bundle(file):
                 now = self._clock()
                 if isinstance(item, Refused):
-                    log.warning("%s, line %s is left out: %s", self._path, item.number, item.reason)
+                    refused += 1
+                    if refused <= MAX_NAMED:
+                        log.warning("%s, line %s is left out: %s", self._path, item.number, item.reason)
                 elif isinstance(item, Entry):
                     entry = await self._cache.reread(item.key)
                     if entry is not None and entry.is_usable(now) and not isinstance(entry, RegistryEntry):
@@ -46,4 +52,6 @@ class Seed(Service):
                     expired = replace(item, fetched_at=now, fresh_until=now, stale_until=now + self._grace)
                     await self._cache.put(expired)
                     loaded += 1
+        if refused > MAX_NAMED:
+            log.warning("%s: %s lines are left out", self._path, refused)
         log.info("%s: %s records loaded, %s were in the cache already", self._path, loaded, known)

@@ -1,0 +1,83 @@
+"""Bundles and seeds of another hand: cut, of wrong types, with huge counts. Nothing is raised, and the log is bounded."""
+
+from __future__ import annotations
+
+import logging
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.assembly.settings import Settings
+from app.assembly.stores import open_cache
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.features.bundles.bundle import BundleEnd, BundleWriter, Checksum, read_bundle
+from app.features.bundles.import_bundle import BundleImport, ImportBounds
+from app.features.bundles.seed import MAX_NAMED, Seed
+from tests.cache.entries import entry
+from tests.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+_LINE: Final = b'{"handle":"10.1000/BAD","responseCode":1,"values":[],%b}\n'
+HOSTILE: Final = {
+    "gzip": b"\x1f\x8b\x08" + bytes(range(256)) * 40,
+    "open brackets": b"[" * 1_000_000,
+    "nested values": b'{"handle":"10.1/X","values":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+    "nested checksum": b'{"checksum":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+    "nested delta": b'{"purged":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+    "blank lines": b"\n" * 10_000,
+    "no end": b'{"handle":"10.1000/BAD"',
+    "bytes": b"\xff\xfe\x00\n" * 1_000,
+    "numbers": b'{"handle":1}\n[]\nnull\n1e999\n{"handle":null}\n',
+    "names": b'{"handle":"10.1000"}\n{"handle":"%00"}\n{"handle":"doi-proxy:v1:purges"}\n{"handle":"\\u0000/x"}\n',
+    "code": b'{"handle":"10.1000/BAD","responseCode":%d}\n' % 2**80,
+    "code of text": b'{"handle":"10.1000/BAD","responseCode":"1"}\n',
+    "late time": _LINE % b'"fetched":"99999-01-01T00:00:00Z"',
+    "time of a number": _LINE % b'"fetched":1',
+    "long time": _LINE % (b'"fetched":"' + b"9" * 100_000 + b'"'),
+    "lines": b'{"checksum":"sha256:","lines":%d}\n' % 2**70,
+    "negative lines": b'{"checksum":"sha256:","lines":-1}\n',
+    "format": b'{"bundle":%d,"handle":"10.1000/BAD"}\n' % 2**70,
+    "format of text": b'{"bundle":"1","handle":"10.1000/BAD"}\n',
+    "purge": b'{"purged":[],"at":1}\n{"purged":"10.1/x","at":1e999}\n{"forgotten":1}\n{"next":1,"more":2}\n',
+    "registry": b'{"registry":"10.1/x","url":"javascript:1","agency":"","date":%d}\n' % 2**70,
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+async def test_nothing_of_it_is_taken(content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock, path = Clock(), tmp_path / "seed.ndjson"
+    path.write_bytes(content)
+    cache = TieredStore(MemoryStore(1_000_000, clock=clock), None, clock=clock, ceiling=86_400.0)
+    work = BundleImport(cache, ImportBounds(60.0, 86_400.0, 86_400.0, sealed=True), clock)
+    *items, end = read_bundle(BytesIO(content))
+    assert isinstance(end, BundleEnd)
+    assert end.checksum is not Checksum.RIGHT
+    for item in items:
+        await work.add(item)
+    with caplog.at_level(logging.WARNING):
+        await Seed(path, cache, clock, 1_000.0).start()
+    # A line without a value is a name without an answer; it is no record.
+    assert [found.key async for found in cache.scan() if found.answer.values] == []
+    assert len(caplog.records) <= MAX_NAMED + 1
+
+
+async def test_a_seed_is_stored_whole_and_its_purges_are_not_obeyed(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "seed.ndjson"
+    with path.open("wb") as file:
+        writer = BundleWriter(file)
+        for number in range(12_000):
+            writer.add(entry(f"10.1000/{number:05}"))
+        writer.add_line(b'{"purged":"","at":9e9}\n')
+        writer.finish()
+    settings = Settings(store_url=f"sqlite:///{tmp_path}/store.sqlite3", cache_memory_bytes=1_000_000)
+    cache = open_cache(settings, clock)
+    await Seed(path, cache, clock, 1_000.0).start()
+    await cache.flush()
+    stats = await cache.stats()
+    assert stats.store is not None
+    assert (stats.store.entries, stats.healthy) == (12_000, True)
+    await cache.close()
