@@ -1,4 +1,4 @@
-"""Bundles and seeds of another hand: cut, of wrong types, with huge counts. Nothing is raised, and the log is bounded."""
+"""Bundles and seeds of another hand: cut, of wrong types, with huge counts. Nothing raises, and the log is bounded."""
 
 from __future__ import annotations
 
