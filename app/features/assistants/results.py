@@ -73,6 +73,8 @@ def write_parsed_text(parsed: ParsedText, base_url: str | None) -> ParsedTextMod
     members = to_object(parsed, base_url)
     members |= {"input": _cut(parsed.text), "message": _cut_message(parsed.message)}
     members |= {key: _whole(members[key], most) for key, most in _LONGEST.items()}
+    if parsed.best is not None:
+        members["best"] |= {"doi": _clean(parsed.best.name.text[:_MAX_NAME])}
     warnings = [WarningModel(code=one.code, message=_cut(one.message)) for one in parsed.warnings]
     members |= {"warnings": warnings, "suggestions": _write_suggestions(parsed.suggestions)}
     return ParsedTextModel(**members)

@@ -70,6 +70,8 @@ def _describe(parsed: ParsedText) -> Iterator[str]:
         yield f"  {_printable(parsed.message)}"
     for warning in parsed.warnings:
         yield f"  warning: {_printable(warning.message)}"
+    if parsed.best is not None and parsed.best.rule is not None:
+        yield f"  best: {_printable(parsed.best.name.text)} ({parsed.best.confidence}, {parsed.best.rule})"
     for suggestion in parsed.suggestions:
         yield f"  suggestion: {_printable(suggestion.doi.text)} ({suggestion.rule})"
 

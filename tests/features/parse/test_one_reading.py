@@ -1,0 +1,88 @@
+"""One text has one reading, wherever it is sent: parse, extract, a list, the form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import quote, unquote
+
+import pytest
+
+from tests.table import table
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+BROWSER: Final = "text/html,application/xhtml+xml,*/*;q=0.8"
+SICI: Final = "10.1000/(SICI)1097-4571(1999)50:10<947::AID>2.0.CO;2"
+TEXTS: Final = [
+    # a text as people paste it, the one name in it
+    ("10.1000/182", "10.1000/182"),
+    ("  10.1000/182\n", "10.1000/182"),
+    ("doi:10.1000/182", "10.1000/182"),
+    ("DOI: 10.1000/182", "10.1000/182"),
+    ("https://doi.org/10.1000/182", "10.1000/182"),
+    ("http://dx.doi.org/10.1000/182", "10.1000/182"),
+    ("https://doi-org.ezproxy.example.edu/10.1000/182", "10.1000/182"),
+    ("https://doi.org/10.1000%2F182", "10.1000/182"),
+    ("https://doi.org/abcde", "10/abcde"),
+    ("<https://doi.org/10.1000/182>", "10.1000/182"),
+    ("“10.1000/182”", "10.1000/182"),
+    ("(10.1000/182)", "10.1000/182"),
+    ("[10.1000/182]", "10.1000/182"),
+    ("**10.1000/182**", "10.1000/182"),
+    ("see 10.1000/182, page 3", "10.1000/182"),
+    ("Smith J (2021). A title. J 23(7):550. doi:10.1000/182.", "10.1000/182"),
+    ("https://publisher.example/doi/full/10.1000/182", "10.1000/182"),
+    ("https://publisher.example/doi/10.1000/182/abstract", "10.1000/182"),
+    ("https://publisher.example/doi/10.1000/182?download=true", "10.1000/182"),
+    ("https://publisher.example/?doi=10.1000%2F182&y=1", "10.1000/182"),
+    ('<a href="https://doi.org/10.1000/182">link</a>', "10.1000/182"),
+    ("doi = {10.1000/182},", "10.1000/182"),
+    (r"doi = {10.1000/18\_2}", "10.1000/18_2"),
+    (r'"doi":"10.1000\/182"', "10.1000/182"),
+    ("(10.1000/182)/S/URI", "10.1000/182"),
+    ("text 10.1000/182>>/Border", "10.1000/182"),
+    ("text １０．１０００／１８２ text", "10.1000/182"),
+    ("text 10.10O0/182 text", "10.1000/182"),
+    ("text 1O.1000/182 text", "10.1000/182"),
+    ("text 10,1000/182 text", "10.1000/182"),
+    ("text 10.1000?/182 text", "10.1000/182"),
+    ("text 10.1000/con\ufb01ned text", "10.1000/confined"),
+    ("text 10.1000/1\u00ad82 text", "10.1000/182"),
+    ("text 10.1000/1\u20138 text", "10.1000/1-8"),
+    ("text 10.1000/ 182", "10.1000/182"),
+    ("text 10.1371/journal.\npone.0123456", "10.1371/journal.pone.0123456"),
+    (f"text {SICI} text", SICI),
+]
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with running() as started:
+        for _, name in TEXTS:
+            started.upstream.put(name, url="https://example.org/")
+        yield started
+
+
+async def form_leads_to(proxy: Proxy, text: str) -> str:
+    """The name that the form resolves at once, or that its page has a button for."""
+    got = await proxy.post("/", f"hdl={quote(text)}&noredirect=1", accept=BROWSER)
+    button = re.search(r'class="button" href="/([^"]+)"', got.text)
+    shown = re.search(r'<p class="name"><bdi translate="no">([^<]+)</bdi>', got.text)
+    assert got.status == 200, (got.status, text)
+    return unquote(button[1]) if button else shown[1] if shown else ""
+
+
+@table(("text", "name"), TEXTS)
+async def test_every_reader_finds_the_same_name(proxy: Proxy, text: str, name: str) -> None:
+    parsed = (await proxy.get(f"/api/parse?doi={quote(quote(text))}")).json["best"]
+    extracted = await proxy.post("/api/extract?output=json", text, content_type="text/plain")
+    looked_up = await proxy.post("/api/resolve?extract=true&output=json", text, content_type="text/plain")
+    listed = await proxy.post("/api/parse", json.dumps([quote(text)]), content_type="application/json")
+    assert [parsed["doi"], listed.json[0]["best"]["doi"]] == [name, name]
+    assert [one["doi"] for one in extracted.json] == [name]
+    assert [(one["doi"], one["verdict"]) for one in looked_up.json] == [(name, "resolved")]
+    assert (await form_leads_to(proxy, quote(text))).replace("&lt;", "<").replace("&gt;", ">") == name
