@@ -21,6 +21,7 @@ from app.errors import ConfigurationError, CouldNotVerify, DoiProxyError, StoreE
 from app.features.check import Check, Finding, Inspection
 from app.features.feature import require_libraries
 from app.features.redaction import redact
+from app.upstream.remedies import find_remedy
 from app.upstream.source import CONTROL_NAME, UpstreamQuery
 from app.web.pages import Pages
 
@@ -155,7 +156,8 @@ def find_upstream_failure(inspection: CoreInspection) -> Iterator[Finding]:
     for url in _urls(settings):
         if urlsplit(url).scheme not in upstream_kinds() and (failure := _find_failure(_try_upstream(settings, url))):
             name = "upstream_url" if url in settings.upstream_urls else "upstream_routes"
-            yield Finding("error", inspection.source(name), f"{redact(url)}: {failure}", _CORRECT)
+            remedy = find_remedy(failure) or _CORRECT
+            yield Finding("error", inspection.source(name), f"{redact(url)}: {failure}", remedy)
 
 
 #: Checks that connect to the store and to the upstreams.
@@ -172,7 +174,7 @@ def examine_upstreams(settings: Settings) -> list[Finding]:
             continue
         began = time.monotonic()
         if failure := _find_failure(_try_upstream(settings, url)):
-            findings.append(Finding("error", redact(url), failure, _CORRECT))
+            findings.append(Finding("error", redact(url), failure, find_remedy(failure) or _CORRECT))
         else:
             findings.append(Finding("note", redact(url), f"answers, {(time.monotonic() - began) * 1000:.0f} ms"))
     return findings

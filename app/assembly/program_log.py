@@ -6,6 +6,7 @@ Requests are logged by app/features/access_log/access_log.py.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import sys
 from datetime import UTC, datetime
 from types import TracebackType
@@ -16,6 +17,8 @@ import msgspec
 from app.assembly.settings import Settings
 
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: In a worker: each of them writes the line about a state that it sees.
+_WORKER_TEXT: Final = "%(asctime)s %(levelname)s [%(processName)s] %(name)s: %(message)s"
 #: Libraries whose log lines below WARNING contain the names of requests.
 _LIBRARIES_THAT_LOG_NAMES: Final = ("httpx", "httpcore", "hpack", "h2")
 
@@ -27,6 +30,8 @@ class JSONFormatter(logging.Formatter):
         """Format one record."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": time, "level": record.levelname.lower(), "logger": record.name}
+        if is_worker():
+            line["worker"] = str(record.processName)
         line["message"] = _encodable(record.getMessage().strip())
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = _encodable(self.formatException(record.exc_info))
@@ -38,12 +43,19 @@ class JSONFormatter(logging.Formatter):
 def begin_logging(settings: Settings) -> None:
     """Log to standard error: the program, its libraries, Python warnings, and the traceback of a crash."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JSONFormatter() if settings.log_format == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(
+        JSONFormatter() if settings.log_format == "json" else logging.Formatter(_WORKER_TEXT if is_worker() else _TEXT)
+    )
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
     sys.excepthook = _log_crash
     for library in _LIBRARIES_THAT_LOG_NAMES:
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def is_worker() -> bool:
+    """Whether this process is a worker of a service."""
+    return multiprocessing.parent_process() is not None
 
 
 def set_log_level(settings: Settings) -> None:

@@ -157,7 +157,8 @@ class Supervisor:
         """React to the end of a worker. The service ends if a worker fails before all have answered once."""
         if self._deadline is not None:
             return
-        log.error("worker %s ended with status %s", worker.process.pid, worker.process.exitcode)
+        process = worker.process
+        log.error("%s (process %s) ended with status %s", process.name, process.pid, process.exitcode)
         if worker.ready:
             return
         self._restart_at = now + RESTART_PAUSE
@@ -173,12 +174,20 @@ class Supervisor:
             return
         while len(self._workers) < self._worker_count:
             channel, worker_end = multiprocessing.Pipe()
-            process = _FORK.Process(target=self._run_worker, args=(signals, channel, worker_end), daemon=True)
+            process = _FORK.Process(
+                target=self._run_worker, args=(signals, channel, worker_end), name=self._free_name(), daemon=True
+            )
             with signals.blocked():
                 process.start()
             # While this process has the worker's end open too, it cannot detect that the worker has closed it.
             worker_end.close()
             self._workers.append(_Worker(process, channel, time.monotonic()))
+
+    def _free_name(self) -> str:
+        """The name of a worker in the log. A replacement has that of the worker that ended."""
+        taken = {worker.process.name for worker in self._workers}
+        names = (f"worker {number}" for number in range(1, self._worker_count + 1))
+        return next(name for name in names if name not in taken)
 
     def _run_worker(self, signals: _Signals, channel: Connection, pipe: Connection) -> None:
         """Run a worker, in its process. It first gives up what belongs to the supervisor.

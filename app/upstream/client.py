@@ -128,12 +128,15 @@ class HandleClient:
         self._clock = clock
         self._may_ask_again = may_ask_again
         self._is_closed = False
+        proxy = read_egress_proxy(base.scheme, base.host)
+        # An egress proxy can have an https URL too.
+        is_tls = "https" in (base.scheme, httpx.URL(proxy or "").scheme)
         self._engine = transport or open_engine(
             http2=options.http2,
             connect_timeout=options.connect_timeout,
             read_timeout=options.read_timeout,
-            trusted=load_authorities(options.ca_file) if base.scheme == "https" else None,
-            proxy=read_egress_proxy(base.scheme, base.host),
+            trusted=load_authorities(options.ca_file) if is_tls else None,
+            proxy=proxy,
         )
 
     async def fetch(self, query: UpstreamQuery) -> Answer:

@@ -47,7 +47,9 @@ def open_engine(
         verify=trusted if trusted is not None else False,
         http2=True,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_IDLE_SECONDS),
-        proxy=proxy,
+        proxy=None
+        if proxy is None
+        else httpx.Proxy(proxy, ssl_context=trusted if proxy.startswith("https:") else None),
     )
 
 

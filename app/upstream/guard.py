@@ -107,7 +107,7 @@ class Guard:
         self._clock = clock
         self._observer = observer
         self._timeouts = timeouts
-        self._has_queried = False
+        self._has_answered = False
         self._is_controlling = False
 
     @property
@@ -117,7 +117,9 @@ class Guard:
             return "backing-off"
         if self.log.is_down or self.breaker.state is not BreakerState.CLOSED:
             return "failing"
-        return "ok" if self._has_queried else "unknown"
+        if self._has_answered:
+            return "ok"
+        return "unknown" if self.log.first_failure is None else "failing"
 
     @property
     def pause_seconds(self) -> float:
@@ -211,7 +213,6 @@ class Guard:
             outcome = error.token
             raise
         finally:
-            self._has_queried = True
             self._count(outcome, began)
 
     def _count(self, outcome: str, began: float) -> None:
@@ -219,6 +220,7 @@ class Guard:
             self._observer.record_query(outcome, self._clock() - began)
 
     def _record_answer(self) -> None:
+        self._has_answered = True
         self.breaker.record_answer()
         if self.pause.is_raised:
             self.pause.reset()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from app.errors import CouldNotVerify
+from app.upstream.remedies import find_remedy
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ class UpstreamLog:
         #: When the first failure since the last answer happened.
         self.first_failure: float | None = None
         self._is_down = False
+        #: Whether it has answered, or its first failure is logged.
+        self._is_known = False
         #: When a pause began that is logged, and whose end is not.
         self.pause_since: float | None = None
         self._unreadable = 0
@@ -57,8 +60,13 @@ class UpstreamLog:
             self.first_failure = now
         seconds = now - self.first_failure
         if not self._is_down and (is_open or seconds >= OUTAGE_SECONDS):
-            self._is_down = True
-            log.warning("%s is down: no answer for %.0f s, last %s", self.label, seconds, _describe(error))
+            self._is_down = self._is_known = True
+            since = f"no answer for {seconds:.0f} s, last " if seconds >= 1.0 else ""
+            log.warning("%s is down: %s%s%s", self.label, since, _describe(error), _advise(error))
+        elif not self._is_known:
+            # Waiting for the breaker would leave a wrong address or certificate without a line.
+            self._is_known = True
+            log.warning("%s has not answered yet: %s%s", self.label, _describe(error), _advise(error))
         elif is_open:
             log.debug("%s is still down after %.0f s: %s", self.label, seconds, _describe(error))
 
@@ -66,7 +74,7 @@ class UpstreamLog:
         """The upstream answered."""
         if self._is_down:
             log.warning("%s is up again after %.0f s", self.label, self.down_seconds)
-        self.first_failure, self._is_down = None, False
+        self.first_failure, self._is_down, self._is_known = None, False, True
 
     def pause(self, seconds: float, error: CouldNotVerify) -> None:
         """The upstream gets no queries for so many seconds."""
@@ -112,6 +120,11 @@ class BudgetLog:
         if self.since is not None and self._clock() - self._last_refusal >= BUDGET_QUIET_SECONDS:
             log.warning("the budget of upstream queries suffices again after %.0f s", self._clock() - self.since)
             self.since = None
+
+
+def _advise(error: CouldNotVerify) -> str:
+    remedy = find_remedy(error.detail)
+    return f"; {remedy}" if remedy else ""
 
 
 def _describe(error: CouldNotVerify) -> str:

@@ -206,6 +206,7 @@ async def test_the_certificate_of_an_egress_proxy_is_checked_for_an_http_upstrea
         with pytest.raises(UpstreamUnreachable):
             await ask("http://upstream.example")
         assert proxy.queries() == 0
+        assert (await ask("http://upstream.example", ca_file=str(certificate))).code is ResponseCode.SUCCESS
 
 
 @pytest.mark.process

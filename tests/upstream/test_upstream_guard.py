@@ -392,10 +392,18 @@ async def test_registration_agencies_go_through_the_same_guard(parts: Parts) -> 
 async def test_an_upstream_that_fails_for_one_name_for_long_is_failing_and_the_breaker_stays_close(
     parts: Parts,
 ) -> None:
+    await parts.ask("10.1234/known")
     parts.upstream.fault(EVERY_NAME, "reset")
     await parts.fail("10.1234/a")
     assert parts.state() == "ok"
     parts.clock.advance(OUTAGE_SECONDS)
+    await parts.fail("10.1234/a")
+    assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "failing")
+
+
+async def test_an_upstream_that_failed_and_never_answered_is_failing(parts: Parts) -> None:
+    assert parts.state() == "unknown"
+    parts.upstream.fault(EVERY_NAME, "reset")
     await parts.fail("10.1234/a")
     assert (parts.breaker.state, parts.state()) == (BreakerState.CLOSED, "failing")
 
@@ -421,7 +429,8 @@ async def test_an_outage_is_two_lines_of_the_log_however_many_questions_and_prob
     parts.clock.advance(COOLDOWN)
     await parts.ask("10.1234/known")
     assert parts.state() == "ok"
-    down, up = caplog.messages
+    first, down, up = caplog.messages
+    assert first.startswith("upstream 1 has not answered yet: upstream-unreachable: ")
     assert down.startswith("upstream 1 is down: no answer for 1 s, last upstream-unreachable: ")
     assert up == "upstream 1 is up again after 610 s"
     await parts.source.aclose()

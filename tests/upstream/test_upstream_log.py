@@ -41,7 +41,7 @@ def test_an_outage_is_two_lines_whatever_is_asked_meanwhile(written: Written) ->
     written.log.answer()
     written.log.answer()
     assert written.lines == [
-        "upstream 1 (up.example) is down: no answer for 0 s, last upstream-unreachable: The upstream could not be "
+        "upstream 1 (up.example) is down: upstream-unreachable: The upstream could not be "
         "reached. 'ConnectError: All connection attempts failed'",
         "upstream 1 (up.example) is up again after 780 s",
     ]
@@ -49,13 +49,38 @@ def test_an_outage_is_two_lines_whatever_is_asked_meanwhile(written: Written) ->
 
 
 def test_a_single_failure_writes_nothing(written: Written) -> None:
+    written.log.answer()
     written.log.failure(DOWN, is_open=False)
     written.clock.advance(1)
     written.log.answer()
     assert written.lines == []
 
 
+@pytest.mark.parametrize(
+    ("detail", "remedy"),
+    [
+        (
+            "CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1006)",
+            "check the clock",
+        ),
+        ("certificate verify failed: unable to get local issuer certificate (_ssl.c:1006)", "set upstream_ca_bundle"),
+        ("certificate verify failed: Hostname mismatch, certificate is not valid for 'x'", "correct the address"),
+        ("[Errno -3] Temporary failure in name resolution", "check the DNS of this machine"),
+        ("[Errno -2] Name or service not known", "correct the address"),
+    ],
+)
+def test_the_first_failure_of_an_upstream_that_never_answered_is_a_line_with_a_remedy(
+    written: Written, detail: str, remedy: str
+) -> None:
+    for _ in range(3):
+        written.log.failure(UpstreamUnreachable(detail=detail), is_open=False)
+    (line,) = written.lines
+    assert line.startswith("upstream 1 (up.example) has not answered yet: upstream-unreachable: ")
+    assert f"; {remedy}" in line
+
+
 def test_few_failures_over_a_minute_are_an_outage_too(written: Written) -> None:
+    written.log.answer()
     written.log.failure(DOWN, is_open=False)
     written.clock.advance(59)
     written.log.failure(DOWN, is_open=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -38,7 +39,9 @@ class Seed(Service):
         """Load the records."""
         loaded = known = refused = 0
         with open_regular(self._path) as file:
-            for item in read_bundle(file):
+            # A record without the time of its answer is at most as new as the file.
+            written_at = os.fstat(file.fileno()).st_mtime
+            for item in read_bundle(file, expired_at=written_at):
                 now = self._clock()
                 if isinstance(item, Refused):
                     refused += 1
@@ -49,7 +52,9 @@ class Seed(Service):
                     if entry is not None and entry.is_usable(now) and not isinstance(entry, RegistryEntry):
                         known += 1
                         continue
-                    expired = replace(item, fetched_at=now, fresh_until=now, stale_until=now + self._grace)
+                    expired = replace(
+                        item, fetched_at=min(item.fetched_at, now), fresh_until=now, stale_until=now + self._grace
+                    )
                     await self._cache.put(expired)
                     loaded += 1
         if refused > MAX_NAMED:

@@ -66,6 +66,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _SCHEME: Final = re.compile(r"(?:doi|info|https?|hdl):", re.IGNORECASE)
 #: The host of a URL (RFC 3986, section 3.2.2).
 _HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[0-9A-Fa-f:.]+\]|[^/?#:@\s\[\]]+)(?=[/?#:]|$)")
+_TOMBSTONE: Final = '{ reason = "Withdrawn.", date = 2026-03-01 }'
 _UPSTREAM: Final = re.compile(r"https?://[^?#\s]+")
 
 
@@ -205,8 +206,12 @@ def _host(url: str) -> str | None:
 
 def _read_tombstone(table: Mapping[str, Any]) -> LocalAnswer:
     stone = table["tombstone"]
-    if not isinstance(stone, dict) or stone.keys() != {"reason", "date"}:
-        raise WrongTable('tombstone is not a table such as { reason = "Withdrawn.", date = 2026-03-01 }', "tombstone")
+    if not isinstance(stone, dict):
+        raise WrongTable(f"tombstone is not a table; write {_TOMBSTONE}", "tombstone")
+    if missing := [key for key in ("reason", "date") if key not in stone]:
+        raise WrongTable(f"tombstone has no {' and no '.join(missing)}; write {_TOMBSTONE}", "tombstone")
+    if unknown := [key for key in stone if key not in ("reason", "date")]:
+        raise WrongTable(f"tombstone has the unknown key {unknown[0][:60]!r}; write {_TOMBSTONE}", "tombstone")
     day = stone["date"]
     if not isinstance(day, date):
         raise WrongTable(

@@ -18,6 +18,7 @@ from app.server.certificate import load_certificate
 _EXPIRY_DAYS: Final = 30.0
 _DAY: Final = 86_400.0
 _SQLITE: Final = "sqlite:///"
+_REACH: Final = "correct the path, or run this check as the user of the service"
 
 
 def find_unreadable_files(inspection: Inspection) -> Iterator[Finding]:
@@ -92,7 +93,11 @@ def find_store_folder_problems(inspection: Inspection) -> Iterator[Finding]:
     if not url.startswith(_SQLITE):
         return
     path, source = Path(url.removeprefix(_SQLITE)), inspection.source("store_url")
-    existing = next((one for one in (path, *path.parents) if one.exists()), Path())
+    try:
+        existing = next((one for one in (path, *path.parents) if one.exists()), Path())
+    except OSError as error:
+        yield Finding("error", source, f"{redact(str(path))} cannot be reached: {error.strerror}", _REACH)
+        return
     remedy = "run this check as the user of the service, or change the owner of the folder"
     if existing == path and not os.access(path, os.R_OK | os.W_OK):
         yield Finding("error", source, f"{redact(str(path))} is not writable by this user", remedy)

@@ -129,7 +129,13 @@ MISTAKES = {
         1,
         "a record with upstream cannot",
     ),
-    '[[record]]\ndoi = "10.1/a"\ntombstone = "gone"': (4, 1, "tombstone is not a table such as"),
+    '[[record]]\ndoi = "10.1/a"\ntombstone = "gone"': (4, 1, "tombstone is not a table; write {"),
+    '[[record]]\ndoi = "10.1/a"\ntombstone = { reason = "gone" }': (4, 1, "tombstone has no date; write {"),
+    '[[record]]\ndoi = "10.1/a"\ntombstone = { date = 2026-03-01, why = "x" }': (
+        4,
+        1,
+        "tombstone has no reason; write",
+    ),
     '[[record]]\ndoi = "10.1/a"\n[record.tombstone]\nreason = "x"\ndate = "2026-01-01"': (
         4,
         9,

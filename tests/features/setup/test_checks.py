@@ -212,6 +212,13 @@ def test_a_store_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert (found.severity, found.source) == ("error", "DOI_PROXY_STORE_URL")
 
 
+def test_a_path_that_cannot_be_reached_is_an_error(tmp_path: Path) -> None:
+    """A folder without the right to enter it raised the same kind of error, and a traceback of 25 lines."""
+    (found,) = findings_of(store_url=f"sqlite:///{tmp_path}/{'x' * 300}/store.sqlite3")
+    assert (found.severity, found.source) == ("error", "DOI_PROXY_STORE_URL")
+    assert "cannot be reached: File name too long" in found.problem
+
+
 def test_a_check_creates_no_store(tmp_path: Path) -> None:
     assert findings_of(store_url=f"sqlite:///{tmp_path}/new/store.sqlite3") == []
     assert not list(find_store_failure(configured(store_url=f"sqlite:///{tmp_path}/new/store.sqlite3")))
