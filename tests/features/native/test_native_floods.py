@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 
 from app.errors import MalformedMessage, UpstreamTimeout
+from app.features.native.transport.strangers import Strangers
 from app.features.native.transport.udp import _MAX_STRANGERS, _Packets
 from app.features.native.wire.message import NO_REQUEST_ID
 from app.features.native.wire.query import Filters, Query, encode_query
@@ -130,3 +132,61 @@ async def test_forged_packets_without_end_end_the_message() -> None:
     packets.datagram_received(stranger, None)
     with pytest.raises(MalformedMessage, match="cannot be decoded"):
         packets.message.result()
+
+
+class Silent(asyncio.DatagramProtocol):
+    """Counts packets, and answers none before `answers`."""
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.arrived = asyncio.Event()
+        self.answers = False
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, address: Any) -> None:
+        self.packets += 1
+        self.arrived.set()
+        if self.answers:
+            self.transport.sendto(data, address)
+
+
+async def test_a_third_party_that_never_answers_gets_one_packet_at_a_time() -> None:
+    silent = Silent()
+    loop = asyncio.get_running_loop()
+    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
+    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
+    # The interval is two first waits, which is longer than the test.
+    transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+    queries = [asyncio.create_task(transport.exchange(place, NAME.encode(), message(one))) for one in range(100)]
+    await asyncio.wait_for(silent.arrived.wait(), 10.0)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert silent.packets == 1
+    for one in queries:
+        one.cancel()
+    await asyncio.gather(*queries, return_exceptions=True)
+    listening.close()
+
+
+async def test_messages_wait_for_the_first_answer_of_an_address_and_no_longer() -> None:
+    silent = Silent()
+    silent.answers = True
+    loop = asyncio.get_running_loop()
+    listening, _ = await loop.create_datagram_endpoint(lambda: silent, local_addr=("127.0.0.1", 0))
+    place = candidate(HandleServer(listening.get_extra_info("sockname")[1]), UDP)
+    transport = open_transports((UDP,), udp_wait=30.0)[UDP]
+    async with asyncio.timeout(20.0):
+        answers = await asyncio.gather(*(transport.exchange(place, b"", message(one)) for one in range(100)))
+    assert (answers, silent.packets) == ([message(one) for one in range(100)], 100)
+    listening.close()
+
+
+def test_strangers_are_counted_by_address_and_packet() -> None:
+    strangers, address, other = Strangers(1.0), IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2")
+    assert [strangers.may_send(address, 1, now) for now in (0.0, 0.5, 1.0, 1.5)] == [True, False, True, False]
+    assert strangers.may_send(other, 3, 1.5)
+    assert [strangers.may_send(other, 1, now) for now in (4.0, 4.5)] == [False, True]
+    strangers.record_answer(address)
+    assert all(strangers.may_send(address, 17, 1.5) for _ in range(100))

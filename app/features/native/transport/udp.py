@@ -12,8 +12,10 @@ import socket
 from typing import Final
 
 from app.errors import CouldNotVerify, InvalidAnswer, MalformedMessage, UpstreamTimeout
+from app.features.native.addresses import Address
 from app.features.native.site import Candidate
 from app.features.native.transport.base import REQUEST_ID, translate_socket_error
+from app.features.native.transport.strangers import Strangers
 from app.features.native.wire.fields import U32
 from app.features.native.wire.message import ENVELOPE_BYTES, NO_REQUEST_ID, decode_envelope
 from app.features.native.wire.packets import MAX_PACKET_BYTES, PacketBuffer, split_message
@@ -36,12 +38,15 @@ class UdpTransport:
     """Sends each message from a new socket.
 
     After `first_wait` seconds of silence the message is sent again, `tries` times in all. Each wait is twice as long as
-    the one before. After the last wait the message has failed.
+    the one before. After the last wait the message has failed. An address that has not answered yet gets one packet in
+    two first waits, whatever the number of messages; the others wait for its answer.
     """
 
     def __init__(self, *, max_bytes: int, first_wait: float = FIRST_WAIT, tries: int = TRIES) -> None:
         self._waits = tuple(first_wait * 2**number for number in range(tries))
         self._max_bytes = max_bytes
+        # With the usual waits, a packet a second.
+        self._strangers = Strangers(2 * first_wait)
 
     async def exchange(self, candidate: Candidate, handle: bytes, message: bytes) -> bytes:
         """See Transport."""
@@ -56,7 +61,7 @@ class UdpTransport:
         try:
             # The system may grant less.
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-            return await self._send_until_answered(transport, packets, split_message(message))
+            return await self._send_until_answered(transport, packets, split_message(message), endpoint.address)
         finally:
             transport.abort()
 
@@ -64,12 +69,19 @@ class UdpTransport:
         """See Transport."""
 
     async def _send_until_answered(
-        self, transport: asyncio.DatagramTransport, packets: _Packets, parts: list[bytes]
+        self, transport: asyncio.DatagramTransport, packets: _Packets, parts: list[bytes], address: Address
     ) -> bytes:
+        loop = asyncio.get_running_loop()
         for seconds in self._waits:
+            if not self._strangers.may_send(address, len(parts), loop.time()):
+                await self._strangers.wait_for_answer(address, seconds)
+                if not self._strangers.may_send(address, len(parts), loop.time()):
+                    continue
             for part in parts:
                 transport.sendto(part)
             await asyncio.wait({packets.message}, timeout=seconds)
+            if packets.is_answered:
+                self._strangers.record_answer(address)
             if packets.message.done():
                 return packets.message.result()
             if packets.refusal is not None:
@@ -87,6 +99,8 @@ class _Packets(asyncio.DatagramProtocol):
         self.message: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         #: Whether some packets arrived, and not all.
         self.has_part = False
+        #: Whether a packet with the request id arrived.
+        self.is_answered = False
         #: An answer without the request id: the server could not read the request. Anyone can forge it, so it counts
         #: only if the answer does not come.
         self.refusal: bytes | None = None
@@ -102,6 +116,7 @@ class _Packets(asyncio.DatagramProtocol):
         if data[REQUEST_ID] != self._request_id or len(data) < ENVELOPE_BYTES:
             self._drop(data)
             return
+        self.is_answered = True
         self._packets_left -= 1
         if self._packets_left < 0:
             self._fail(MalformedMessage(detail="the handle server sends more packets than its answer can have"))

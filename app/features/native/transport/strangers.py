@@ -1,0 +1,52 @@
+"""Limits what is sent to addresses that have not answered yet: a record's site values can name third parties."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from app.features.native.addresses import Address
+
+#: Addresses that are remembered of each kind. Beyond that, one that answered asks once more, and a new one waits.
+_MOST: Final = 10_000
+
+
+class Strangers:
+    """One packet per `interval` seconds goes to an address until it answers. Times are arguments, in seconds."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._answered: dict[Address, None] = {}
+        #: When the next packet may be sent, and what is set at the answer to the last one.
+        self._waiting: dict[Address, tuple[float, asyncio.Event]] = {}
+
+    def may_send(self, address: Address, packets: int, now: float) -> bool:
+        """Whether a message of so many packets may be sent now. If so, it counts as sent."""
+        if address in self._answered:
+            return True
+        next_at, answer = self._waiting.get(address, (now, asyncio.Event()))
+        if now < next_at:
+            return False
+        if len(self._waiting) >= _MOST:
+            self._waiting = {one: wait for one, wait in self._waiting.items() if now < wait[0]}
+        if len(self._waiting) >= _MOST:
+            return False
+        self._waiting[address] = now + packets * self._interval, answer
+        return True
+
+    def record_answer(self, address: Address) -> None:
+        """A packet with the request id came back, so messages that wait may be sent."""
+        _, answer = self._waiting.pop(address, (0.0, None))
+        if answer is not None:
+            answer.set()
+        if address not in self._answered and len(self._answered) >= _MOST:
+            del self._answered[next(iter(self._answered))]
+        self._answered[address] = None
+
+    async def wait_for_answer(self, address: Address, seconds: float) -> None:
+        """Wait until the address has answered another message, or so many seconds."""
+        _, answer = self._waiting.get(address, (0.0, asyncio.Event()))
+        try:
+            await asyncio.wait_for(answer.wait(), seconds)
+        except TimeoutError:
+            return
