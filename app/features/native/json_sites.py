@@ -32,9 +32,6 @@ from app.handle.answer import read_answer
 from app.handle.record import Record, parse_record
 from app.handle.value import HandleValue
 
-#: The JSON has signed numbers; see `json_values`.
-_U16_MASK: Final = 0xFFFF
-_U32_MASK: Final = 0xFFFF_FFFF
 #: Bytes of a bootstrap file. A root record of ten sites with RSA keys has about 20 kB.
 MAX_BOOTSTRAP_BYTES: Final = 1024 * 1024
 #: Values of one record. Root records in use have fewer than ten.
@@ -133,13 +130,13 @@ def _read_site(raw: bytes) -> ServiceSite:
         site = _decoder.decode(raw).data.value
         major, _, minor = site.protocol_version.partition(".")
         return ServiceSite(
-            serial=site.serial_number & _U16_MASK,
+            serial=_to_unsigned(site.serial_number, 16),
             servers=tuple(map(_to_server, site.servers)),
             kind=SiteKind.PRIMARY * site.primary_site | SiteKind.SEVERAL_PRIMARIES * site.multi_primary,
             hash_option=site.hash_option,
             attributes=tuple((item.name.encode(), item.value.encode()) for item in site.attributes),
             hash_filter=site.hash_filter.encode(),
-            format_version=site.version & _U16_MASK,
+            format_version=_to_unsigned(site.version, 16),
             major=int(major),
             minor=int(minor),
         )
@@ -152,12 +149,19 @@ def _to_server(server: _JsonServer) -> Server:
         Interface(
             Purpose.QUERY * one.query | Purpose.ADMIN * one.admin,
             TransportProtocol[one.protocol],
-            one.port & _U32_MASK,
+            _to_unsigned(one.port, 32),
         )
         for one in server.interfaces
     )
-    number, address = server.server_id & _U32_MASK, pack_address(ip_address(server.address))
+    number, address = _to_unsigned(server.server_id, 32), pack_address(ip_address(server.address))
     return Server(number, address, _to_key(server.public_key), interfaces)
+
+
+def _to_unsigned(number: int, bits: int) -> int:
+    """A number of the wire. The JSON of reference servers has it with a sign. Raises ValueError."""
+    if not -(1 << bits - 1) <= number < 1 << bits:
+        raise ValueError(f"{number} has over {bits} bits")
+    return number % (1 << bits)
 
 
 def _to_key(key: _JsonKey | None) -> bytes:

@@ -227,7 +227,7 @@ async def test_a_record_that_an_operator_expired_is_looked_up(hosts: _Hosts) -> 
 
 async def test_a_record_that_is_too_long_is_remembered_by_this_process_alone(hosts: _Hosts) -> None:
     records = _records()
-    records[ROOT][_PREFIX] = [site_value(3), Value(9, b"DESC", bytes(20_000))]
+    records[ROOT][_PREFIX] = [site_value(3), Value(9, b"DESC", b"x" * 300_000)]
     first, second = hosts.bench(records), hosts.bench(records)
     assert await first.codes(_NAME, _NAME) == [1, 1]
     await hosts.flush()
@@ -258,7 +258,17 @@ def test_service_values_survive_their_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ['"port":-1', '"port":4294967296', '"serverId":-1', '"hashOption":256', '"version":-1', '"serverId":1e9']
+    "part",
+    [
+        '"port":-2147483649',
+        '"port":4294967296',
+        '"serverId":-2147483649',
+        '"hashOption":256',
+        '"version":-32769',
+        '"version":65536',
+        '"serialNumber":65536',
+        '"serverId":1e9',
+    ],
 )
 def test_a_number_that_no_site_value_can_have_hides_no_other_site(part: str) -> None:
     name = part.partition(":")[0]
