@@ -14,15 +14,11 @@ from app.handle.answer import Answer, ResponseCode
 #: in the three tables of the LRU cache. Measured over 100,000 entries: 451 B of resident memory (400 B by tracemalloc,
 #: which does not count the allocator's rounding).
 OVERHEAD: Final = 450
-
-
 #: The largest difference between the clocks of several machines, in seconds. An entry with a later time in the future
 #: was written before a clock was corrected.
 MAX_SKEW: Final = 60.0
 #: The last second of the year 9999, in seconds since the epoch. ISO 8601 cannot express a later one.
 FOREVER: Final = 253_402_300_799.0
-
-
 #: The edition of a registry record that is not a copy in the memory tier.
 NOT_IN_MEMORY: Final = -1
 #: Bytes that the further fields of a registry record take.
@@ -73,9 +69,8 @@ def loses_proof(known: Entry | None, entry: Entry, now: float) -> TypeGuard[Entr
 
     An entry from the future was written before the clock was set back, and proves nothing.
     """
-    if known is None or entry.answer.is_verified:
-        return False
-    return known.is_proof(now) and known.fetched_at <= now + MAX_SKEW
+    is_proof = known is not None and known.is_proof(now) and known.fetched_at <= now + MAX_SKEW
+    return is_proof and not entry.answer.is_verified
 
 
 class RegistryEntry(Entry, frozen=True, gc=False):

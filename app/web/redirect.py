@@ -130,7 +130,7 @@ class Redirects:
             return self._redirect(request, options, found, found.target, detour)
         match found.kind:
             case Kind.ALIAS:
-                return self._alias(request, found.chain, is_hit=found.is_hit and not options.bypasses_cache)
+                return self._alias(request, options, found)
             case Kind.RECORD:
                 return self._api.answer_record(request, found.chain.resolutions[0], options, parameters)
             case Kind.LOCATIONS:
@@ -210,16 +210,18 @@ class Redirects:
         country = options.country or self._facts.country(host)
         return Client(address, country, self._facts.chance(), negotiation)
 
-    def _alias(self, request: Request, chain: Chain, *, is_hit: bool) -> Reply:
+    def _alias(self, request: Request, options: ResolveOptions, found: Destination) -> Reply:
         """The redirect from an alias to this resolver's own URL of its target name, with the same query."""
-        location = request.url_of(chain.last.name).encode()
-        if request.query:
-            location += b"?" + request.query
-        freshness = self._freshness.of_redirect(chain, self._now())
+        chain, query = found.chain, b"?" + request.query if request.query else b""
+        location = (b"location", request.url_of(chain.last.name).encode() + query)
         # Without a URL of its own, this resolver takes the host of the request.
-        is_for_all = is_hit and request.public_url is not None
+        is_for_all = found.is_hit and not options.bypasses_cache and request.public_url is not None
         hit = Hit(chain, self._freshness.of_redirect_hit, self._countdown) if is_for_all else None
-        return Reply(301, ((b"location", location),), freshness=freshness, hit=hit)
+        freshness = self._freshness.of_redirect(chain, self._now())
+        if options.redirection_headers:
+            stub = redirect_stub(location[1].decode("latin-1"))
+            return Reply(200, (HTML, location, *PAGE_POLICY), stub, freshness, hit)
+        return Reply(301, (location,), freshness=freshness, hit=hit)
 
     def _now(self) -> int:
         return int(self._facts.clock())

@@ -47,10 +47,10 @@ class PacketBuffer:
         """
         envelope, payload = decode_envelope(packet), packet[ENVELOPE_BYTES:]
         length, number = envelope.message_length, envelope.message_id
-        if length > self._max_bytes:
-            raise AnswerTooLarge.over(self._max_bytes)
         if self._length not in (None, length):
             raise MalformedMessage(detail=f"packet: the message length was {self._length}, now it is {length}")
+        if length > self._max_bytes:
+            raise AnswerTooLarge.over(self._max_bytes)
         expected = min(_PAYLOAD_BYTES, length - number * _PAYLOAD_BYTES)
         if len(payload) != expected or (not payload and number):
             raise MalformedMessage(detail=f"packet {number} of a message of {length} bytes has {len(payload)} bytes")
