@@ -50,10 +50,12 @@ def first_word(text: str) -> str:
 def without_blanks(text: str) -> str:
     """10.1000/ 182 -> 10.1000/182: a line was broken at a punctuation mark."""
     text = _BLANK_BEFORE_PUNCTUATION.sub("", _BLANK_AFTER_PUNCTUATION.sub("", text))
-    words = text.split(maxsplit=2)
+    found = _PREFIX.search(text)
+    begin = found.start() if found else 0
+    words = text[begin:].split(maxsplit=2)
     # "10.1000/journal. 182" is one name; "10.1000/182. 2020" is a name and a year.
     if len(words) == 2 and not _has_digit(words[0].partition("/")[2]) and _has_digit(words[1]):
-        return _BLANK_BESIDE_DOT.sub(".", text)
+        return text[:begin] + _BLANK_BESIDE_DOT.sub(".", text[begin:])
     return text
 
 
