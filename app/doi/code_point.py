@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,8 +60,9 @@ def first_not_graphic(text: str) -> CodePoint | None:
     return next((CodePoint(c, place) for place, c in enumerate(text, 1) if unicodedata.category(c) in _KINDS), None)
 
 
-def questionable(text: str) -> tuple[CodePoint, ...]:
+def questionable(text: str) -> Iterator[CodePoint]:
     """The formatting, private-use and unassigned code points of `text`, by the Unicode tables of this Python."""
-    if text.isprintable():
-        return ()
-    return tuple(CodePoint(c, place) for place, c in enumerate(text, 1) if unicodedata.category(c) in _QUESTIONABLE)
+    if not text.isprintable():
+        for place, character in enumerate(text, 1):
+            if unicodedata.category(character) in _QUESTIONABLE:
+                yield CodePoint(character, place)

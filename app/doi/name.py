@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final
 
@@ -106,9 +107,9 @@ class HandleName:
         suffix = self.suffix
         return suffix is not None and suffix[1:2] == "/"
 
-    def questionable(self) -> tuple[CodePoint, ...]:
-        """The formatting, private-use and unassigned code points. Allowed, but likely copying errors."""
-        return questionable(self.text)
+    def questionable(self, most: int) -> tuple[CodePoint, ...]:
+        """The first formatting, private-use and unassigned code points. Allowed, but likely copying errors."""
+        return tuple(islice(questionable(self.text), most))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,6 +19,8 @@ BLANKS: Final = "".join(
     )
     for code in range(first, last + 1)
 )  # fmt: skip
+#: Limit of a text that is read alone: in the form, by `/api/parse`, and by a tool for assistants.
+MAX_TYPED_CHARACTERS: Final = 4_096
 #: Longer paths are not cached.
 _MAX_CACHED_BYTES: Final = 256
 
@@ -27,12 +29,12 @@ _LABEL: Final = re.compile(r"(?:doi|hdl):|info:(?:doi|hdl)/|(urn:(?:doi|hdl|eidr
 #: The host of a resolver, also as a library's proxy rewrites it, with dots or hyphens:
 #: doi.org, doi-org.ezproxy.x.edu, 0-dx.doi.org.lib.y.edu.
 _URL: Final = re.compile(
-    r"""(?:https?:/+)?
+    r"""(?:https?:/++)?
         (?: (?:(?:www|dx)\.)?doi\.org | hdl\.handle\.net
           | (?:[0-9]{1,2}-)? (?: (?:(?:www|dx)[.-])?doi[.-]org | hdl[.-]handle[.-]net ) (?:\.[a-z0-9-]{1,63}){1,20}
         )
         (?: :[0-9]{1,5} )?
-        (?: /+ | \Z )""",
+        (?: /++ | \Z )""",
     _CASELESS | re.VERBOSE,
 )
 _QUERY_OR_FRAGMENT: Final = re.compile(r"[?#].*", re.DOTALL)

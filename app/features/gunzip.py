@@ -22,7 +22,7 @@ class GzipLimits:
     ratio: float = inf
     total_bytes: float = inf
     free_bytes: int = 1024 * 1024
-    piece_bytes: int = 65_536
+    piece_bytes: int = 16_384
 
 
 class Gunzip:

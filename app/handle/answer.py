@@ -12,7 +12,7 @@ import msgspec
 
 from app.doi.name import fold
 from app.errors import InvalidAnswer, UpstreamRefused
-from app.handle.record import parse_record, refuse_large
+from app.handle.record import parse_record
 
 
 class ResponseCode(IntEnum):
@@ -68,11 +68,10 @@ def read_answer(body: bytes, name: str) -> Answer:
         raise InvalidAnswer("The upstream's answer is about another name.")
     if wire.responseCode != ResponseCode.SUCCESS:
         return Answer(ResponseCode(wire.responseCode))
-    if not (sent := bytes(wire.values)):
+    if not bytes(wire.values):
         raise InvalidAnswer("The upstream's answer has response code 1 (success) and no `values`.")
-    refuse_large(sent)
     # This removes insignificant white space. Numbers and escapes keep their spelling.
-    values = msgspec.json.format(sent, indent=-1)
+    values = msgspec.json.format(bytes(wire.values), indent=-1)
     if not parse_record(values).values:
         return Answer(ResponseCode.VALUES_NOT_FOUND)
     return Answer(ResponseCode.SUCCESS, values)

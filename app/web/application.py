@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.doi.name import HandleName
-from app.doi.presentation import read_path, read_typed
-from app.errors import DoiProxyError, EmptyName, InvalidName, NameTooLong, RequestLoop, TooManyRequests
+from app.doi.presentation import MAX_TYPED_CHARACTERS, read_path, read_typed
+from app.errors import (
+    DoiProxyError,
+    EmptyName,
+    InvalidName,
+    NameTooLong,
+    RequestLoop,
+    RequestTooLarge,
+    TooManyRequests,
+)
 from app.web import which_ra
 from app.web.api import PROTOCOL_ERROR
 from app.web.freshness import CACHE_CONTROL, OWN_PAGE
@@ -256,6 +264,8 @@ class Application:
         typed = parameters.first("hdl") if request.method == "POST" else None
         if typed is None:
             return await self._dispatch(request, route, request.path, parameters)
+        if len(typed) > MAX_TYPED_CHARACTERS:
+            raise RequestTooLarge(f"The form takes {MAX_TYPED_CHARACTERS} characters; request a long name by its path.")
         path = b"/" + typed.strip().encode("utf-8", "replace")
         return await self._dispatch(
             request, find_route(request.method, path, self._typed_paths), path, parameters, typed

@@ -189,7 +189,7 @@ class Pages:
         without_slash = show_name(HandleName(shorter)) if slashed else None
         searches = [(one.words, one.fill(name.text)) for one in self._look.brand.search_links]
         facts: dict[str, Any] = {"without_slash": without_slash, "stale": None, "blocks": (), **sections}
-        facts |= {"questionable": name.questionable()[:MAX_ITEMS_SHOWN], "searches": searches}
+        facts |= {"questionable": name.questionable(MAX_ITEMS_SHOWN), "searches": searches}
         facts |= {"agency": contact.agency, "report": contact_link(contact.contact)}
         return self.render("not_found", link, language, "not_found.title_", name, **facts)
 

@@ -95,16 +95,16 @@ class Request:
             return parameters + read_form_body(body)
         return parameters
 
-    async def body(self) -> bytes:
-        """The body. Raises RequestTooLarge."""
+    async def body(self, most: int = MAX_BODY_BYTES) -> bytes:
+        """The body, of at most so many bytes. Raises RequestTooLarge."""
         body = bytearray()
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 return bytes(body)
             body += message.get("body", b"")
-            if len(body) > MAX_BODY_BYTES:
-                raise RequestTooLarge(f"The request's body is larger than {MAX_BODY_BYTES} bytes.")
+            if len(body) > most:
+                raise RequestTooLarge(f"The request's body is larger than {most} bytes.")
             if not message.get("more_body", False):
                 return bytes(body)
 

@@ -57,10 +57,11 @@ async def _answer_page(raw: bytes, demand: Demand, request: Request, face: Face)
     pages, link = face.pages, face.link
     language, vary_page = request.language(pages.languages), vary(NO_FACTS, is_page=True)
     typed = [] if raw else _read_typed_names(request)
-    names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
-    if len(names) > MAX_NAMES:
-        body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=len(names))
+    given = raw.count(b",") + 1 if raw else len(typed)
+    if given > MAX_NAMES:
+        body = pages.which_ra(link, language, rows=(), count=MAX_NAMES, given=given)
         return page(400, body, vary=vary_page)
+    names = [_read_part(part) for part in raw.split(b",")] if raw else [_read_typed(text) for text in typed]
     rows = await face.which_ra.rows(names, demand) if names else []
     body = pages.which_ra(link, language, rows=list(zip(names, rows, strict=True)), count=MAX_NAMES)
     freshness = OWN_PAGE if not names else AGENCIES if _is_verified(rows) else NO_STORE

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import random
 import re
 import socket
 import time
@@ -35,6 +37,10 @@ _UNREAD: Final = 16
 _UNREAD_BYTES: Final = 16 * _MIB
 _WRITE_TIMEOUT: Final = 5
 _RECEIVE_BUFFER: Final = 65_536
+#: Lists without a name: the megabytes of each, the seconds until it must end, and the processor time of all of them.
+_EMPTY_MIB: Final = 30
+_EMPTY_SECONDS: Final = 45.0
+_MAX_SPENT: Final = 5.0
 #: Seconds until their connections are closed.
 _CLOSING: Final = 30.0
 #: Queries a second while a client leaves, and the limit of queries after it left: those under way, `batch_concurrency`.
@@ -91,6 +97,49 @@ def _send_lists(running: Proxy) -> tuple[Counter[int], int]:
 
     answers = asyncio.run(resolve_all())
     return Counter(status for status, _ in answers), sum(rows for _, rows in answers)
+
+
+def empty(checkout: Checkout) -> Iterator[Row]:
+    """Lists without a name, compressed, beside as many lists of as many bytes with names."""
+    # Noise after each megabyte keeps the ratio of compression below its limit: a comment, which is not a name.
+    noise = b"".join(b"#%b\n" % random.Random(number).randbytes(6_900).hex().encode() for number in range(_EMPTY_MIB))
+    lines = (b"\n" * _MIB) * _EMPTY_MIB
+    for words, text in (("empty lines", lines + noise), ("names", b"10.1000/182\n" * 1_000 + noise)):
+        body = gzip.compress(text)
+        with upstream() as url, proxy(checkout, url) as running:
+            get(running.port, _NAME)
+            before = _processor_time(running)
+            began = time.monotonic()
+            statuses = asyncio.run(_send_all(running, body))
+            spent, passed = _processor_time(running) - before, time.monotonic() - began
+        yield Row(
+            f"{_UNREAD} gzip lists of {len(body) / 1000:,.0f} kB ({len(text) / _MIB:,.0f} MB of {words}): processor "
+            "time, all ended after, statuses",
+            f"{spent:.1f} s, {passed:.0f} s, {dict(statuses)}",
+            spent <= _MAX_SPENT,
+        )
+
+
+async def _send_all(running: Proxy, body: bytes) -> Counter[int]:
+    """The statuses of as many lists as are answered at a time; 0 for one that has not ended in time."""
+
+    async def send_one(number: int) -> int:
+        headers = {"Content-Type": "text/plain", "Content-Encoding": "gzip"}
+        client = f"127.1.{number % 4}.1"
+        try:
+            answer = await ask(
+                running.port, _PATH, method="POST", headers=headers, body=body, client=client, deadline=_EMPTY_SECONDS
+            )
+        except (OSError, EOFError, TimeoutError):
+            return 0
+        return answer.status
+
+    return Counter(await asyncio.gather(*map(send_one, range(_UNREAD))))
+
+
+def _processor_time(running: Proxy) -> float:
+    times = psutil.Process(running.process.pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def unread(checkout: Checkout) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import Final
 from bench.attacks.connections import ATTACKER
 from bench.attacks.world import Checkout, Proxy, Row, get, proxy, upstream
 from tests.hostile.records import ASKED_FOR, PREFIX
+from tests.hostile.turn_groups import GROUPS, UNITS, Longest, list_worst, measure_group, measure_unit
 from tests.hostile.turns import MAX_TURN_MS, TIMED
 from tests.hostile.upstream import ORDINARY
 
@@ -75,6 +77,18 @@ def records(checkout: Checkout) -> Iterator[Row]:
             turns.close()
     for label, faces in found.items():
         yield _row(label, faces)
+
+
+def turns(checkout: Checkout) -> Iterator[Row]:
+    """The longest turn of every endpoint, reader and message of this checkout, at its largest input."""
+    measured: list[Longest] = []
+    with upstream() as url, tempfile.TemporaryDirectory(prefix="doi-proxy-attack-") as folder:
+        for group in GROUPS:
+            measured += asyncio.run(measure_group(group, Path(folder), url))
+    measured += [measure_unit(unit) for units in UNITS.values() for unit in units()]
+    for one in list_worst(measured):
+        figure = f"{one.milliseconds:.0f} ms"
+        yield Row(f"`{one.name}`, {one.largest}", figure, one.milliseconds <= MAX_TURN_MS and one.status != 500)
 
 
 def _row(label: str, faces: dict[str, tuple[float, int, int]]) -> Row:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 #: Seconds one request may take before it counts as failed.
 DEADLINE: Final = 20.0
-_MAX_BYTES: Final = 1024 * 1024
+_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

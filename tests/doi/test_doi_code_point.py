@@ -38,7 +38,7 @@ def test_a_code_point_that_is_not_graphic_has_its_kind_and_its_place(
 @pytest.mark.parametrize("character", GRAPHIC)
 def test_letters_marks_numbers_punctuation_symbols_and_spaces_are_graphic(character: str) -> None:
     assert first_not_graphic(character) is None
-    assert questionable(character) == ()
+    assert list(questionable(character)) == []
     assert CodePoint(character, 1).kind == "a graphic character"
 
 

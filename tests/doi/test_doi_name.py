@@ -102,18 +102,18 @@ def test_a_request_may_hold_all_but_controls_and_surrogates(character: str, says
         name = HandleName(text)
         assert name.text == text
         assert name.is_doi
-        assert [(str(p), p.category) for p in name.questionable()] == [(says.partition(",")[0], category)]
+        assert [(str(p), p.category) for p in name.questionable(9)] == [(says.partition(",")[0], category)]
 
 
 def test_questionable_code_points_are_named_with_their_places() -> None:
     name = HandleName("10.1000/1\u00ad8\ue000")
-    first, second = name.questionable()
+    first, second = name.questionable(9)
     assert (first.character, first.notation, first.name, first.place) == ("\u00ad", "U+00AD", "SOFT HYPHEN", 10)
     assert (second.notation, second.name, second.place, second.kind) == ("U+E000", None, 12, "a private-use character")
 
 
 def test_a_graphic_name_has_nothing_questionable() -> None:
-    assert HandleName("10.1000/a\u00a0b\u3000ä").questionable() == ()
+    assert HandleName("10.1000/a\u00a0b\u3000ä").questionable(9) == ()
 
 
 @pytest.mark.parametrize("parse", [HandleName, DOIName.parse])

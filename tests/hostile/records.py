@@ -137,7 +137,7 @@ RECORDS: Final[dict[str, Callable[[], Values]]] = {
     "many-values": partial(_many_values, 42_000),
     "many-values-1m": partial(_many_values, 10_000),
     "many-values-5000": partial(_many_values, 4_999),
-    "many-values-2000": partial(_many_values, 1_999),
+    "many-values-1000": partial(_many_values, 999),
     "long-value": partial(_long_value, 780_000),
     "long-value-1m": partial(_long_value, 200_000),
     "long-value-256k": partial(_long_value, 52_000),

@@ -3,7 +3,7 @@
 | prefix | answer |
 | --- | --- |
 | 10.1000 | a record with one URL |
-| 10.6666 | the record of `tests.hostile.records` that the suffix names |
+| 10.6666 | the record of `tests.hostile.records` that the suffix names; `~` and a number make another one |
 | 10.6403 | 403 |
 | 10.6404 | 403 with `Retry-After: 3600` |
 | 10.6429 | 429 with `Retry-After: 1` |
@@ -81,12 +81,15 @@ def body_of(name: str) -> bytes | None:
 def values_of(name: str) -> list[dict[str, Any]] | None:
     """The values of a name, None if it does not exist."""
     prefix, _, suffix = name.lower().partition("/")
+    suffix, _, number = suffix.partition("~")
     if prefix == ORDINARY:
         return [value(1, "URL", url_of(name))]
     if prefix == BY_ADDRESS:
         return by_address(CAMPUS, INSIDE, OUTSIDE)
     if prefix == PREFIX and suffix in RECORDS:
-        return RECORDS[suffix]()
+        first, *others = RECORDS[suffix]()
+        # Records that differ are parsed one by one.
+        return [{**first, "ttl": first["ttl"] - int(number or 0)}, *others]
     return None
 
 

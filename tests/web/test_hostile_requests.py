@@ -172,8 +172,8 @@ async def test_a_query_that_is_too_long_is_414(proxy: Proxy) -> None:
     ("kind", "body", "status"),
     [
         ("application/x-www-form-urlencoded", b"hdl=" + b"a" * 70_000, 413),
+        ("application/x-www-form-urlencoded", b"hdl=10.1000/" + b"a" * 4_089, 413),
         ("application/x-www-form-urlencoded", b"a" * 300_000, 413),
-        ("application/x-www-form-urlencoded", b"hdl=" + b"a" * 9000, 414),
         ("application/x-www-form-urlencoded", b"hdl=%", 400),
         ("application/x-www-form-urlencoded", b"hdl=%25zz", 400),
         ("application/x-www-form-urlencoded", b"hdl=10.5555/\xff", 404),

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 #: The largest message of a client, in bytes.
-_MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_MAX_MESSAGE_BYTES: Final = 1024 * 1024
 _MAX_PORT: Final = 65_535
 
 

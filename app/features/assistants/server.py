@@ -41,7 +41,7 @@ PATH: Final = "/mcp"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _DEFAULT_PORT: Final = 80
 #: Bytes of standard input that are read at a time.
-_PIECE_BYTES: Final = 65_536
+_BLOCK_BYTES: Final = 16_384
 _INSTRUCTIONS: Final = (
     "Checks DOI names. Before you print references, pass all of them to check_list. Do not print a DOI name whose "
     "verdict is not_found or not_a_doi: compare the suggestions with the title, or ask the author. The verdicts "
@@ -119,7 +119,7 @@ async def read_lines(descriptor: int, most: int) -> AsyncGenerator[str]:
     cutter = LineCutter(most)
     while True:
         await wait_for_input(descriptor)
-        piece = os.read(descriptor, _PIECE_BYTES)
+        piece = os.read(descriptor, _BLOCK_BYTES)
         for line in cutter.feed(piece) if piece else cutter.end():
             if line.is_cut:
                 log.warning("a message of more than %s bytes is left out; send less", most)

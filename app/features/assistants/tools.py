@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from app.doi.presentation import MAX_TYPED_CHARACTERS
 from app.errors import InvalidParameter, InvalidRequest
 from app.features.assistants.names import Names
 from app.features.assistants.reference import read_reference
@@ -31,7 +32,7 @@ from app.shares import SharedPlaces
 #: Seconds for one call; the lines left are unverified. Many clients give up after 60 s.
 CALL_TIMEOUT: Final = 45.0
 #: Texts that are parsed before the event loop does other work.
-_TEXTS_A_TURN: Final = 16
+_TEXTS_A_TURN: Final = 4
 #: The time of a call that has just begun, in seconds.
 _SHORTEST: Final = 0.001
 #: Names of one line that are checked.
@@ -79,7 +80,7 @@ class ToolBounds:
     """The limits of one call, and the number of calls at a time."""
 
     lines: int = 500
-    line_characters: int = 4_096
+    line_characters: int = MAX_TYPED_CHARACTERS
     #: A longer result leaves rows out: clients cut what does not fit into their context.
     result_bytes: int = 256 * 1024
     #: Calls at a time that look names up. A client alone may have all of them.
@@ -173,7 +174,7 @@ class Tools:
         for number, text in enumerate(texts, 1):
             results.append(write_parsed_text(self._parse_text(text), self._base_url))
             await _yield_turn(number)
-        fitting = _take_fitting(results, self.bounds.result_bytes)
+        fitting = await _take_fitting(results, self.bounds.result_bytes)
         return ParseResult(texts=fitting, left_out=len(results) - len(fitting))
 
     def _parse_text(self, text: str) -> ParsedText:
@@ -197,11 +198,11 @@ class Tools:
             await _yield_turn(number)
         async with self._names.look_up_list([line.input for line in lines], client) as rows:
             found = await call.collect(rows, lines, report)
-        checked = [
-            write_checked_line(line.number, line.text, _add_note(row, line.note))
-            for line, row in zip(lines, found, strict=True)
-        ]
-        return self._summarize(checked, problems_only=arguments.problems_only)
+        checked: list[CheckedLine] = []
+        for line, row in zip(lines, found, strict=True):
+            checked.append(write_checked_line(line.number, line.text, _add_note(row, line.note)))
+            await _yield_turn(len(checked))
+        return await self._summarize(checked, problems_only=arguments.problems_only)
 
     def _read_line(self, text: str) -> list[_Line]:
         """The line, once for each name in it."""
@@ -216,10 +217,10 @@ class Tools:
         note = f"The line has further names, which were not checked: {left}." if left else None
         return [_Line(text, name.text, note) for name in names[:_NAMES_A_LINE]]
 
-    def _summarize(self, checked: list[CheckedLine], *, problems_only: bool) -> CheckResult:
+    async def _summarize(self, checked: list[CheckedLine], *, problems_only: bool) -> CheckResult:
         counts = Counter(line.verdict for line in checked)
         shown = [line for line in checked if line.verdict is not Verdict.RESOLVED] if problems_only else checked
-        fitting = _take_fitting(shown, self.bounds.result_bytes)
+        fitting = await _take_fitting(shown, self.bounds.result_bytes)
         summary = {verdict: counts[verdict] for verdict in Verdict}
         return CheckResult(summary=summary, lines=fitting, left_out=len(shown) - len(fitting))
 
@@ -231,7 +232,10 @@ class Tools:
             )
 
     def _explain_length(self, text: str) -> str:
-        return f"The text has {len(text)} characters; send one reference, with at most {self.bounds.line_characters}."
+        return (
+            f"The text has {len(text)} characters; send one reference, with at most {self.bounds.line_characters}. "
+            "`doi-proxy resolve` and POST /api/resolve take longer ones."
+        )
 
 
 def _read(model: type[Result], arguments: dict[str, Any]) -> Result:
@@ -245,7 +249,7 @@ def _read(model: type[Result], arguments: dict[str, Any]) -> Result:
         raise InvalidParameter(f"{place}: {first['msg']}. The arguments of this tool are: {known}.") from error
 
 
-def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
+async def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
     """The first results whose JSON text has at most `most` bytes together."""
     fitting: list[Result] = []
     for result in results:
@@ -253,6 +257,7 @@ def _take_fitting(results: Iterable[Result], most: int) -> list[Result]:
         if most < 0:
             break
         fitting.append(result)
+        await _yield_turn(len(fitting))
     return fitting
 
 

@@ -22,8 +22,8 @@ from app.features.bundles.lines import InvalidBundleLine, from_line, to_line
 
 #: The format that this release writes, and the newest that it reads.
 BUNDLE_FORMAT: Final = 1
-#: Limit of a line, in bytes.
-MAX_LINE: Final = 4 * 1024 * 1024
+#: Limit of a line, in bytes. The values of a record have at most half of that.
+MAX_LINE: Final = 512 * 1024
 
 
 class Checksum(Enum):

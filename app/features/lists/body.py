@@ -11,13 +11,14 @@ from math import inf
 from typing import Any, Final
 
 from app.errors import RequestTooLarge, UnsupportedBody
+from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
 from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.table import ColumnReader
 from app.web.media_types import CSV, JSON, NDJSON, PROBLEM, TEXT, media_type_of
 from app.web.responses import Receive
 
-#: Bytes that a reader cuts into items at a time. As many empty lines take 0.4 ms of processor time.
+#: Bytes that a reader cuts into items at a time. As many lines without an item take 0.5 ms of processor time.
 _PIECE_BYTES: Final = 1_024
 #: Other names of the same formats.
 _OTHER_NAMES: Final = {
@@ -46,6 +47,9 @@ class ListLimits:
     read_ahead_bytes: int = 4 * 1024 * 1024
     #: Decompressed bytes.
     total_bytes: float = inf
+    #: Lines without an item, and as many more for each item. Most are empty, or comments.
+    empty_lines: int = 100_000
+    empty_lines_an_item: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,7 @@ async def read_list_body(body: AsyncIterator[bytes], form: BodyFormat, limits: L
             for item in reader.feed(piece):
                 counter.count_item()
                 yield item
+            counter.compare_lines(reader.lines)
             # Other requests come first: a piece can have many lines without a name.
             await asyncio.sleep(0)
     for item in reader.end():
@@ -185,9 +190,12 @@ async def read_body(body: AsyncIterator[bytes], limits: ListLimits, *, is_gzip: 
     gunzip = open_gunzip(limits.ratio) if is_gzip else None
     counter = ListCounter(limits)
     async for received in body:
-        for large in (received,) if gunzip is None else gunzip.feed(received):
-            counter.count_bytes(large)
-            yield large
+        for block in _cut(received):
+            for piece in (block,) if gunzip is None else gunzip.feed(block):
+                counter.count_bytes(piece)
+                yield piece
+            # A block of gzip can have many members without data.
+            await asyncio.sleep(0)
     if gunzip is not None:
         gunzip.end()
 
@@ -209,6 +217,14 @@ class ListCounter:
         if self._names > self._limits.names:
             raise RequestTooLarge(
                 f"The list has more than {self._limits.names} names; send the rest in another request."
+            )
+
+    def compare_lines(self, lines: int) -> None:
+        """Compare the lines that were read with the items in them. Raises UnreadableList."""
+        limits = self._limits
+        if lines - self._names > limits.empty_lines + limits.empty_lines_an_item * self._names:
+            raise UnreadableList(
+                f"The list has {self._names} names in its first {lines} lines; remove empty lines and comments."
             )
 
 

@@ -36,6 +36,8 @@ class JsonLinesReader(LinesReader):
 class JsonArrayReader:
     """Reads an array, value by value. The values of one array need not be of one kind."""
 
+    lines = 0
+
     def __init__(self, max_item_bytes: int, column: str | None = None) -> None:
         self._max_item_bytes = max_item_bytes
         self._column = column

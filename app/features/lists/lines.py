@@ -17,6 +17,9 @@ MAX_EXCERPT: Final = 200
 #: The longest line, CSV record or JSON value of a list, in bytes.
 MAX_LINE_BYTES: Final = 65_536
 
+#: Bytes of a list that are read at a time. Its reader takes them in one turn of the event loop.
+BLOCK_BYTES: Final = 2_048
+
 BOM: Final = b"\xef\xbb\xbf"
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 #: Begins a comment in a list of lines. No DOI name begins with it.
@@ -43,6 +46,10 @@ Item = ListItem | UnreadableItem
 
 class ListReader(Protocol):
     """Reads a list in pieces. The borders of the pieces do not matter."""
+
+    @property
+    def lines(self) -> int:
+        """The lines that have ended. 0 for a format without lines."""
 
     def feed(self, data: bytes) -> list[Item]:
         """The items that end in this piece. Raises UnreadableList."""
@@ -71,7 +78,8 @@ class LineCutter:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._rest = b""
-        self._number = 0
+        #: The number of the last line.
+        self.number = 0
         #: Whether the rest of a line that is too long is being dropped.
         self._drops = False
 
@@ -86,6 +94,14 @@ class LineCutter:
         self._rest = b""
         self._keep(others[-1])
         return lines
+
+    def skip_empty(self, data: bytes) -> bytes:
+        """Count the empty lines at the beginning of a piece. Returns the rest of it."""
+        if self._rest or self._drops:
+            return data
+        end = data.rfind(b"\n", 0, len(data) - len(data.lstrip(b"\r\n"))) + 1
+        self.number += data.count(b"\n", 0, end)
+        return data[end:]
 
     def end(self) -> list[Line]:
         """The last line, if it has no end."""
@@ -105,11 +121,11 @@ class LineCutter:
         return [line]
 
     def _line(self, data: bytes) -> Line:
-        self._number += 1
-        if self._number == 1:
+        self.number += 1
+        if self.number == 1:
             data = data.removeprefix(BOM)
         data = data.removesuffix(b"\r")
-        return Line(self._number, data[: self._max_bytes], len(data) > self._max_bytes)
+        return Line(self.number, data[: self._max_bytes], len(data) > self._max_bytes)
 
 
 def decode_line(line: Line, max_bytes: int) -> str | UnreadableItem:
@@ -132,6 +148,11 @@ class LineReader:
         self._max_line_bytes = max_line_bytes
         self._column = column
         self._lines = LineCutter(max_line_bytes)
+
+    @property
+    def lines(self) -> int:
+        """See ListReader."""
+        return self._lines.number
 
     def feed(self, data: bytes) -> list[Item]:
         """See ListReader."""
@@ -158,6 +179,10 @@ class LineReader:
 class LinesReader(LineReader):
     """Reads a list with one name a line. Empty lines and comments, which begin with "#", are not items."""
 
+    def feed(self, data: bytes) -> list[Item]:
+        """See ListReader."""
+        return super().feed(self._lines.skip_empty(data))
+
     def _read(self, lines: list[Line]) -> list[Item]:
         items: list[Item] = []
         for line in lines:
@@ -177,4 +202,4 @@ class LinesReader(LineReader):
 
 def open_gunzip(max_ratio: float) -> Gunzip:
     """The decompressor of a list. It raises UnreadableList."""
-    return Gunzip(GzipLimits(ratio=max_ratio), lambda reason: UnreadableList(f"The {reason}."))
+    return Gunzip(GzipLimits(ratio=max_ratio, piece_bytes=BLOCK_BYTES), lambda reason: UnreadableList(f"The {reason}."))

@@ -17,12 +17,10 @@ from app.errors import ConfigurationError
 from app.features.command import STANDARD_INPUT
 from app.features.lists.errors import UnreadableList
 from app.features.lists.json_lists import JsonArrayReader, JsonLinesReader
-from app.features.lists.lines import MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
+from app.features.lists.lines import BLOCK_BYTES, MAX_LINE_BYTES, Item, LinesReader, ListReader, open_gunzip
 from app.features.lists.references import BibtexReader, RisReader
 from app.features.lists.table import ColumnReader
 
-#: Bytes that are read at a time.
-_PIECE_BYTES: Final = 65_536
 #: Bytes that can be written to a ready pipe without blocking (POSIX.1-2017, PIPE_BUF).
 _PIPE_BYTES: Final = 4_096
 #: The end of the name of a compressed file.
@@ -159,7 +157,7 @@ def _open(path: str) -> Iterator[int]:
 
 def _read(path: str, fd: int) -> bytes:
     try:
-        return os.read(fd, _PIECE_BYTES)
+        return os.read(fd, BLOCK_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from error
 

@@ -8,21 +8,29 @@ TY and ends with ER. DO has the DOI name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from app.errors import NotUTF8
 from app.features.lists.lines import MAX_EXCERPT, Item, Line, LineReader, ListItem, UnreadableItem
 
-#: Limit of an entry, in characters. A longer entry is read in pieces.
-MAX_ENTRY_CHARACTERS: Final = 1024 * 1024
+#: Limit of the part of an entry that is read at a time, in characters. A longer entry is read in several parts.
+MAX_PART_CHARACTERS: Final = 16_384
+#: Fields of one part that are read. The rest is ignored.
+MAX_FIELDS: Final = 2_000
 #: Limit of the value of a field, in characters. The rest is ignored.
 _MAX_VALUE_CHARACTERS: Final = 32_768
 
 _DOI_FIELD: Final = re.compile(r"(?<![\w-])doi\s*=\s*", re.IGNORECASE)
 _BIBTEX_URL: Final = re.compile(r"https?://(?:(?:dx|www)\.)?doi\.org/[^\s{}\"]+", re.IGNORECASE)
 _NOT_AN_ENTRY: Final = re.compile(r"\s*@\s*(?:comment|string|preamble)\b", re.IGNORECASE)
+_BRACE_OR_QUOTE: Final = re.compile(r'(?<!\\)[{}]|"')
+#: What begins a value that is not bare.
+_OPENING: Final = frozenset('{"')
 _BARE_VALUE: Final = re.compile(r"[^\s,{}\"]*")
+#: A value as it is in most files.
+_PLAIN: Final = re.compile(r"[^\s\\{}$]*+")
 #: TeX commands for characters that occur in names.
 _TEX: Final = re.compile(
     r"\\(?P<escaped>[_%&#$<>])|\$(?P<math>[<>])\$|\\text(?P<word>less|greater|underscore)\b\s*(?:\{\})?"
@@ -50,31 +58,47 @@ class BibtexReader(LineReader):
 
     def __init__(self, max_line_bytes: int, column: str | None = None) -> None:
         super().__init__(max_line_bytes, column)
-        #: The lines of the entry that is being read, the number of its first line, and its characters.
-        self._entry: list[str] = []
+        #: The lines of the part of an entry that is being read, the number of its first line, and its characters.
+        self._part: list[str] = []
         self._first = 0
         self._size = 0
+        self._is_entry = self._has_doi = False
+        #: The first links of an entry, which count if it has no field.
+        self._links: list[Item] = []
 
     def _read(self, lines: list[Line]) -> list[Item]:
         items: list[Item] = []
         for line in lines:
             text = line.data.decode("utf-8", "replace")
-            begins = text.lstrip().startswith("@")
-            if self._entry and (begins or self._size >= MAX_ENTRY_CHARACTERS):
+            if text.lstrip().startswith("@"):
                 items += self._finish()
-                self._first = line.number
-            if begins or self._first:
+                self._is_entry = not _NOT_AN_ENTRY.match(text)
+            elif self._size >= MAX_PART_CHARACTERS:
+                items += self._read_part()
+            if self._is_entry:
                 self._first = self._first or line.number
-                self._entry.append(text)
+                self._part.append(text)
                 self._size += len(text) + 1
         return items
 
-    def _finish(self) -> list[Item]:
-        entry, first = "\n".join(self._entry), self._first
-        self._entry, self._size = [], 0
-        if _NOT_AN_ENTRY.match(entry):
+    def _read_part(self) -> list[Item]:
+        """The names in the fields of a part. Its links are kept until the end of the entry."""
+        if not self._part:
             return []
-        return [_read_item(ListItem(text, first + entry.count("\n", 0, at))) for at, text in _find(entry)]
+        part, line = "\n".join(self._part), self._first
+        self._part, self._first, self._size = [], 0, 0
+        fields = [_read_item(item) for item in _number_lines(part, line, islice(_find_fields(part), MAX_FIELDS))]
+        self._has_doi = self._has_doi or bool(fields)
+        if not self._has_doi:
+            links = islice(_find_links(part), MAX_LINKS - len(self._links))
+            self._links += map(_read_item, _number_lines(part, line, links))
+        return fields
+
+    def _finish(self) -> list[Item]:
+        fields = self._read_part()
+        links = [] if self._has_doi else self._links
+        self._has_doi, self._links = False, []
+        return fields + links
 
 
 class RisReader(LineReader):
@@ -111,37 +135,70 @@ class RisReader(LineReader):
         return links
 
 
-def _find(entry: str) -> Iterator[tuple[int, str]]:
-    """The names of an entry, and where they are in it."""
-    is_found = False
-    for match in _DOI_FIELD.finditer(entry):
-        if value := _strip_tex(_read_value(entry, match.end())):
-            is_found = True
+def _number_lines(part: str, line: int, found: Iterable[tuple[int, str]]) -> Iterator[ListItem]:
+    """Texts as items, given their places in a part that begins with a line."""
+    counted = 0
+    for at, text in found:
+        line += part.count("\n", counted, at)
+        counted = at
+        yield ListItem(text, line)
+
+
+def _find_links(part: str) -> Iterator[tuple[int, str]]:
+    """The DOI URLs in a part of an entry, and their places."""
+    return ((match.start(), _strip_tex(_trim_url(match[0]))) for match in _BIBTEX_URL.finditer(part))
+
+
+def _find_fields(part: str) -> Iterator[tuple[int, str]]:
+    """The values of the `doi` fields in a part of an entry, and their places.
+
+    A value is in braces, in quotes, or bare. One that is not closed ends with its line.
+    """
+    ends: dict[int, int] | None = None
+    after = 0
+    while match := _DOI_FIELD.search(part, after):
+        start = match.end()
+        if part[start : start + 1] in _OPENING:
+            ends = _find_ends(part) if ends is None else ends
+            start += 1
+            after = ends.get(start - 1, len(part))
+            if after - start >= _MAX_VALUE_CHARACTERS or start - 1 not in ends:
+                line_end = part.find("\n", start, start + _MAX_VALUE_CHARACTERS)
+                after = line_end if line_end >= 0 else min(start + _MAX_VALUE_CHARACTERS, len(part))
+        else:
+            bare = _BARE_VALUE.match(part, start)
+            after = bare.end() if bare else start
+        if value := _strip_tex(part[start:after]):
             yield match.start(), value
-    if not is_found:
-        for match in _BIBTEX_URL.finditer(entry):
-            yield match.start(), _strip_tex(_trim_url(match[0]))
 
 
-def _read_value(entry: str, start: int) -> str:
-    """Read the value of a field: in braces, in quotes, or bare. A value that is not closed ends with its line."""
-    opening = entry[start : start + 1]
-    if opening not in ("{", '"'):
-        found = _BARE_VALUE.match(entry, start)
-        return found[0] if found else ""
-    depth, end = 0, min(len(entry), start + _MAX_VALUE_CHARACTERS)
-    for at in range(start + 1, end):
-        one = entry[at]
-        if one in "{}" and entry[at - 1] == "\\":
-            continue
-        if depth == 0 and one == ("}" if opening == "{" else '"'):
-            return entry[start + 1 : at]
-        depth += (one == "{") - (one == "}")
-    return entry[start + 1 : end].partition("\n")[0]
+def _find_ends(part: str) -> dict[int, int]:
+    """The places of braces and quotes that begin a value, with those of the ends. Takes one pass."""
+    ends: dict[int, int] = {}
+    braces: list[int] = []
+    #: The last quote at each depth of braces. A value in quotes ends with the next one of its depth.
+    quotes: dict[int, int] = {}
+    depth = 0
+    for match in _BRACE_OR_QUOTE.finditer(part):
+        at = match.start()
+        if part[at] == '"':
+            if depth in quotes:
+                ends[quotes[depth]] = at
+            quotes[depth] = at
+        elif part[at] == "{":
+            braces.append(at)
+            depth += 1
+        else:
+            depth -= 1
+            if braces:
+                ends[braces.pop()] = at
+    return ends
 
 
 def _strip_tex(text: str) -> str:
     # A line break inside a value is not part of the name.
+    if _PLAIN.fullmatch(text):
+        return text
     text = _WHITE_SPACE.sub(lambda match: "" if set(match[0]) & {"\r", "\n"} else match[0], text.strip())
     text = _TEX_URL.sub("{", text)
     text = _TEX.sub(lambda match: match["escaped"] or match["math"] or _TEX_WORDS[match["word"]], text)

@@ -12,8 +12,10 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from app.doi.percent import decode
+from app.doi.presentation import MAX_TYPED_CHARACTERS
+from app.errors import RequestTooLarge
 from app.features.lists.body import LIST_BODY, ListLimits, problem_responses, read_body_format, read_list_body
-from app.features.lists.lines import Item, ListItem
+from app.features.lists.lines import MAX_LINE_BYTES, Item, ListItem
 from app.features.parse.models import ParsedTextModel
 from app.features.parse.parsing import parse, unreadable, write_line
 from app.web.freshness import NO_STORE, OWN_PAGE
@@ -42,7 +44,9 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
 
         The text is read as in the form of the home page: `%` always begins an escape.
         """
-        row = _write_row(_read_parameter(request, doi), _base_url(request, public_url))
+        text = _read_parameter(request, doi)
+        _refuse_long(text, 1)
+        row = _write_row(text, _base_url(request, public_url))
         return Response(row, media_type=JSON, headers=_text_header(OWN_PAGE))
 
     async def parse_many(
@@ -59,7 +63,10 @@ def add_parse(app: FastAPI, public_url: str | None, limits: ListLimits) -> None:
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), column)
         try:
-            items = [item async for item in read_list_body(request.stream(), form, limits)]
+            items = []
+            async for item in read_list_body(request.stream(), form, limits):
+                _refuse_long(item.text, item.line)
+                items.append(item)
         except ClientDisconnect:
             return Response(status_code=400)
         rows = _write_rows(items, _base_url(request, public_url), turn)
@@ -85,6 +92,7 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
         responses=problem_responses(
             {
                 400: "The parameter `doi` is missing, or is not percent-encoded UTF-8.",
+                413: "The text is too long.",
                 414: "The address is too long.",
                 **limited,
             }
@@ -106,7 +114,7 @@ def _add_routes(app: FastAPI, parse_one: Callable[..., Any], parse_many: Callabl
             **problem_responses(
                 {
                     400: "The body cannot be read.",
-                    413: "The body is too large, or has too many texts.",
+                    413: "The body is too large, or has too many texts, or one that is too long.",
                     415: "The body is not of one of these media types.",
                     **limited,
                 }
@@ -123,6 +131,15 @@ def _read_parameter(request: Request, doi: str) -> str:
         if name == b"doi":
             return decode(value)
     return doi
+
+
+def _refuse_long(text: str, number: int) -> None:
+    """Raise RequestTooLarge if a text is too long. A text is parsed in one turn of the event loop."""
+    if len(text) > MAX_TYPED_CHARACTERS:
+        raise RequestTooLarge(
+            f"Text {number} has {len(text)} characters; the limit is {MAX_TYPED_CHARACTERS}. POST /api/resolve reads "
+            f"lists with lines of up to {MAX_LINE_BYTES} bytes."
+        )
 
 
 def _base_url(request: Request, public_url: str | None) -> str:

@@ -151,6 +151,15 @@ async def test_a_registration_agency_that_is_requested_is_looked_up(proxy: Proxy
     assert rows(got) == [{"ra": "DataCite"}, {"ra": "DataCite"}]
 
 
+@pytest.mark.parametrize("line", ["\n", "\r\n", " \n", "#\n"])
+async def test_a_list_without_names_ends_and_one_with_few_of_them_is_answered(proxy: Proxy, line: str) -> None:
+    refused = await send(proxy, line * 101_000)
+    assert (refused.status, refused.json["title"]) == (400, "The list of names cannot be read")
+    assert "remove empty lines and comments" in refused.json["detail"]
+    answered = await send(proxy, f"{line * 99_000}10.1000/182\n{line * 99}10.1000/182")
+    assert [row["doi"] for row in rows(answered)] == ["10.1000/182", "10.1000/182"]
+
+
 async def test_literal_names_are_not_decoded(proxy: Proxy) -> None:
     proxy.upstream.put("10.5555/50%25", url=URL)
     assert [row["doi"] for row in rows(await send(proxy, "10.5555/50%2525"))] == ["10.5555/50%25"]

@@ -31,6 +31,16 @@ def lines(got: Got) -> list[dict[str, Any]]:
     return [json.loads(line) for line in got.text.splitlines()]
 
 
+async def test_a_text_of_more_than_4096_characters_is_refused_with_the_path_for_it() -> None:
+    name = "10.1000/" + "x" * 4_088
+    async with running() as proxy:
+        fitting = await proxy.get(f"/api/parse?doi={name}"), await send(proxy, json.dumps([name]), JSON)
+        long = await proxy.get(f"/api/parse?doi={name}x"), await send(proxy, f"10.1000/1\n{name}x\n", TEXT)
+    assert [got.status for got in fitting] == [200, 200]
+    assert [got.status for got in long] == [413, 413]
+    assert "Text 2 has 4097 characters" in long[1].json["detail"] and "POST /api/resolve" in long[1].json["detail"]
+
+
 async def send(proxy: Proxy, body: str | bytes, kind: str, **headers: str) -> Got:
     return await proxy.post("/api/parse", body, content_type=kind, **headers)
 

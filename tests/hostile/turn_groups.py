@@ -1,0 +1,127 @@
+"""Runs the groups of requests of tests/hostile/turn_rows.py, and measures the longest turn of each endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from app.cache.entry import Entry
+from app.handle.answer import Answer, ResponseCode
+from tests.hostile import turn_units
+from tests.hostile.turn_rows import (
+    STORED,
+    STORED_PREFIX,
+    TOKEN,
+    admin_exchanges,
+    assistant_exchanges,
+    name_exchanges,
+    operation_exchanges,
+    text_exchanges,
+)
+from tests.hostile.turn_units import Unit
+from tests.hostile.turns import MAX_TURN_MS, REPEATS, Exchange, TimedProxy
+from tests.parts import usual_cache
+
+_SERVE: Final = ["serve", "--host", "127.0.0.1", "--port", "{port}"]
+_ASSISTANTS: Final = ["mcp", "--http", "127.0.0.1:{port}"]
+#: Seconds for what a proxy does after its start: it compiles templates in a thread.
+_SETTLING: Final = 1.0
+_VALUES: Final = b'[{"index":1,"type":"URL","data":"https://example.org/"}]'
+
+Exchanges = Callable[[int], Iterator[Exchange]]
+#: Each group has a process of its own: its arguments, and its requests, given the number of the repetition.
+GROUPS: Final[dict[str, tuple[list[str], Exchanges]]] = {
+    "names": (_SERVE, name_exchanges),
+    "texts": (_SERVE, lambda number: text_exchanges()),
+    "operation": (_SERVE, lambda number: operation_exchanges()),
+    "admin": (_SERVE, lambda number: admin_exchanges()),
+    "assistants": (_ASSISTANTS, lambda number: assistant_exchanges()),
+}
+UNITS: Final[dict[str, Callable[[], Iterator[Unit]]]] = {
+    "readers": turn_units.readers,
+    "bundle lines": turn_units.bundle_lines,
+    "native messages": turn_units.native_messages,
+    "texts": turn_units.texts,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Longest:
+    """The longest turn of an endpoint or a unit, in milliseconds, and the input that took it."""
+
+    name: str
+    largest: str
+    milliseconds: float
+    status: int = 0
+
+
+async def measure_group(group: str, folder: Path, upstream_url: str) -> list[Longest]:
+    """Send the requests of a group to a process of its own. What is over the bound is sent again."""
+    words, exchanges = GROUPS[group]
+    store_url = f"sqlite:///{folder}/{group}.sqlite3" if group == "admin" else "memory:"
+    if group == "admin":
+        await _fill(store_url)
+    settings: dict[str, object] = {"upstream_url": upstream_url, "store_url": store_url, "admin_token": TOKEN}
+    settings |= {"upstream_rate": 100_000, "upstream_burst": 100_000, "upstream_http2": False}
+    proxy = TimedProxy(folder, words, settings)
+    try:
+        await proxy.wait_for("/healthz")
+        await asyncio.sleep(_SETTLING)
+        measured = [await _measure(proxy, exchange) for exchange in exchanges(0)]
+        for number in range(1, REPEATS):
+            for at, exchange in enumerate(exchanges(number)):
+                if measured[at].milliseconds > MAX_TURN_MS:
+                    measured[at] = min(measured[at], await _measure(proxy, exchange), key=lambda one: one.milliseconds)
+        return measured
+    finally:
+        proxy.process.kill()
+
+
+async def _measure(proxy: TimedProxy, exchange: Exchange) -> Longest:
+    milliseconds, answered = await proxy.measure(exchange)
+    return Longest(exchange.endpoint, exchange.largest, milliseconds, answered.status)
+
+
+async def _fill(store_url: str) -> None:
+    cache, now = usual_cache(store_url, clock=time.time), time.time()
+    for number in range(STORED):
+        answer = Answer(ResponseCode.SUCCESS, _VALUES)
+        await cache.put(Entry(f"{STORED_PREFIX}/{number}", answer, now, now + 86_400, now + 2 * 86_400))
+        if not number % 500:
+            await cache.flush()
+    await cache.flush()
+    await cache.close()
+
+
+def measure_unit(unit: Unit) -> Longest:
+    """The longest turn of a unit. One over the bound is done again."""
+    return Longest(unit.name, unit.largest, min(_repeat(unit)))
+
+
+def _repeat(unit: Unit) -> Iterator[float]:
+    for _ in range(REPEATS):
+        milliseconds = max(_turns(unit))
+        yield milliseconds
+        if milliseconds <= MAX_TURN_MS:
+            return
+
+
+def _turns(unit: Unit) -> Iterator[float]:
+    for step in unit.prepare():
+        began = time.thread_time()
+        goes_on = turn_units.attempt(step)
+        yield (time.thread_time() - began) * 1000
+        if not goes_on:
+            return
+
+
+def list_worst(measured: list[Longest]) -> list[Longest]:
+    """The longest turn of each endpoint or unit, the longest first."""
+    worst: dict[str, Longest] = {}
+    for one in sorted(measured, key=lambda one: one.milliseconds):
+        worst[one.name] = one
+    return sorted(worst.values(), key=lambda one: -one.milliseconds)

@@ -1,0 +1,120 @@
+"""Units of work without an endpoint, at their largest inputs: the readers of lists, native messages, single texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from app.doi.presentation import MAX_TYPED_CHARACTERS
+from app.errors import DoiProxyError
+from app.features.bundles.bundle import MAX_LINE
+from app.features.bundles.lines import InvalidBundleLine, from_line
+from app.features.lists.lines import BLOCK_BYTES, MAX_LINE_BYTES, ListReader
+from app.features.lists.list_stream import READERS
+from app.features.native.source import read_response
+from app.features.native.wire.message import Envelope, Header, OpCode, ResponseStatus
+from app.features.native.wire.response import Response, Values, decode_response
+from app.features.native.wire.value import Value, ValueReference
+from app.features.parse.parsing import parse, write_line
+from app.handle.record import MAX_VALUES
+from tests.features.native.encoder import as_received, encode_response
+from tests.hostile.records import PREFIX
+from tests.hostile.turn_rows import AT_THE_LIMIT, long_texts
+from tests.hostile.upstream import body_of
+
+#: What makes readers of lists work: marks of their formats, unfinished values, lines without a name.
+_PIECES: Final = (
+    *("\n", "#\n", " \n", "a\n", "10.1000/1\n", "a" * 100, '"', '""', '"\n', ",", ";", "\t", "[", "]", "{", "}"),
+    *("@\n", "@a{\n", "doi=", "doi={", 'doi="', "doi={{\n", "doi = {10.1/x},\n", "\\{", "\\url{", "\\textless", "$<$"),
+    *("https://doi.org/10.1/x ", "TY  - \n", "DO  - 10.1/x\n", "UR  - https://doi.org/10.1/x\n", "ER  - \n"),
+    *('{"doi":', "\u00e9", "\\"),
+)
+_BEGINNINGS: Final = dict.fromkeys(READERS, b"") | {
+    "csv": b"doi\n",
+    "json": b"[",
+    "bibtex": b"@article{x,\n title={",
+    "ris": b"TY  - JOUR\n",
+}
+_LIST_BYTES: Final = 2 * MAX_LINE_BYTES
+
+
+Steps = Callable[[], Iterator[Callable[[], object]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Work that one turn does. `prepare` returns the steps, each of which is a turn."""
+
+    name: str
+    largest: str
+    prepare: Steps
+
+
+def _once(step: Callable[[], object]) -> Steps:
+    """Work that is one turn."""
+    return lambda: iter([step])
+
+
+def readers() -> Iterator[Unit]:
+    """Each format of lists with each piece, in one line and in many."""
+    for form, beginning in _BEGINNINGS.items():
+        for piece in _PIECES:
+            data = beginning + piece.encode() * (_LIST_BYTES // len(piece.encode()))
+            yield Unit(f"reader of {form}", f"a block of {BLOCK_BYTES:,} bytes", partial(_read, form, data))
+
+
+def _read(form: str, data: bytes) -> Iterator[Callable[[], object]]:
+    reader: ListReader = READERS[form](MAX_LINE_BYTES, None)
+    for start in range(0, len(data), BLOCK_BYTES):
+        yield partial(reader.feed, data[start : start + BLOCK_BYTES])
+    yield reader.end
+
+
+def bundle_lines() -> Iterator[Unit]:
+    """Lines of a bundle."""
+    for record in AT_THE_LIMIT:
+        body = body_of(f"{PREFIX}/{record}")
+        assert body is not None
+        if len(body) <= MAX_LINE:
+            yield Unit("line of a bundle", "a record of 256 KiB", _once(partial(from_line, body)))
+
+
+def native_messages() -> Iterator[Unit]:
+    """Answers of handle servers by the native protocol."""
+    references = tuple(ValueReference(b"10.1000/1", 1) for _ in range(1_000))
+    records: dict[str, tuple[Value, ...]] = {
+        f"{MAX_VALUES:,} values": tuple(Value(at, b"URL", b"http://a/") for at in range(1, MAX_VALUES + 1)),
+        "one value of 1 MB": (Value(1, b"DESC", b"\x01" * 1_000_000),),
+        "250 kB of text": (Value(1, b"DESC", b'<\\"' * 60_000),),
+        "1,000 references": (Value(1, b"HS_VLIST", b"", references=references),),
+        "250 kB of keys": tuple(Value(at, b"HS_PUBKEY", b"\0\0\0\x0bRSA_PUB_KEY" + b"\1" * 2_000) for at in range(100)),
+    }
+    for largest, values in records.items():
+        header = Header(OpCode.RESOLUTION, ResponseStatus.SUCCESS)
+        message = encode_response(as_received(Response(Envelope(7), header, Values(b"10.1000/1", values))))
+        yield Unit("native message", largest, _once(partial(_answer, message)))
+
+
+def _answer(message: bytes) -> object:
+    return read_response(decode_response(message, digest_requested=False), is_verified=False)
+
+
+def texts() -> Iterator[Unit]:
+    """Single texts, parsed with warnings and suggestions, and written."""
+    for text in long_texts(MAX_TYPED_CHARACTERS):
+        yield Unit("text", f"{MAX_TYPED_CHARACTERS:,} characters", _once(partial(_parse, text)))
+
+
+def _parse(text: str) -> bytes:
+    return write_line(parse(text, own_hosts=frozenset({"127.0.0.1"})), "http://127.0.0.1")
+
+
+def attempt(step: Callable[[], object]) -> bool:
+    """Do a step. Returns whether the next one follows."""
+    try:
+        step()
+    except (DoiProxyError, InvalidBundleLine):
+        return False
+    return True
