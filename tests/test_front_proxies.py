@@ -333,7 +333,8 @@ async def test_a_cache_in_nginx_keeps_no_failure_and_a_stale_answer_only_shortly
 
 async def test_nginx_accepts_the_configuration_of_the_compose_file(tmp_path: Path) -> None:
     (tmp_path / "snippets").mkdir()
-    (tmp_path / "snippets/doi-proxy-pass.conf").write_bytes((CONFIG / "nginx/doi-proxy-pass.conf").read_bytes())
+    for snippet in CONFIG.glob("nginx/doi-proxy-pass*.conf"):
+        (tmp_path / "snippets" / snippet.name).write_bytes(snippet.read_bytes())
     text = (CONFIG / "compose/nginx.conf").read_text("utf-8")
     for proxy in ("proxy-1", "proxy-2"):
         # Names of the compose file's network, and a word that nginx 1.22 does not know yet.

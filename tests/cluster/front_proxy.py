@@ -179,13 +179,13 @@ class Caddy(FrontProxy):
         super().__init__(folder)
         first, second = ports
         changes = {
-            "http://doi.example.org, https://doi.example.org {\n": "(site) {\n",
+            "http://doi.example.org, https://doi.example.org {\n\timport doi_proxy\n}\n": "",
             "127.0.0.1:8001 127.0.0.1:8002": f"127.0.0.1:{first} 127.0.0.1:{second}",
         }
         options = f"{{\nadmin off\nauto_https off\nstorage file_system {folder}\n}}\n"
         secure = f"tls {self.certificate} {self.key}"
         sites = "".join(
-            f"{address} {{\nbind 127.0.0.1\n{more}\nimport site\n}}\n"
+            f"{address} {{\nbind 127.0.0.1\n{more}\nimport doi_proxy\n}}\n"
             for address, more in ((f"http://:{self.port}", ""), (f"https://:{self.tls_port}", secure))
         )
         text = options + placed(CONFIG / "caddy/Caddyfile", changes) + sites

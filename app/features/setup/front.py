@@ -43,6 +43,8 @@ class Front:
     cached: bool = False
     #: Seconds that the front proxy waits for an answer.
     timeout: int = 30
+    #: Seconds that it waits for the next row of a list.
+    list_timeout: int = 120
     #: Networks whose clients may see /status. Empty for everyone.
     status_networks: tuple[str, ...] = THIS_MACHINE
 
@@ -90,6 +92,9 @@ def read_front(settings: Settings, *, backends: Sequence[str], certificate: str,
         key=key,
         cached=cached,
         timeout=math.ceil(_TIMEOUT_FACTOR * (settings.upstream_timeout + settings.upstream_queue_timeout)),
+        list_timeout=math.ceil(
+            _TIMEOUT_FACTOR * (settings.value("batch_wait_timeout") or 0) + settings.upstream_timeout
+        ),
         status_networks=_status_networks(settings),
     )
     for backend in front.backends:

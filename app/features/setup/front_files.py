@@ -6,7 +6,8 @@ The files in config/ are written for SHIPPED and SHIPPED_SUB_PATH by docs/genera
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -20,6 +21,8 @@ _TWO: Final = ("127.0.0.1:8001", "127.0.0.1:8002")
 SHIPPED: Final = Front("https://doi.example.org", _TWO)
 SHIPPED_SUB_PATH: Final = Front("https://www.example.org/doi", _TWO)
 
+#: The paths that take bodies of more than a name.
+_LIST_PATHS: Final = ("/api/resolve", "/api/parse", "/api/extract")
 #: An include of one of the files in `templates`.
 _INCLUDE: Final = re.compile(r"^(\s*)(?:include|Include) (?:snippets|conf-available)/(\S+?);?$", re.MULTILINE)
 
@@ -71,8 +74,13 @@ def _nginx_values(front: Front) -> dict[str, str]:
         "LISTEN": "\n".join(listen),
         "CERTIFICATE": secure,
         "PASS": _nginx_pass(front),
+        "LISTS": "\n".join(map(partial(_nginx_list, front), _LIST_PATHS)),
         "STATUS": _nginx_status(front),
     }
+
+
+def _nginx_list(front: Front, path: str) -> str:
+    return f"location = {front.sub_path}{path} {{\n    include snippets/doi-proxy-pass-lists.conf;\n}}"
 
 
 def _nginx_pass(front: Front) -> str:
@@ -98,8 +106,14 @@ _MEMBER: Final = 'BalancerMember "{}" retry=5 connectiontimeout=2 timeout={} ttl
 
 def _apache_values(front: Front) -> dict[str, str]:
     members = [_MEMBER.format(_apache_address(front, one), front.timeout) for one in front.backends]
+    lists = [_MEMBER.format(_apache_address(front, one), front.list_timeout) for one in front.backends]
     hosts = "\n\n".join(_virtual_host(front, scheme, port) for scheme, port in front.ports.items())
-    return _shared_values(front) | {"MEMBERS": "\n".join(members), "HOSTS": hosts, "STATUS": _apache_status(front)}
+    return _shared_values(front) | {
+        "MEMBERS": "\n".join(members),
+        "LIST_MEMBERS": "\n".join(f"{member} flushpackets=on" for member in lists),
+        "HOSTS": hosts,
+        "STATUS": _apache_status(front),
+    }
 
 
 def _apache_address(front: Front, backend: str) -> str:
@@ -134,8 +148,7 @@ def _caddy_values(front: Front) -> dict[str, str]:
         f"{scheme}://{front.host}{'' if port == usual[scheme] else f':{port}'}" for scheme, port in front.ports.items()
     ]
     return _shared_values(front) | {
-        "ADDRESSES": ", ".join(addresses),
-        "CERTIFICATE": f"tls {front.certificate} {front.key}" if front.certificate else "",
+        "SITES": "\n".join(_caddy_sites(front, addresses)),
         "REDIRECT": f"redir {front.sub_path} {front.sub_path}/" if front.sub_path else "",
         "MATCH": f"{front.sub_path}/* " if front.sub_path else "",
         "STATUS": _caddy_status(front),
@@ -143,6 +156,16 @@ def _caddy_values(front: Front) -> dict[str, str]:
         "BACKENDS": " ".join(one.replace(UNIX, "unix/", 1) for one in front.backends),
         "TLS_BACKEND": "tls_insecure_skip_verify" if front.backend_scheme == "https" else "",
     }
+
+
+def _caddy_sites(front: Front, addresses: Sequence[str]) -> Iterator[str]:
+    if not front.certificate:
+        yield f"{', '.join(addresses)} {{\n\timport doi_proxy\n}}"
+        return
+    # Caddy refuses a certificate in a site that has http too.
+    for address in addresses:
+        tls = f"\ttls {front.certificate} {front.key}\n" if address.startswith("https:") else ""
+        yield f"{address} {{\n{tls}\timport doi_proxy\n}}"
 
 
 def _caddy_status(front: Front) -> str:
@@ -160,6 +183,7 @@ def _shared_values(front: Front) -> dict[str, str]:
         "PUBLIC_URL": front.public_url,
         "SCHEME": front.backend_scheme,
         "TIMEOUT": str(front.timeout),
+        "LIST_TIMEOUT": str(front.list_timeout),
     }
 
 
@@ -173,6 +197,7 @@ _VALUES: Final[Mapping[str, Callable[[Front], dict[str, str]]]] = {
 GENERATED: Final[Mapping[str, Front]] = {
     "nginx/doi-proxy.conf": SHIPPED,
     "nginx/doi-proxy-pass.conf": SHIPPED,
+    "nginx/doi-proxy-pass-lists.conf": SHIPPED,
     "nginx/doi-proxy-pass-cached.conf": SHIPPED,
     "nginx/doi-proxy-cache.conf": SHIPPED,
     "nginx/doi-proxy-sub-path.conf": SHIPPED_SUB_PATH,

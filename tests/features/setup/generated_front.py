@@ -31,13 +31,20 @@ class GeneratedFront(FrontProxy):
         *,
         cached: bool = False,
         change: Callable[[str], str] = str,
+        write: Callable[[Sequence[str]], str] | None = None,
     ) -> None:
+        """`write` returns the text for these flags of `doi-proxy gen-config`, instead of write_front."""
         folder.mkdir(exist_ok=True)
         super().__init__(folder)
         backends = tuple(f"127.0.0.1:{port}" if isinstance(port, int) else port for port in ports)
         certificate = str(self.certificate), str(self.key)
-        front = Front("https://127.0.0.1", backends, "http", *certificate, cached=cached)
-        text = change(write_front(kind, front))
+        if write is None:
+            text = write_front(kind, Front("https://127.0.0.1", backends, "http", *certificate, cached=cached))
+        else:
+            text = write([f"--backend={backend}" for backend in backends])
+            for shipped, own in zip(("fullchain.pem", "key.pem"), certificate, strict=True):
+                text = text.replace(f"/etc/ssl/127.0.0.1/{shipped}", own)
+        text = change(text)
         command = {"nginx": self._nginx, "apache": self._apache, "caddy": self._caddy}[kind](text)
         self.run(*command)
 
@@ -71,11 +78,8 @@ class GeneratedFront(FrontProxy):
         return [program("apache2"), "-X", "-f", str(self.folder / "apache2.conf")]
 
     def _caddy(self, text: str) -> list[str]:
-        # A certificate for a plain address needs no server name. The site over http has none.
-        addresses, _, body = text.partition(" {\n")
-        comments = "\n".join(line for line in addresses.splitlines() if line.startswith("#"))
-        plain = body.replace(f"\ttls {self.certificate} {self.key}\n", "")
-        options = f"{{\nadmin off\nauto_https off\nstorage file_system {self.folder}\n}}\n"
-        sites = f"http://:{self.port} {{\nbind 127.0.0.1\n{plain}\nhttps://:{self.tls_port} {{\nbind 127.0.0.1\n{body}"
-        (self.folder / "Caddyfile").write_text(f"{comments}\n{options}{sites}", "utf-8")
+        # The text is not changed. Caddy signs a certificate for a plain address itself.
+        ports = f"http_port {self.port}\nhttps_port {self.tls_port}\ndefault_bind 127.0.0.1\nskip_install_trust\n"
+        options = f"{{\nadmin off\nauto_https disable_redirects\n{ports}storage file_system {self.folder}\n}}\n"
+        (self.folder / "Caddyfile").write_text(options + text, "utf-8")
         return [program("caddy"), "run", "--config", str(self.folder / "Caddyfile"), "--adapter", "caddyfile"]
