@@ -1,6 +1,7 @@
 # doi-proxy as a container. Packages come from the lock, with hashes. The final image uses no pip and no build tools.
 #
 #   docker build -t doi-proxy .
+#   podman build --format docker -t doi-proxy .     (an image in OCI format has no HEALTHCHECK)
 #   docker run --read-only --tmpfs /tmp -p 8000:8000 -v doi-proxy:/var/lib/doi-proxy doi-proxy
 #
 # The base image has an exact version. docker-compose.yml says how to pin its digest.
@@ -18,7 +19,8 @@ COPY pyproject.toml LICENSE README.md ./
 COPY packaging packaging
 COPY app app
 RUN python3 -m pip --python /opt/build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
- && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy
+ && python3 -m pip --python /opt/doi-proxy/bin/python install --no-deps --no-index --find-links /opt/wheels doi-proxy \
+ && find /opt/doi-proxy/bin -type f ! -name doi-proxy -delete
 
 FROM python:3.11.14-slim-bookworm
 ARG VERSION=0.2.0
@@ -28,9 +30,10 @@ LABEL org.opencontainers.image.title="doi-proxy" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-RUN groupadd --system --gid 10001 doi-proxy \
- && useradd --system --uid 10001 --gid doi-proxy --home-dir /var/lib/doi-proxy --shell /usr/sbin/nologin doi-proxy \
- && install -d -o doi-proxy -g doi-proxy -m 0750 /var/lib/doi-proxy
+RUN groupadd --gid 10001 doi-proxy \
+ && useradd --uid 10001 --gid doi-proxy --no-create-home --no-log-init --home-dir /var/lib/doi-proxy --shell /usr/sbin/nologin doi-proxy \
+ && install -d -o doi-proxy -g doi-proxy -m 0750 /var/lib/doi-proxy \
+ && rm -rf /usr/local/lib/python3.11/site-packages/pip /usr/local/lib/python3.11/site-packages/pip-* /usr/local/bin/pip*
 COPY --from=install /opt/doi-proxy /opt/doi-proxy
 COPY config /usr/share/doi-proxy
 ENV PATH="/opt/doi-proxy/bin:${PATH}" \

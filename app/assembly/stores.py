@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from shutil import disk_usage
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from app.assembly.features import feature_modules, installed
 from app.assembly.settings import Settings
+from app.assembly.settings.cache import MIN_STORE_BYTES
 from app.cache import address
-from app.cache.address import StoreOptions, open_store
+from app.cache.address import StoreOptions, open_store, read_store_path
 from app.cache.fallback import TierObserver
 from app.cache.late import LateStore
 from app.cache.memory import MemoryStore
@@ -61,8 +63,21 @@ def open_service_cache(
 
 
 def _open_store(settings: Settings, clock: Callable[[], float], *, read_only: bool = False) -> SharedStore | None:
-    options = StoreOptions(clock, settings.store_max_bytes, settings.store_timeout, read_only, read_tables)
+    options = StoreOptions(clock, fitting_bytes(settings), settings.store_timeout, read_only, read_tables)
     return open_store(settings.store_url, options, find_openers(settings.store_url))
+
+
+def fitting_bytes(settings: Settings) -> int:
+    """The size of the SQLite store: `store_max_bytes`, but at most what it has and half of the free disk."""
+    most, path = settings.store_max_bytes, read_store_path(settings.store_url)
+    folder = None if path is None else next((one for one in path.absolute().parents if one.is_dir()), None)
+    if path is None or folder is None:
+        return most
+    try:
+        present = path.stat().st_size if path.is_file() else 0
+        return max(MIN_STORE_BYTES, min(most, present + disk_usage(folder).free // 2))
+    except OSError:
+        return most
 
 
 def _build_cache(

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
+from app.assembly.stores import fitting_bytes
 from app.errors import DoiProxyError
 from app.main import check, create
 from app.server.certificate import load_certificate
@@ -177,6 +178,8 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     log.info("starting on %s", address)
     if settings.value("admin_listen") is not None and settings.value("has_admin_api"):
         log.info("the admin API is on %s", settings.value("admin_listen"))
+    if (bytes_used := fitting_bytes(settings)) < settings.store_max_bytes and settings.store_url.startswith("sqlite:"):
+        log.warning("the store may grow to %.1f GB, because half of the free disk is left", bytes_used / 1e9)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to a URL "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
 from app.assembly.settings import Settings
-from app.assembly.stores import open_cache, open_service_cache
+from app.assembly.stores import fitting_bytes, open_cache, open_service_cache
 from app.cache.store import StoreUnavailable
 from app.errors import ConfigurationError, StoreError
 from tests.cache.entries import entry
@@ -119,3 +120,12 @@ async def test_records_of_a_full_disk_are_written_when_there_is_room(tmp_path: P
         await store.flush()
         assert ((await store.stats()).entries, (await store.stats()).healthy) == (len(names), True)
         assert "lost" not in (await store.stats()).detail
+
+
+async def test_a_store_leaves_half_of_the_free_disk(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    path = tmp_path / "var" / "store.sqlite3"
+    url = f"sqlite:///{path}"
+    assert fitting_bytes(Settings(store_url=url, store_max_bytes=2**60)) == pytest.approx(free / 2, rel=0.2)
+    assert fitting_bytes(Settings(store_url=url, store_max_bytes=2**20)) == 2**20
+    assert fitting_bytes(Settings(store_url="memory:", store_max_bytes=2**60)) == 2**60

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from app.features.options import SettingsGroup
+
+#: The smallest store that can be set, in bytes.
+MIN_STORE_BYTES: Final = 1024 * 1024
 
 
 class CacheSettings(SettingsGroup):
@@ -33,5 +38,8 @@ class CacheSettings(SettingsGroup):
     )
     store_timeout: float = Field(0.1, gt=0, description="Timeout of a Valkey or Redis command, in seconds.")
     store_max_bytes: int = Field(
-        20 * 1024**3, ge=1024 * 1024, description="Size of the SQLite store after which records are evicted, in bytes."
+        20 * 1024**3,
+        ge=MIN_STORE_BYTES,
+        description="Size of the SQLite store after which records are evicted, in bytes; at most half of the free disk "
+        "at the start is added to the file.",
     )
