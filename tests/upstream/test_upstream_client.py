@@ -15,6 +15,7 @@ import pytest
 
 from app.doi.name import HandleName
 from app.errors import (
+    AnswerTooLarge,
     ConfigurationError,
     CouldNotVerify,
     InvalidAnswer,
@@ -249,8 +250,8 @@ FAILURES: list[tuple[str, dict[str, Any], dict[str, Any], type[CouldNotVerify], 
     ("wrong_name", {}, {}, InvalidAnswer, 1),
     ("values_no_list", {}, {}, InvalidAnswer, 1),
     ("deep", {}, {}, InvalidAnswer, 1),
-    ("huge", {}, {}, InvalidAnswer, 1),
-    ("bomb", {}, {}, InvalidAnswer, 1),
+    ("huge", {}, {}, AnswerTooLarge, 1),
+    ("bomb", {}, {}, AnswerTooLarge, 1),
     ("unknown_coding", {}, {}, InvalidAnswer, 1),
     ("bad_gzip", {}, {}, InvalidAnswer, 1),
     ("code_2", {}, {}, UpstreamRefused, 1),
