@@ -50,6 +50,8 @@ _PASSING: Final = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
+#: What the names of the log and of its index end with.
+_TAILS: Final = ("-wal", "-shm")
 #: Names to try for a damaged file that is renamed. Even two within a second are unlikely.
 _MAX_ASIDE: Final = 100
 
@@ -140,6 +142,7 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
     with translate_open_errors(path, "for writing"):
         make_folders(path.parent)
         with exclusive_lock(path):
+            _refuse_links(path)
             reason = _why_damaged(path)
             if reason is not None:
                 aside = _set_aside(path, now)
@@ -160,6 +163,13 @@ def prepare(path: Path, now: float, tables: Sequence[Table] = ()) -> None:
                     table.create(connection, now)
                 if 0 < found < STORE_FORMAT:
                     _upgrade(connection, found)
+
+
+def _refuse_links(path: Path) -> None:
+    """SQLite refuses a log or an index that is a symbolic link, and does not say which file it is."""
+    for tail in _TAILS:
+        if Path(f"{path}{tail}").is_symlink():
+            raise StoreUnavailable(f"The store {path} cannot be opened: {path}{tail} is a symbolic link; delete it.")
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
@@ -290,7 +300,7 @@ def _set_aside(path: Path, now: float) -> Path:
     names = [f"{path.name}.corrupt-{stamp}"] + [f"{path.name}.corrupt-{stamp}-{n}" for n in range(1, _MAX_ASIDE)]
     aside = next(path.with_name(name) for name in names if not path.with_name(name).exists())
     path.rename(aside)
-    for tail in ("-wal", "-shm"):
+    for tail in _TAILS:
         # The log belongs to the damaged file. SQLite must not apply it to the new one.
         with suppress(FileNotFoundError):
             Path(f"{path}{tail}").rename(f"{aside}{tail}")

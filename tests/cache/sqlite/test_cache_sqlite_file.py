@@ -17,6 +17,7 @@ import pytest
 from app.cache.entry import Entry
 from app.cache.sqlite.file import mark_damaged
 from app.cache.sqlite.store import SqliteStore
+from app.cache.store import StoreUnavailable
 from app.cache.upgrade import STORE_FORMAT
 from app.errors import StoreError
 from tests.cache.entries import entry
@@ -301,3 +302,18 @@ async def test_a_damaged_coordination_file_is_replaced_and_the_store_stays(path:
     async with opened(path, clock) as store:
         assert await store.get("10.1000/182") == entry()
     assert set_aside(path) == []
+
+
+@pytest.mark.parametrize("tail", ["-wal", "-shm"])
+async def test_a_log_that_is_a_link_is_refused_and_not_followed(tmp_path: Path, clock: Clock, tail: str) -> None:
+    path, other = tmp_path / "store.sqlite3", tmp_path / "other"
+    async with opened(path, clock) as store:
+        await store.put(entry())
+    other.write_bytes(b"of another program" * 1_000)
+    Path(f"{path}{tail}").symlink_to(other)
+    with pytest.raises(StoreUnavailable, match=f"{tail} is a symbolic link"):
+        SqliteStore(path, clock=clock, max_bytes=1_000)
+    assert other.read_bytes() == b"of another program" * 1_000
+    Path(f"{path}{tail}").unlink()
+    async with opened(path, clock) as store:
+        assert await store.get(entry().key) == entry()
