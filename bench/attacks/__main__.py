@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from bench.attacks import connections, failures, handshakes, lists, neighbours, records, shares, stores
+from bench.attacks import boundaries, connections, failures, handshakes, lists, neighbours, records, shares, stores
 from bench.attacks.world import ROOT, Checkout, Row
 
 Attack = Callable[[Checkout], Iterator[Row]]
@@ -41,6 +41,10 @@ _PARTS: Final[dict[str, Attack]] = {
     "personal": stores.personal,
     "swapped": stores.swapped,
     "numbers": stores.numbers,
+    "tokens": boundaries.tokens,
+    "paths": boundaries.paths,
+    "request ids": boundaries.identifiers,
+    "odd files": boundaries.files,
     "refused": neighbours.refused,
     "flood": neighbours.flood,
     "paused": neighbours.paused,

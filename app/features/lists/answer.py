@@ -28,6 +28,8 @@ from app.web.media_types import CSV, JSON
 from app.web.problem import error_problem
 from app.web.responses import Receive, Reply, Scope, Send
 
+#: Seconds after which the head is sent without a row. Until then, an error has a status of its own.
+HEAD_AFTER: Final = 1.0
 #: A member of the ASGI scope: a function that returns whether the client has left. Not every server sets it.
 IS_GONE: Final = "doi_proxy.is_gone"
 #: The name of the limit, in RateLimit headers and in metrics.
@@ -202,32 +204,57 @@ class RowsAnswer(StreamedAnswer):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where an answer goes. `is_gone` is whether the client has left."""
+    """Where an answer goes. `is_gone` is whether the client has left. `head_after` is in seconds."""
 
     send: Send
     is_gone: Callable[[], bool]
+    head_after: float = HEAD_AFTER
 
     async def write_rows(self, groups: AsyncIterable[Sequence[Members]], writer: RowWriter) -> None:
-        """Send each group of rows. An error before the first row is raised, a later one ends the answer."""
-        is_started = False
-        end = b""
+        """Send each group of rows. An error before the head is raised, a later one ends the answer."""
+        rows, end = _Rows(self.send, writer), b""
+        early = asyncio.create_task(rows.start_after(self.head_after))
         try:
             async for group in groups:
-                piece = writer.write(group)
-                if not is_started:
-                    await _start(writer, self.send)
-                    is_started, piece = True, writer.begin() + piece
-                await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+                await rows.write(writer.write(group))
                 if self.is_gone():
                     return
         except DoiProxyError as error:
-            if not is_started:
+            if not rows.is_started:
                 raise
             end = writer.fail(error.status, error.message)
-        if is_started:
+        finally:
+            early.cancel()
+            await asyncio.gather(early, return_exceptions=True)
+        if rows.is_started:
             await self.send({"type": "http.response.body", "body": end + writer.end()})
         else:
             await _send_reply(_empty(writer), self.send)
+
+
+class _Rows:
+    """The answer of one writer. Its head is sent before the first bytes, or after a time without any."""
+
+    def __init__(self, send: Send, writer: RowWriter) -> None:
+        self._send = send
+        self._writer = writer
+        self._sending = asyncio.Lock()
+        self.is_started = False
+
+    async def start_after(self, seconds: float) -> None:
+        """Send the head after a time. A front proxy waits for a head, not for rows."""
+        await asyncio.sleep(seconds)
+        if not self.is_started:
+            await self.write(b"")
+
+    async def write(self, piece: bytes) -> None:
+        """Send bytes of rows, after the head."""
+        async with self._sending:
+            if not self.is_started:
+                self.is_started = True
+                await _start(self._writer, self._send)
+                piece = self._writer.begin() + piece
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 def make_writer(media_type: str, fields: Sequence[str]) -> RowWriter:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from app.errors import InvalidParameter, UnsupportedBody
-from app.features.lists.answer import OpenBatches, OpenList
+from app.features.lists.answer import OpenBatches, OpenList, Output, make_writer
 from app.features.lists.body import BodyBuffer, read_body_format
 from app.features.lists.errors import TooManyBatches
 from app.features.lists.http import choose_output
@@ -408,3 +408,22 @@ async def test_every_name_of_a_text_has_its_verdict_and_its_place(proxy: Proxy) 
     assert chosen[0] == {"doi": "10.5555/a", "start": 7, "confidence": "sure"}
     assert (await send(proxy, "[]", "?extract=true", content_type="application/json")).status == 415
     assert (await send(proxy, PROSE, "?fields=start")).status == 400
+
+
+@table("media_type, begins", [("application/x-ndjson", b""), ("application/json", b"["), ("text/csv", b"input,")])
+async def test_the_head_does_not_wait_for_a_row(media_type: str, begins: bytes) -> None:
+    sent: list[Any] = []
+    head_sent = asyncio.Event()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        head_sent.set()
+
+    async def slow_rows() -> AsyncIterator[list[dict[str, Any]]]:
+        await head_sent.wait()  # without the head, this waits for ever
+        yield [not_a_doi("x", "why").members()]
+
+    await Output(send, lambda: False, head_after=0.0).write_rows(slow_rows(), make_writer(media_type, FIELDS))
+    assert [message["type"] for message in sent] == ["http.response.start"] + ["http.response.body"] * 3
+    assert sent[0]["status"] == 200 and sent[1]["body"].startswith(begins)
+    assert b"not_a_doi" in sent[2]["body"] and [one["more_body"] for one in sent[1:3]] == [True, True]
