@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.server.certificate import Certificate
 from app.server.protocol import ExpressProtocol
-from app.server.proxies import with_unix_peers
+from app.server.proxies import trusted_hosts
 from app.server.tls import TlsLayer
 
 log = logging.getLogger(__name__)
@@ -72,6 +71,7 @@ class HttpServer(uvicorn.Server):
         config = _configure(application, options, self._certificate)
         config.load()
         super().__init__(config)
+        self.set_trusted_proxies(options.trusted_proxies)
         self._events = events
         self._second = second
         self._drain_seconds = options.drain_seconds
@@ -89,7 +89,7 @@ class HttpServer(uvicorn.Server):
     def set_trusted_proxies(self, proxies: str) -> None:
         """Accept forwarding headers from these addresses only."""
         middleware: Any = self.config.loaded_app
-        middleware.trusted_hosts = ProxyHeadersMiddleware(middleware.app, with_unix_peers(proxies)).trusted_hosts
+        middleware.trusted_hosts = trusted_hosts(proxies)
 
     def drain(self) -> None:
         """Answer 503 at `/readyz`, serve for `drain_seconds` more, then shut down. Later calls do nothing."""
@@ -166,7 +166,6 @@ def _configure(application: Any, options: ServerOptions, certificate: Certificat
         access_log=False,
         server_header=False,
         proxy_headers=True,
-        forwarded_allow_ips=with_unix_peers(options.trusted_proxies),
         timeout_graceful_shutdown=options.grace_seconds,  # type: ignore[arg-type] # asyncio.wait_for takes fractions
         ws="none",
         backlog=BACKLOG,

@@ -12,6 +12,8 @@ from app.web.application import MARKS
 
 #: The client of a connection through a Unix socket, and the word of nginx for such a client in X-Forwarded-For.
 UNIX_PEER: Final = UNIX
+#: Addresses whose test is remembered.
+_MAX_TESTED: Final = 4_096
 _FOR = b"x-forwarded-for"
 _PROTO = b"x-forwarded-proto"
 _SCHEMES = ("http", "https")
@@ -24,10 +26,33 @@ def with_unix_peers(trusted_proxies: str) -> str:
 
 def trusted_addresses(trusted_proxies: str) -> Callable[[str], bool]:
     """A test for the addresses in `trusted_proxies`: addresses and networks separated by commas, or `*` for all."""
+    test: Callable[[str], bool] = trusted_hosts(trusted_proxies).__contains__
+    return test
+
+
+def trusted_hosts(trusted_proxies: str) -> Any:
+    """What uvicorn's middleware needs to recognise front proxies.
+
+    uvicorn remembers which addresses it has tested, so those of 4,096 clients. Here only their hashes are kept, which
+    Python salts in each process.
+    """
 
     async def no_application(scope: object, receive: object, send: object) -> None: ...
 
-    return ProxyHeadersMiddleware(no_application, with_unix_peers(trusted_proxies)).trusted_hosts.__contains__
+    hosts: Any = ProxyHeadersMiddleware(no_application, with_unix_peers(trusted_proxies)).trusted_hosts
+    answers: dict[int, bool] = {}
+
+    def is_trusted(host: str) -> bool:
+        key = hash(host)
+        answer = answers.get(key)
+        if answer is None:
+            if len(answers) >= _MAX_TESTED:
+                answers.clear()
+            answer = answers[key] = bool(hosts._compute_trust(host))
+        return answer
+
+    hosts._trusts = is_trusted
+    return hosts
 
 
 def is_forwarded(fields: Container[bytes]) -> bool:

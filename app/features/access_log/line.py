@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 import time
-from functools import lru_cache
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from app.web.client_network import UNKNOWN_CLIENT, ClientNetworks, read_address
 
 #: The longest part of an address that is logged, in characters. A whole line stays below 4096 bytes (POSIX, PIPE_BUF):
 #: such lines of several processes do not mix in a pipe.
@@ -26,11 +26,8 @@ MAX_WORD: Final = 64
 #: The first level that logs no part of a client's address, and the first that logs no path.
 NO_CLIENTS: Final = 2
 _NO_PATHS: Final = 3
-#: Bits of an address that are logged at level 1.
-_IPV4_BITS: Final = 24
-_IPV6_BITS: Final = 48
-#: Addresses whose form in the log is remembered: parsing one takes longer than the rest of a line.
-_ADDRESSES: Final = 1_024
+#: The part of an address that is logged at level 1.
+_NETWORKS: Final = ClientNetworks(ipv4_prefix=24, ipv6_prefix=48)
 #: Bytes that are written as they are. Without quotation marks and backslashes, neither format needs escapes.
 _PLAIN: Final = re.compile(rb"[!#-\[\]-~]*")
 _TEXTS: Final = tuple(chr(byte) if _PLAIN.fullmatch(bytes((byte,))) else f"%{byte:02X}" for byte in range(256))
@@ -108,21 +105,13 @@ class LineFormat:
 
 def mask_address(address: str, level: int) -> str | UnsetType:
     """The client's address that a privacy level lets the log have, UNSET if it lets none."""
-    return UNSET if level >= NO_CLIENTS else _mask(address, level)
-
-
-@lru_cache(maxsize=_ADDRESSES)
-def _mask(address: str, level: int) -> str | UnsetType:
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
+    if level >= NO_CLIENTS:
         return UNSET
-    if isinstance(parsed, IPv6Address):
-        parsed = parsed.ipv4_mapped or parsed
-    if level == 0:
-        return str(parsed)
-    bits = _IPV6_BITS if isinstance(parsed, IPv6Address) else _IPV4_BITS
-    return str(ip_network((parsed, bits), strict=False).network_address)
+    if level:
+        network = _NETWORKS.client_of(address)
+        return UNSET if network == UNKNOWN_CLIENT else network.partition("/")[0]
+    parsed = read_address(address)
+    return UNSET if parsed is None else str(parsed)
 
 
 def format_path(path: bytes, query: bytes, level: int) -> str | UnsetType:

@@ -17,16 +17,18 @@ _SECONDS_A_MINUTE: Final = 60
 
 
 class ClientRefreshes(Service):
-    """Follows the denials of other workers, and counts clients."""
+    """Follows the denials of other workers, counts clients, and forgets their addresses."""
 
-    def __init__(self, denials: Denials, counts: ClientCounts) -> None:
+    def __init__(self, limits: ClientLimits, denials: Denials, counts: ClientCounts) -> None:
+        self._limits = limits
         self._denials = denials
         self._counts = counts
 
     def tick(self) -> None:
-        """Read the denials again if another worker changed them, and count the clients that wait."""
+        """Read the denials again if another worker changed them, count the clients that wait, and forget addresses."""
         self._denials.refresh()
         self._counts.refresh()
+        self._limits.forget_addresses()
 
 
 def open_limits(context: Context) -> Opened:
@@ -45,7 +47,7 @@ def open_limits(context: Context) -> Opened:
     denials = Denials(context.shared_file("denials.json"), context.clock, limits.deny)
     context.deny, context.read_denials, context.read_shares = denials.deny, denials.list, counts.shares
     context.reloads.on_reload(lambda _: limits.reload())
-    return Opened(stages=(limits, counts), services=(ClientRefreshes(denials, counts),))
+    return Opened(stages=(limits, counts), services=(ClientRefreshes(limits, denials, counts),))
 
 
 FEATURE: Final = Feature(

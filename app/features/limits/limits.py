@@ -60,7 +60,8 @@ class ClientLimits(Stage):
         self._deny_file = deny_file
         self._refused = refused
         self._denied_for_now = NetworkList()
-        self._standings: dict[str, _Standing] = {}
+        #: By the hash of an address, which Python salts in each process, and only until `forget_addresses`.
+        self._standings: dict[int, _Standing] = {}
         self.reload()
 
     def deny(self, networks: Collection[str]) -> None:
@@ -74,6 +75,10 @@ class ClientLimits(Stage):
         denied = NetworkList() if self._deny_file is None else read_denied(self._deny_file)
         self._allowed, self._denied = allowed, denied
         self._decide_admission()
+
+    def forget_addresses(self) -> None:
+        """Drop what is known about single addresses. The lifespan calls this every second."""
+        self._standings.clear()
 
     def _decide_admission(self) -> None:
         self._standings.clear()
@@ -104,7 +109,7 @@ class ClientLimits(Stage):
 
     def passes(self, address: str) -> bool:
         """Count a request that gets a prepared answer. One that is refused is not counted here."""
-        standing = self._standings.get(address) or self._find(address)
+        standing = self._standings.get(hash(address)) or self._find(address)
         if standing.is_denied:
             return False
         return self._requests is None or standing.network is None or self._requests.may_take(standing.network)
@@ -129,12 +134,13 @@ class ClientLimits(Stage):
             raise
 
     def _find(self, address: str) -> _Standing:
-        """The standing of an address. The lists are searched once for each address, until they change."""
-        standing = self._standings.get(address)
+        """The standing of an address. The lists are searched once a second for each address."""
+        key = hash(address)
+        standing = self._standings.get(key)
         if standing is None:
             if len(self._standings) >= MAX_ADDRESSES:
                 self._standings.clear()
             network = None if address in self._allowed else self._networks.client_of(address)
             is_denied = address in self._denied or address in self._denied_for_now
-            standing = self._standings[address] = _Standing(is_denied, network)
+            standing = self._standings[key] = _Standing(is_denied, network)
         return standing

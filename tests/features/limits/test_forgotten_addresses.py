@@ -1,0 +1,68 @@
+"""Whole addresses of readers are not in the memory of a process with limits: its memory is searched for them."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cluster.processes import Proxy, UpstreamProcess, until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
+
+#: Readers, and requests of another client after theirs.
+MARKED, OTHERS = 100, 4_200
+_MARK = re.compile(rb"127\.77\.1\.1[0-9]{2}(?![0-9])")
+#: Freed buffers that nothing has overwritten yet hold some, with and without limits.
+MOST_LEFT = 5
+DEADLINE = 30.0
+
+
+def find_marks(process: int) -> set[bytes]:
+    """The marked addresses in the memory that a process can write."""
+    found: set[bytes] = set()
+    with Path(f"/proc/{process}/mem").open("rb", 0) as memory:
+        for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+            area, rights = line.split()[:2]
+            if rights.startswith("rw"):
+                begin, end = (int(number, 16) for number in area.split("-"))
+                with suppress(OSError, ValueError):
+                    memory.seek(begin)
+                    found |= set(_MARK.findall(memory.read(end - begin)))
+    return found
+
+
+def send(url: str, client: str, requests: int) -> None:
+    """Send requests of a client on one connection."""
+    connection = HTTPConnection(urlsplit(url).netloc, source_address=(client, 0))
+    for _ in range(requests):
+        connection.request("GET", "/10.1000/182")
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == 302
+    connection.close()
+
+
+async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: Path) -> None:
+    upstream = UpstreamProcess(tmp_path, {"10.1000/182": "https://publisher.example/"})
+    proxy = None
+    try:
+        await upstream.ready()
+        proxy = Proxy(tmp_path, upstream.url, "memory:", client_rate=100_000, client_burst=100_000)
+        await proxy.ready()
+        for number in range(MARKED):
+            send(proxy.url, f"127.77.1.{100 + number}", 2)
+        send(proxy.url, "127.0.2.1", OTHERS)
+
+        async def has_forgotten() -> bool:
+            return len(find_marks(proxy.process.id)) <= MOST_LEFT
+
+        await until(has_forgotten, DEADLINE, "no address in memory")
+    finally:
+        for process in (proxy, upstream):
+            if process is not None:
+                process.process.kill()
