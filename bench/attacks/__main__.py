@@ -31,6 +31,8 @@ _PARTS: Final[dict[str, Attack]] = {
     "records": records.records,
     "turns": records.turns,
     "shares": shares.shares,
+    "hanging names": shares.hanging,
+    "slow lists": shares.slow_lists,
     "failures": failures.failures,
     "outage": failures.outage,
     "reload": failures.reload,
