@@ -6,7 +6,6 @@ server is a Java program, so numbers of 16 and 32 bits are signed in its JSON, a
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -42,7 +41,7 @@ _ADMIN_PERMISSIONS: Final = Struct(">H")
 #: The permissions of an administrator that have a name. The JSON has a digit for each.
 _ADMIN_MASK: Final = 0xFFF
 #: Data with one of these bytes is base64 (Util.looksLikeBinary of the reference server). Line ends and tabs are text.
-_BINARY: Final = re.compile(rb"[\x00-\x08\x14-\x1f\x7f]")
+_BINARY: Final = bytes((*range(0x09), *range(0x14, 0x20), 0x7F))
 #: Characters that the JSON writer of the reference server escapes, although RFC 8259 does not need it.
 _LINE_SEPARATORS: Final = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
 #: The members of a JSON Web Key in the order of the key's numbers (RFC 7518, section 6.3.1; DSA has no RFC).
@@ -98,7 +97,8 @@ def _to_data(data: bytes, explain: Callable[[bytes], dict[str, Any]] | None) -> 
             return explain(data)
         except MalformedMessage:
             pass
-    if _BINARY.search(data) is None:
+    # A regular expression takes ten times as long.
+    if len(data.translate(None, _BINARY)) == len(data):
         try:
             return {"format": "string", "value": data.decode()}
         except UnicodeDecodeError:
