@@ -6,7 +6,7 @@ A text is read as in a request path and in the form (app.doi.presentation). Whet
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ from app.doi.uri import to_uri, to_url
 from app.errors import InvalidName
 from app.features.lists.typed_name import is_marked_handle, read_with_rules
 from app.features.parse.confusable import NameWarning, find_warnings
-from app.features.suggestions.suggestion import Reading, Suggestion, read_all, write_reading
+from app.features.suggestions.suggestion import Reading, Suggestion, read_all, read_best, write_reading
 
 Kind = Literal["doi", "short_doi", "handle", "prefix", "not_a_doi"]
 
@@ -72,6 +72,16 @@ def parse(text: str, *, own_hosts: frozenset[str] = frozenset()) -> ParsedText:
     best, suggestions = read_all(text, None, own_hosts=own_hosts)
     read_name = None if kind == "not_a_doi" else name
     return ParsedText(text, kind, read_name, rules, warnings, suggestions, _explain(name), best)
+
+
+def warn_of_plus_sign(parsed: ParsedText) -> ParsedText:
+    """Warn if a plus sign of a query was probably a blank, as encoders of forms write it (WHATWG URL, section 5.2)."""
+    other = read_best(parsed.text.replace("+", " ")) if "+" in parsed.text else None
+    if other is None or other.rule != "blank":
+        return parsed  # a plus sign can be part of a name
+    warning = NameWarning("plus-sign", 'A "+" in the query is a plus sign here; encode a blank as %20.')
+    suggestion = Suggestion(other.name, "plus-sign")
+    return replace(parsed, warnings=(*parsed.warnings, warning), suggestions=(suggestion, *parsed.suggestions))
 
 
 def unreadable(text: str, message: str) -> ParsedText:

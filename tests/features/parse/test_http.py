@@ -54,6 +54,15 @@ async def test_one_text_gets_one_object_without_a_query_to_the_upstream() -> Non
     assert got.json["url"] == f"{BASE}/10.1000/182"
 
 
+async def test_a_blank_that_was_encoded_as_a_plus_sign_is_a_warning() -> None:
+    async with running() as proxy:
+        got = (await proxy.get("/api/parse?doi=10.1371/+journal.pone.0281521")).json
+        usual = (await proxy.get("/api/parse?doi=10.1000/a+b")).json
+    assert [one["code"] for one in got["warnings"]] == ["plus-sign"]
+    assert got["suggestions"][0] == {"doi": "10.1371/journal.pone.0281521", "rule": "plus-sign"}
+    assert usual["doi"] == "10.1000/a+b"
+
+
 @pytest.mark.parametrize(
     ("query", "text"),
     [
