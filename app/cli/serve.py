@@ -9,15 +9,16 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 from app.assembly.lifecycle import Lifecycle, merge, reload_settings
 from app.assembly.program_log import begin_logging, set_log_level
 from app.assembly.settings import Settings
 from app.assembly.stores import fitting_bytes
-from app.errors import DoiProxyError
+from app.errors import ConfigurationError, DoiProxyError
 from app.main import check, create
-from app.server.certificate import load_certificate
+from app.server.certificate import Certificate
 from app.server.http_server import Events, HttpServer, SecondListener, ServerOptions
 from app.server.listening import UNIX, listen, listen_at
 from app.server.shared_folder import FOLDER_VARIABLE, temporary_folder
@@ -39,12 +40,12 @@ def serve(load: Callable[[], Settings]) -> int:
     ignore_hangup()
     settings = load()
     begin_logging(settings)
-    load_certificate(settings.tls_cert, settings.tls_key)
+    certificate = Certificate(settings.tls_cert, settings.tls_key)
     sockets = _open_sockets(settings)
     notifier = Notifier(os.environ.get(SOCKET_VARIABLE))
     try:
         run = _serve_alone if settings.workers == 1 else _supervise
-        return 0 if run(settings, load, sockets, notifier) else 1
+        return 0 if run(settings, load, sockets, notifier, certificate) else 1
     finally:
         for listening in sockets:
             listening.close()
@@ -68,7 +69,11 @@ def _second_listener(application: Application, sockets: Sequence[socket.socket])
 
 
 def _serve_alone(
-    settings: Settings, load: Callable[[], Settings], sockets: Sequence[socket.socket], notifier: Notifier
+    settings: Settings,
+    load: Callable[[], Settings],
+    sockets: Sequence[socket.socket],
+    notifier: Notifier,
+    certificate: Certificate,
 ) -> bool:
     lifecycle = Lifecycle(settings)
     application = create(settings, lifecycle=lifecycle)
@@ -86,14 +91,18 @@ def _serve_alone(
     events = Events(ready=lambda: _report_ready(notifier, status), draining=drain)
     lifecycle.request_reload = reload
     second = _second_listener(application, sockets)
-    server = SignalServer(application, server_options(settings), events, reload, second)
+    server = SignalServer(application, server_options(settings, certificate), events, reload, second)
     register(server, lifecycle)
     server.run(sockets=[sockets[0]])
     return server.started
 
 
 def _supervise(
-    settings: Settings, load: Callable[[], Settings], sockets: Sequence[socket.socket], notifier: Notifier
+    settings: Settings,
+    load: Callable[[], Settings],
+    sockets: Sequence[socket.socket],
+    notifier: Notifier,
+    certificate: Certificate,
 ) -> bool:
     in_force = settings
 
@@ -102,6 +111,9 @@ def _supervise(
         notifier.reloading()
         in_force = merge(in_force, reload_settings(in_force, load))
         set_log_level(in_force)
+        # For a worker that is started later. The workers report a certificate that cannot be used.
+        with suppress(ConfigurationError):
+            certificate.replace(in_force.tls_cert, in_force.tls_key)
         return in_force
 
     with temporary_folder() as folder:
@@ -109,7 +121,7 @@ def _supervise(
         check(settings)
         status = f"{_announce(settings, sockets[0])}, {settings.workers} workers"
         return Supervisor(
-            lambda pipe: work(in_force, sockets, pipe),
+            lambda pipe: work(in_force, sockets, pipe, certificate),
             settings.workers,
             sockets,
             Events(ready=lambda: _report_ready(notifier, status), draining=lambda: notifier.stopping("draining")),
@@ -118,7 +130,7 @@ def _supervise(
         ).run()
 
 
-def work(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection) -> None:
+def work(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection, certificate: Certificate) -> None:
     """Serve as one of several workers, until the supervisor sends END through the pipe."""
     ignore_hangup()
     begin_logging(settings)
@@ -129,7 +141,7 @@ def work(settings: Settings, sockets: Sequence[socket.socket], pipe: Connection)
     except DoiProxyError as error:
         log.error("the worker cannot start: %s", error.message)
         sys.exit(1)
-    options, second = server_options(settings), _second_listener(application, sockets)
+    options, second = server_options(settings, certificate), _second_listener(application, sockets)
     server = WorkerServer(application, options, lifecycle.start_draining, pipe, lifecycle.reload, second)
     register(server, lifecycle)
     server.run(sockets=[sockets[0]])
@@ -152,12 +164,11 @@ def register(server: HttpServer, lifecycle: Lifecycle) -> None:
     )
 
 
-def server_options(settings: Settings) -> ServerOptions:
+def server_options(settings: Settings, certificate: Certificate) -> ServerOptions:
     """The settings of the server."""
     return ServerOptions(
         trusted_proxies=settings.trusted_proxies,
-        tls_cert=settings.tls_cert,
-        tls_key=settings.tls_key,
+        certificate=certificate,
         drain_seconds=settings.drain_seconds,
         grace_seconds=settings.grace_seconds,
     )

@@ -37,8 +37,7 @@ class ServerOptions:
     """The settings that the server uses."""
 
     trusted_proxies: str
-    tls_cert: Path | None
-    tls_key: Path | None
+    certificate: Certificate
     #: Seconds for which requests are still answered after `/readyz` has turned to 503.
     drain_seconds: float
     #: Seconds for requests under way to finish after that.
@@ -67,8 +66,8 @@ class HttpServer(uvicorn.Server):
     def __init__(
         self, application: Any, options: ServerOptions, events: Events, second: SecondListener | None = None
     ) -> None:
-        self._certificate = Certificate(options.tls_cert, options.tls_key)
-        config = _configure(application, options, self._certificate)
+        self._certificate = options.certificate
+        config = _configure(application, options)
         config.load()
         super().__init__(config)
         self.set_trusted_proxies(options.trusted_proxies)
@@ -80,6 +79,8 @@ class HttpServer(uvicorn.Server):
     def load_certificate(self, certificate: Path | None, key: Path | None) -> None:
         """Use this certificate for new connections. Raises ConfigurationError and keeps the previous certificate."""
         self._certificate.replace(certificate, key)
+        if certificate is not None:
+            log.info("new connections get the certificate in %s", certificate)
 
     def set_shutdown_times(self, drain_seconds: float, grace_seconds: float) -> None:
         """Set how long a shutdown may take; see ServerOptions."""
@@ -156,8 +157,8 @@ class HttpServer(uvicorn.Server):
                 return
 
 
-def _configure(application: Any, options: ServerOptions, certificate: Certificate) -> uvicorn.Config:
-    protocol: Any = ExpressProtocol if certificate.context is None else partial(TlsLayer, certificate)
+def _configure(application: Any, options: ServerOptions) -> uvicorn.Config:
+    protocol: Any = ExpressProtocol if options.certificate.context is None else partial(TlsLayer, options.certificate)
     return uvicorn.Config(
         application,
         http=protocol,

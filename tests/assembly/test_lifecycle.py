@@ -13,6 +13,7 @@ from app.assembly.settings import Settings
 from app.cli.serve import register, server_options
 from app.errors import ConfigurationError
 from app.main import create
+from app.server.certificate import Certificate
 from app.server.http_server import Events, HttpServer
 
 BEFORE = Settings(store_url="memory:")
@@ -69,7 +70,7 @@ def test_every_setting_that_is_marked_as_reloaded_is_reloaded_by_a_part() -> Non
     lifecycle = Lifecycle(BEFORE)
     application = create(BEFORE, lifecycle=lifecycle)
     events = Events(ready=lambda: None, draining=lifecycle.start_draining)
-    register(HttpServer(application, server_options(BEFORE), events), lifecycle)
+    register(HttpServer(application, server_options(BEFORE, Certificate(None, None)), events), lifecycle)
     assert lifecycle.reloaded == Settings.reloadable()
 
 

@@ -50,6 +50,20 @@ class TlsProxy:
             received = read_to_end(connection, PATIENCE) or b""
         return statuses(received), received
 
+    def session(self) -> ssl.SSLSession:
+        """The session of a connection that has had an answer, and with it a ticket."""
+        with self.connect() as connection:
+            send(connection, head(TARGET, "Connection: close"))
+            read_to_end(connection, PATIENCE)
+            assert connection.session is not None
+            return connection.session
+
+    def resumes(self, session: ssl.SSLSession) -> bool:
+        """Whether a new connection resumes a session (RFC 8446, section 2.2)."""
+        plain = connect(self.port, source=OTHER)
+        with self._context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as connection:
+            return bool(connection.session_reused)
+
     def descriptors(self) -> int:
         """The largest number of open descriptors of one of its processes."""
         first = psutil.Process(self.process.id)
@@ -90,6 +104,13 @@ def test_unfinished_handshakes_take_the_places_of_max_connections_and_no_more(
         assert [proxy.ask()[0] for _ in range(10)] == [[302]] * 10
         assert proxy.descriptors() <= before + CAP + OTHERS
         assert sum(map(is_ended, unfinished)) >= UNFINISHED - workers * CAP
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_every_worker_resumes_a_session_of_any(workers: int, start: Any) -> None:
+    proxy = start(workers)
+    session = proxy.session()
+    assert [proxy.resumes(session) for _ in range(12)] == [True] * 12
 
 
 def test_an_unfinished_handshake_has_the_deadline_of_a_head_and_a_failed_one_is_counted(start: Any) -> None:

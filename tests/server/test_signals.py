@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import ssl
@@ -223,6 +224,17 @@ async def test_a_reload_serves_the_new_certificate(workers: int, start: Any, tmp
     proxy.process.send(signal.SIGHUP)
     await logged(proxy, "the previous settings stay in force: --tls-cert")
     assert await serves(second)
+    if workers > 1:
+        before = set(proxy.process.workers())
+        for worker in before:
+            os.kill(worker, signal.SIGKILL)
+
+        async def replaced() -> bool:
+            now = set(proxy.process.workers())
+            return len(now) == workers and not now & before
+
+        await until(replaced, START_DEADLINE, "other workers, with the certificate of the reload")
+        assert await serves(second)
 
 
 # --- Notifications to systemd --------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ async def _serve_socket(
     context: CommandContext, server: ProxyServer | None, host: str, listening: socket.socket
 ) -> int:
     from app.features.assistants.server import PATH, HttpApplication, create_application, list_hosts
+    from app.server.certificate import Certificate
     from app.server.http_server import Events, ServerOptions
     from app.server.signals import SignalServer
 
@@ -133,8 +134,7 @@ async def _serve_socket(
     events = Events(ready=lambda: log.info("serving the tools on %s (Ctrl-C stops it)", address), draining=lambda: None)
     options = ServerOptions(
         trusted_proxies=settings.trusted_proxies,
-        tls_cert=None,
-        tls_key=None,
+        certificate=Certificate(None, None),
         drain_seconds=0.0,
         grace_seconds=settings.grace_seconds,
     )
