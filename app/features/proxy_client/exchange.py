@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
 from math import inf
@@ -84,15 +84,20 @@ class Exchange:
 
     # --- The request ----------------------------------------------------------------------------------------------
 
-    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> int:
-        """Send a request and read the head of its answer. Returns the status."""
+    def send(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | Iterable[bytes] | None = None
+    ) -> int:
+        """Send a request and read the head of its answer. Returns the status.
+
+        With pieces of a body, `headers` have its Content-Length.
+        """
         with self._use():
             if self._connection.sock is None:
                 self._connect()
             # Only what a caller names is sent, because probes show which fields arrive.
             self._connection.putrequest(method, self.server.path + target, skip_accept_encoding=True)
             fields = {} if self.server.credentials is None else {"Authorization": self.server.credentials}
-            fields |= {} if body is None else {"Content-Length": str(len(body))}
+            fields |= {"Content-Length": str(len(body))} if isinstance(body, bytes) else {}
             for name, value in {**fields, **headers}.items():
                 self._connection.putheader(name, value)
             self._connection.endheaders(body)

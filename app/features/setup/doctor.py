@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from app.features.check import Finding
+from app.features.proxy_client.exchange import ProxyFailure
 from app.features.setup.exposure import find_exposure, judge_health
 from app.features.setup.probe import FILL_BYTES, FILL_HEADER
 from app.features.setup.probes import ProbeAnswer, Prober
@@ -37,6 +38,13 @@ _LONG_PATH: Final = "10.1234/" + "%C3%BC" * 4_000
 _FORGED_ADDRESS: Final = "203.0.113.9"
 #: Characters of a path that a finding shows.
 _LONGEST_SHOWN: Final = 200
+#: A list of 1 MB that arrives in two seconds and has one name.
+_NAME_LINE: Final = b"10.1234/doctor\n"
+_COMMENT_LINE: Final = b"#" * 65_000 + b"\n"
+_COMMENT_LINES: Final = 16
+_LIST_PAUSE: Final = 0.1
+#: The proxy itself answers 429 to a client with too many lists.
+_ANSWERED_LISTS: Final = (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS)
 _MEDIA_TYPE: Final = "application/vnd.citationstyles.csl+json"
 
 
@@ -108,6 +116,7 @@ class _Examiner:
             self._redirect,
             self._keep_alive,
             self._caches,
+            self._lists,
         )
 
     def _fault(self, probe: str, fault: Fault, problem: str, value: str = "") -> Finding:
@@ -213,6 +222,15 @@ class _Examiner:
             yield self._fault("cache and query", "cache key", "a cache returned the answer for another query")
         if self._is_same("p?cache=public&a%2Fb", "p?cache=public&a/b"):
             yield self._fault("cache and escapes", "cache key", "a cache returned the answer for another escaping")
+
+    def _lists(self) -> Iterator[Finding]:
+        try:
+            answer = self._prober.send_list((_NAME_LINE, *[_COMMENT_LINE] * _COMMENT_LINES), _LIST_PAUSE)
+        except ProxyFailure as error:
+            yield self._fault("list", "lists", f"a list of 1 MB did not pass: {error.message}")
+            return
+        if answer.status not in _ANSWERED_LISTS:
+            yield self._fault("list", "lists", f"a list of 1 MB did not pass: HTTP {answer.status}")
 
     def _is_same(self, first: str, second: str, accepts: tuple[str, str] = ("*/*", "*/*")) -> bool:
         ids = [

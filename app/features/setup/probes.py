@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Final
@@ -16,6 +17,8 @@ from app.features.setup.probe_path import PROBE_PATH
 
 #: Seconds that one probe waits for its answer.
 _TIMEOUT: Final = 20.0
+#: Lists of names. A cached answer causes no query.
+_LIST_PATH: Final = "/api/resolve?only=cached"
 #: The largest body that is read, in bytes: an echo of the longest path.
 _MAX_BODY_BYTES: Final = 1_000_000
 
@@ -63,13 +66,26 @@ class Prober:
         """GET a path of the proxy as any client would. Raises ProxyFailure."""
         return self._exchange("GET", target, {"Accept": "application/json"})
 
-    def _exchange(self, method: str, target: str, fields: Mapping[str, str]) -> ProbeAnswer:
+    def send_list(self, pieces: Sequence[bytes], pause: float) -> ProbeAnswer:
+        """POST a list of names in pieces, with a pause in seconds before each. Raises ProxyFailure."""
+        fields = {"Content-Type": "text/plain", "Content-Length": str(sum(map(len, pieces)))}
+        return self._exchange("POST", _LIST_PATH, fields, _pace(pieces, pause))
+
+    def _exchange(
+        self, method: str, target: str, fields: Mapping[str, str], content: Iterable[bytes] | None = None
+    ) -> ProbeAnswer:
         with Exchange(self.server, _TIMEOUT) as exchange:
-            status = exchange.send(method, target, fields)
+            status = exchange.send(method, target, fields, content)
             self.is_on_this_machine = ip_address(exchange.local_address).is_loopback
             body = exchange.read(_MAX_BODY_BYTES)
             headers = {name.lower(): value for name, value in exchange.headers.items()}
         return ProbeAnswer(status, headers, body, _read_echo(body))
+
+
+def _pace(pieces: Sequence[bytes], pause: float) -> Iterator[bytes]:
+    for piece in pieces:
+        time.sleep(pause)
+        yield piece
 
 
 def _read_echo(body: bytes) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ Fault = Literal[
     "cache key",
     "admin",
     "status",
+    "lists",
 ]
 KINDS: Final = ("nginx", "apache", "caddy", "haproxy")
 #: Words in the Server header.
@@ -54,6 +55,7 @@ _NGINX: Final[Mapping[Fault, str]] = {
     "cache key": "`proxy_cache_key $scheme$http_host$request_uri;`",
     "admin": "`allow 127.0.0.1; allow ::1; deny all;` in `location /admin/`",
     "status": "`allow` lines for your networks and `deny all;` in `location = /status`",
+    "lists": "the lines of doi-proxy-pass-lists.conf, such as `client_max_body_size 0;`, in `location = /api/resolve`",
 }
 _APACHE: Final[Mapping[Fault, str]] = {
     "slashes": "`MergeSlashes Off` in the VirtualHost, and `nocanon` at the end of ProxyPass",
@@ -76,6 +78,7 @@ _APACHE: Final[Mapping[Fault, str]] = {
     "cache key": "`CacheIgnoreQueryString Off`, and no CacheIgnoreURLSessionIdentifiers",
     "admin": '`<Location "/admin/">` with `Require local`',
     "status": '`<Location "/status">` with `Require ip` for your networks',
+    "lists": '`ProxyPass "/api/resolve"` to a balancer with a long `timeout`, and no LimitRequestBody below 1 GB',
 }
 _CADDY: Final[Mapping[Fault, str]] = {
     "slashes": "remove `rewrite`, `uri` and `handle_path` before `reverse_proxy`",
@@ -98,6 +101,7 @@ _CADDY: Final[Mapping[Fault, str]] = {
     "cache key": "put the whole URI into the key of the cache plugin, or remove it",
     "admin": "`path /admin/*` and `not remote_ip 127.0.0.1 ::1` in a matcher, and `respond` with 403 for it",
     "status": "`path /status` and `not remote_ip` with your networks in a matcher, and `respond` with 403 for it",
+    "lists": "no `request_body max_size`, and a `reverse_proxy /api/resolve` with a long `response_header_timeout`",
 }
 _HAPROXY: Final[Mapping[Fault, str]] = {
     "slashes": "remove `http-request normalize-uri path-merge-slashes`",
@@ -120,6 +124,7 @@ _HAPROXY: Final[Mapping[Fault, str]] = {
     "cache key": "remove the cache, or give it the whole URI as its key",
     "admin": "`http-request deny if { path_beg /admin/ } !{ src 127.0.0.1 }`",
     "status": "`http-request deny if { path /status } !{ src 127.0.0.1 }` with your networks",
+    "lists": "no rule on the length of bodies for /api/resolve, and a long `timeout server` for it",
 }
 _LINES: Final = {"nginx": _NGINX, "apache": _APACHE, "caddy": _CADDY, "haproxy": _HAPROXY}
 _EXAMPLES: Final = {"nginx": "nginx", "apache": "apache", "caddy": "caddy"}

@@ -122,6 +122,7 @@ FAULTS: Final = [
     Faulty(
         "own error pages", "nginx", {"errors off;": "errors on; error_page 404 /x;"}, "`proxy_intercept_errors off;`"
     ),
+    Faulty("short lists", "nginx", {"client_max_body_size 0;": ""}, "client_max_body_size 0;"),
     Faulty("Apache decodes", "apache", {" nocanon": ""}, "nocanon"),
     Faulty("Apache refuses %2F", "apache", {"AllowEncodedSlashes NoDecode": ""}, "`AllowEncodedSlashes NoDecode`"),
     Faulty("Apache merges", "apache", {"MergeSlashes Off": "", " nocanon": ""}, "`MergeSlashes Off`"),
