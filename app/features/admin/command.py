@@ -74,6 +74,9 @@ def show_status(client: AdminClient, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(status))
         return 0
+    summary = status.pop("summary", None) or {}
+    for line in (summary.get("sentence"), *(f"  see /status/runbook#{one}" for one in summary.get("problems", ()))):
+        print(line)
     for name, value in status.items():
         if name != "history":
             print(f"{name.replace('_', ' ') + ':':18}{_describe(value)}")

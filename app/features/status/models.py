@@ -63,10 +63,36 @@ class ClientStatus(BaseModel):
     largest_share: float | None = Field(description="Share of the busiest client, 0 to 1.")
 
 
+class UpstreamName(BaseModel):
+    """An upstream by its host."""
+
+    name: str = Field(examples=["doi.org"])
+    state: Literal["unknown", "ok", "failing", "backing-off"]
+    down_since: int | None = Field(description="The first failure of an outage, in seconds since the epoch.")
+
+
+class StatusSummary(BaseModel):
+    """The state of the service now: the last five to ten minutes."""
+
+    state: Literal["draining", "sealed", "working", "unknown", "paused", "down"]
+    sentence: str = Field("", description="The state in words.")
+    upstreams: list[UpstreamName]
+    down_since: int | None = Field(description="The beginning of the longest outage, in seconds since the epoch.")
+    requests_per_second: float
+    hit_share: float | None = Field(description="Share of the answers that were fresh in the cache, 0 to 1.")
+    failed_share: float = Field(description="Share of the names that got no answer, 0 to 1.")
+    problems: list[str] = Field(
+        default_factory=list, description="What is wrong, the worst first: entries of `/status/runbook`."
+    )
+
+
 class Status(BaseModel):
     """The state of the service. Counts are of all workers, since the start."""
 
+    summary: StatusSummary | None = None
     version: str
+    started: int = Field(description="The start of the service, in seconds since the epoch.")
+    uptime: int = Field(description="Seconds since the start.")
     mode: Literal["online", "sealed"]
     draining: bool
     workers: int

@@ -8,19 +8,24 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from app.features.feature import required
 from app.features.status.models import STATUS_PATH, Status, view
 from app.features.status.numbers import write_count, write_number, write_share
 from app.features.status.runbook import RUNBOOK_PATH, runbook_facts
+from app.features.status.summary import write_sentence, write_start, write_uptime
 from app.web import media_types
 from app.web.freshness import NO_STORE, VARY_ACCEPT_AND_LANGUAGE
 from app.web.header import Header
-from app.web.languages import choose_language
+from app.web.languages import Catalogue, choose_language, read_packaged
 from app.web.pages import Link, Pages
 from app.web.problem import PROBLEM, problem
 from app.web.responses import HTML, JSON, PAGE_POLICY
 
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {media_types.HTML: {}}},
+    200: {
+        "content": {media_types.HTML: {}},
+        "headers": {"Refresh": {"description": "The value of `refresh`.", "schema": {"type": "string"}}},
+    },
     401: {
         "description": 'With `status_access = "admin"`: the request has no token.',
         "content": {media_types.PROBLEM: {}},
@@ -31,6 +36,8 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     },
     429: {"description": "The client sent too many wrong tokens.", "content": {media_types.PROBLEM: {}}},
 }
+#: Seconds between two loads of the page.
+_REFRESH = Query(ge=5, le=3600, description="Seconds after which a browser loads the page again.")
 _FORMAT = Query(description="`json` or `html`; without it, `Accept` decides.")
 
 
@@ -48,16 +55,26 @@ def add_status(
         operation_id="status",
         responses=_RESPONSES,
     )
-    async def status(request: Request, format: Annotated[Literal["json", "html"] | None, _FORMAT] = None) -> Response:  # noqa: A002
+    async def status(
+        request: Request,
+        format: Annotated[Literal["json", "html"] | None, _FORMAT] = None,  # noqa: A002
+        refresh: Annotated[int | None, _REFRESH] = None,
+    ) -> Response:
         wants_page = format == "html" or (format is None and media_types.HTML in request.headers.get("accept", ""))
         language = choose_language(request.headers.get("accept-language"), pages.languages)
         if not may_see(request.client.host if request.client else ""):
             return _refuse(pages, link, language) if wants_page else _problem(link)
         found = await read()
         if not wants_page:
+            found = with_sentence(found)
             return _respond(found.model_dump_json().encode(), JSON)
+        # What is around the main part of a page is the same for every request, so this is not a <meta>.
+        again = () if refresh is None else ((b"refresh", b"%d" % refresh),)
         return _respond(
-            pages.render("status", link, language, "status.title", **page_facts(view(found))), HTML, *PAGE_POLICY
+            pages.render("status", link, language, "status.title", **page_facts(view(found))),
+            HTML,
+            *PAGE_POLICY,
+            *again,
         )
 
     app.add_api_route(STATUS_PATH, status, methods=["HEAD"], include_in_schema=False)
@@ -87,7 +104,23 @@ def add_runbook(app: FastAPI, may_see: Callable[[str], bool], pages: Pages, link
 
 def page_facts(shown: object) -> dict[str, Any]:
     """What the template uses, given what `view` returns."""
-    return {"view": shown, "number": write_number, "share": write_share, "counted": write_count}
+    written = {"sentence": write_sentence, "start": write_start, "uptime": write_uptime}
+    return {
+        "view": shown,
+        "number": write_number,
+        "share": write_share,
+        "counted": write_count,
+        **written,
+    }
+
+
+def with_sentence(status: Status) -> Status:
+    """A status whose summary has its sentence in English."""
+    texts = Catalogue("en", read_packaged("app.features.status", "en"))
+    summary = required(status.summary)
+    return status.model_copy(
+        update={"summary": summary.model_copy(update={"sentence": write_sentence(texts, summary)})}
+    )
 
 
 def _refuse(pages: Pages, link: Link, language: str) -> Response:

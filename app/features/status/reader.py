@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from app import __version__
 from app.errors import PrefixDenied
@@ -13,7 +16,8 @@ from app.features.metrics.history import STEP, Point, SharedHistory, Totals, rea
 from app.features.metrics.instruments import FeatureMetrics
 from app.features.metrics.state import StateMetrics
 from app.features.metrics.workers import Exposition
-from app.features.status.models import BudgetStatus, ClientStatus, HistoryPoint, Status, StoreStatus
+from app.features.status.models import BudgetStatus, ClientStatus, HistoryPoint, Status, StoreStatus, UpstreamName
+from app.features.status.summary import summarize
 
 #: The points whose means are shown as those of the last hour.
 _LAST_HOUR = 3_600 // STEP
@@ -29,6 +33,7 @@ class StatusReader:
         self._exposition = required(context.find(Exposition))
         self._features = required(context.find(FeatureMetrics))
         self._state = required(context.find(StateMetrics))
+        self._started = _note_start(context.shared_file("started"), context.clock())
 
     def record(self) -> None:
         """Record a point of the history, if it is due."""
@@ -46,8 +51,10 @@ class StatusReader:
         hits = totals.series()["hits"]
         unverified = totals.by("doi_proxy_could_not_verify_total", "reason")
         denied = unverified.pop(PrefixDenied.token, 0)
-        return Status(
+        status = Status(
             version=__version__,
+            started=int(self._started),
+            uptime=int(self._context.clock() - self._started),
             mode=self._context.facts.mode,
             draining=self._context.reloads.draining,
             workers=int(totals.sum("doi_proxy_workers")),
@@ -67,6 +74,17 @@ class StatusReader:
             loop_delay=_mean(points[-_LAST_HOUR:], "delay_seconds", "delays"),
             history=[_describe(point) for point in points],
         )
+        now = self._context.clock()
+        return status.model_copy(update={"summary": summarize(status, list(self._name_upstreams(now)), now)})
+
+    def _name_upstreams(self, now: float) -> Iterator[UpstreamName]:
+        for url, guard in self._core.upstream.guards.items():
+            seconds = guard.log.down_seconds
+            yield UpstreamName(
+                name=urlsplit(url).hostname or "handle servers",
+                state=guard.state,
+                down_since=int(now - seconds) if seconds else None,
+            )
 
     def _collect(self) -> Totals:
         self._exposition.flush()
@@ -99,6 +117,15 @@ class StatusReader:
             memory_entries=int(totals.sum("doi_proxy_memory_entries")),
             memory_bytes=int(totals.sum("doi_proxy_memory_bytes")),
         )
+
+
+def _note_start(file: Path | None, now: float) -> float:
+    """When the first worker started, in seconds since the epoch."""
+    if file is None:
+        return now
+    with suppress(FileExistsError):
+        file.touch(exist_ok=False)
+    return file.stat().st_mtime
 
 
 def _describe(point: Point) -> HistoryPoint:

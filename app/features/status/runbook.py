@@ -35,7 +35,7 @@ def read_runbook() -> Runbook:
 
 def line_title(texts: Catalogue, key: str) -> str:
     """The name of a line of `/status` in the language of the texts."""
-    return str(texts("status." + _TITLES.get(key, key), number="")).strip()
+    return str(texts("status." + _TITLES.get(key, key)))
 
 
 def runbook_facts() -> dict[str, Any]:

@@ -15,6 +15,17 @@ _VIEW: Final = {
         {"key": "hit_share", "path": "", "newest": 0.0, "highest": 0.0, "unit": "%"},
     ),
     "status": {
+        "summary": {
+            "state": "working",
+            "upstreams": [],
+            "down_since": None,
+            "requests_per_second": 1.5,
+            "hit_share": 0.9,
+            "failed_share": 0.0,
+            "problems": ["DoiProxyStoreFails"],
+        },
+        "started": 0,
+        "uptime": 0,
         "version": "1.0.0",
         "mode": "online",
         "draining": False,

@@ -1,0 +1,104 @@
+"""What is the matter, in one sentence: a decision about the numbers of `/status`, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from math import ceil
+from typing import Any, Final
+
+from app.features.status.models import HistoryPoint, Status, StatusSummary, UpstreamName
+from app.features.status.numbers import write_number, write_share
+from app.web.languages import Catalogue
+
+#: The points that count as now: the last five to ten minutes.
+_RECENT: Final = 2
+#: The limits of config/prometheus/alerts.yml: shares of names, and seconds.
+_UNVERIFIED: Final = 0.05
+_STALE: Final = 0.1
+_DELAY: Final = 0.25
+
+
+def summarize(status: Status, upstreams: Sequence[UpstreamName], now: float) -> StatusSummary:
+    """The summary of a status. `now` is in seconds since the epoch."""
+    recent = status.history[-_RECENT:]
+    requests, answers, hits, stale, failed = (
+        sum(getattr(point, name) for point in recent) for name in ("requests", "answers", "hits", "stale", "unverified")
+    )
+    names = answers + failed
+    seconds = max(now - max(recent[0].start, status.started), 1.0) if recent else 1.0
+    summary = StatusSummary(
+        state=_find_state(status, upstreams),
+        upstreams=list(upstreams),
+        down_since=min((one.down_since for one in upstreams if one.down_since is not None), default=None),
+        requests_per_second=requests / seconds,
+        hit_share=hits / answers if answers else None,
+        failed_share=failed / names if names else 0.0,
+    )
+    problems = list(_find_problems(status, summary, stale / answers if answers else 0.0, recent))
+    return summary.model_copy(update={"problems": problems})
+
+
+def _find_state(status: Status, upstreams: Sequence[UpstreamName]) -> Any:
+    if status.draining:
+        return "draining"
+    if status.mode == "sealed":
+        return "sealed"
+    states = {one.state for one in upstreams}
+    for state, word in (("ok", "working"), ("unknown", "unknown"), ("backing-off", "paused")):
+        if state in states:
+            return word
+    return "down"
+
+
+def _find_problems(
+    status: Status, summary: StatusSummary, stale_share: float, recent: Sequence[HistoryPoint]
+) -> Iterator[str]:
+    """The entries of the runbook about what is wrong, the worst first."""
+    states = {one.state for one in summary.upstreams}
+    delays = [point.loop_delay for point in recent if point.loop_delay is not None]
+    wrong = {
+        "DoiProxyCouldNotVerify": summary.failed_share > _UNVERIFIED,
+        "DoiProxyUpstreamBreakerOpen": "failing" in states,
+        "DoiProxyUpstreamPaused": "backing-off" in states,
+        "DoiProxyStoreFails": not status.store.healthy,
+        "DoiProxyBudgetSpent": status.budget.waiting > 0 and status.budget.tokens < 1,
+        "DoiProxyServesStale": stale_share > _STALE,
+        "DoiProxyEventLoopDelayed": bool(delays) and max(delays) > _DELAY,
+        "local_records": status.local_records is not None and status.local_records.state == "broken",
+    }
+    yield from (name for name, is_wrong in wrong.items() if is_wrong)
+
+
+def write_sentence(texts: Catalogue, summary: StatusSummary) -> str:
+    """The state as a sentence or two, in the language of the texts."""
+    language = texts.language
+    names = ", ".join(dict.fromkeys(one.name for one in summary.upstreams))
+    failing = [one.name for one in summary.upstreams if one.state == "failing"]
+    return str(
+        texts(
+            f"status.sentence_{summary.state}",
+            upstream=", ".join(dict.fromkeys(failing)) or names,
+            time="–" if summary.down_since is None else write_clock(summary.down_since),
+            rate=write_number(language, summary.requests_per_second),
+            hits="–" if summary.hit_share is None else write_share(language, summary.hit_share),
+            failed=write_share(language, summary.failed_share),
+        )
+    )
+
+
+def write_clock(seconds: float) -> str:
+    """A time of the day in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M UTC")
+
+
+def write_start(seconds: float) -> str:
+    """A day and a time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def write_uptime(seconds: float) -> str:
+    """A duration such as "3 d 4 h 5 min"."""
+    minutes = ceil(max(seconds, 0.0) / 60)
+    days, hours = minutes // 1_440, minutes // 60 % 24
+    return " ".join([f"{days} d"] * bool(days) + [f"{hours} h"] * bool(days or hours) + [f"{minutes % 60} min"])

@@ -1,0 +1,94 @@
+"""The first screen of `/status`: one sentence, what is wrong, and the numbers of now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+
+from app.features.status.summary import write_uptime
+from tests.web.proxy import Proxy, running
+
+pytestmark = pytest.mark.anyio
+
+NAME: Final = "10.5555/known"
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    settings = {"status_access": "public", "upstream_breaker_failures": 1, "cache_ttl_ceiling": 60.0}
+    async with running(**settings) as proxy:
+        proxy.upstream.put(NAME, url="http://here.example/")
+        yield proxy
+
+
+async def summary(proxy: Proxy) -> dict[str, Any]:
+    found: dict[str, Any] = (await proxy.get("/status")).json["summary"]
+    return found
+
+
+async def page(proxy: Proxy, target: str = "/status", language: str = "en") -> str:
+    return (await proxy.get(target, accept="text/html", accept_language=language)).text
+
+
+def record(proxy: Proxy) -> None:
+    """Record what was counted, as the service does every thirty seconds."""
+    app: Any = proxy.app
+    for route in app._operations.app.routes:
+        if getattr(route, "path", "") == "/status" and "GET" in route.methods:
+            read = next(
+                cell.cell_contents
+                for cell in route.endpoint.__closure__
+                if hasattr(cell.cell_contents, "__self__") and hasattr(cell.cell_contents.__self__, "record")
+            )
+            read.__self__.record()
+
+
+async def test_before_the_first_query_it_says_so(proxy: Proxy) -> None:
+    assert (await summary(proxy))["sentence"] == "Working. 127.0.0.1 has not been queried yet."
+    assert "In Betrieb. 127.0.0.1 wurde noch nicht gefragt." in await page(proxy, language="de")
+
+
+async def test_a_working_service_has_its_rate_and_its_share(proxy: Proxy) -> None:
+    proxy.clock.advance(31)
+    for _ in range(4):
+        await proxy.get(f"/{NAME}")
+    record(proxy)
+    found = await summary(proxy)
+    assert (found["state"], found["problems"], found["failed_share"]) == ("working", [], 0.0)
+    assert found["hit_share"] == pytest.approx(3 / 4)
+    assert found["sentence"].startswith("Working. 127.0.0.1 answers. ")
+    assert found["sentence"].endswith(" requests a second, 75% from the cache.")
+    assert "fresh, from the cache" in await page(proxy)
+
+
+async def test_an_outage_is_said_first_with_links_to_the_runbook(proxy: Proxy) -> None:
+    await proxy.get(f"/{NAME}")
+    proxy.clock.advance(31)
+    for number in range(3):
+        proxy.upstream.fault(f"10.5555/new-{number}", "status", status=500)
+        await proxy.get(f"/10.5555/new-{number}")
+    record(proxy)
+    found = await summary(proxy)
+    assert (found["state"], found["failed_share"]) == ("down", 0.75)
+    assert found["problems"] == ["DoiProxyCouldNotVerify", "DoiProxyUpstreamBreakerOpen"]
+    text = await page(proxy)
+    assert "127.0.0.1 has not answered since " in text
+    assert "75% of the names are not." in text
+    assert '<a href="/status/runbook#DoiProxyUpstreamBreakerOpen">An upstream fails</a>' in text
+
+
+async def test_a_browser_loads_the_page_again_if_it_is_told_to(proxy: Proxy) -> None:
+    shown = await proxy.get("/status?refresh=10", accept="text/html")
+    assert shown["refresh"] == "10"
+    assert (await proxy.get("/status", accept="text/html"))["refresh"] is None
+    assert (await proxy.get("/status?refresh=1", accept="text/html")).status == 400
+
+
+async def test_it_says_how_long_it_has_run(proxy: Proxy) -> None:
+    proxy.clock.advance(3 * 86_400 + 2 * 3_600)
+    status = (await proxy.get("/status")).json
+    assert status["uptime"] == 3 * 86_400 + 2 * 3_600
+    assert "(3 d 2 h 0 min)" in await page(proxy)
+    assert [write_uptime(seconds) for seconds in (0, 59, 3_600)] == ["0 min", "1 min", "1 h 0 min"]
