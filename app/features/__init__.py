@@ -30,6 +30,7 @@ NAMES = (
     "setup",
     "assistants",
     "support_bundle",
+    "demo",
     "proxy_client",
     "toml_files",
 )

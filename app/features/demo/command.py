@@ -1,0 +1,119 @@
+"""`doi-proxy demo`: a stand-in for the upstream, a proxy and an outage, in one terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final, cast
+from urllib.parse import unquote
+
+from app.features.command import Command, CommandContext, set_usage, whole_number
+from app.features.options import ENV_PREFIX
+
+_API: Final = "/api/handles/"
+#: Records expire soon, so an outage shows stale answers.
+_TTL: Final = 10
+#: Seconds for the proxy to end.
+_END: Final = 15
+_HELP: Final = """The proxy is http://127.0.0.1:{port}; every DOI name is registered. Try in another terminal:
+  curl -i http://127.0.0.1:{port}/10.1000/182
+  open http://127.0.0.1:{port}/status?refresh=10
+Keys, each with Enter: o begins or ends an outage of the upstream, q quits."""
+
+
+class StandIn(ThreadingHTTPServer):
+    """A handle API that has a record for every name. During an outage every answer is 503."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.is_out = False
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer a query about a name."""
+        is_out = cast(StandIn, self.server).is_out
+        name = unquote(self.path.partition("?")[0].removeprefix(_API))
+        status = 503 if is_out else 200
+        body = b"{}" if is_out else answer(name)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json;charset=UTF-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the name of the base class
+        """Log nothing."""
+
+
+def answer(name: str) -> bytes:
+    """The answer of the handle API about a name: one URL value."""
+    url = {"index": 1, "type": "URL", "data": {"format": "string", "value": f"https://example.org/{name}"}, "ttl": _TTL}
+    return json.dumps({"responseCode": 1, "handle": name, "values": [url]}).encode()
+
+
+@contextmanager
+def open_stand_in() -> Iterator[StandIn]:
+    """A stand-in that answers in threads of its own."""
+    with StandIn() as stand_in:
+        threading.Thread(target=stand_in.serve_forever, daemon=True).start()
+        yield stand_in
+        stand_in.shutdown()
+
+
+def _add_arguments(command: argparse.ArgumentParser) -> None:
+    set_usage(command, "[--at PORT]")
+    command.add_argument("--at", type=whole_number, default=8000, metavar="PORT", help="the port; 8000 by default")
+
+
+def _run(_: CommandContext, namespace: argparse.Namespace) -> int:
+    # The settings of an installation must not lead the demo to its store.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    with open_stand_in() as stand_in, tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "port": namespace.at,
+            "store-url": f"sqlite:///{Path(folder) / 'demo.sqlite3'}",
+            "upstream-url": stand_in.url,
+            "upstream-contact": "mailto:demo@example.org",
+        }
+        flags = [f"--{name}={value}" for name, value in settings.items()]
+        with subprocess.Popen([sys.executable, "-m", "app", "serve", *flags], env=environment) as proxy:  # noqa: S603
+            try:
+                print(_HELP.format(port=namespace.at), flush=True)
+                _read_keys(stand_in)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                proxy.terminate()
+                proxy.wait(_END)
+    return 0
+
+
+def _read_keys(stand_in: StandIn) -> None:
+    """Obey the keys until q, or the end of the input."""
+    for line in sys.stdin:
+        key = line.strip().lower()
+        if key == "q":
+            return
+        if key == "o":
+            stand_in.is_out = not stand_in.is_out
+            print("The upstream is down." if stand_in.is_out else "The upstream answers again.", flush=True)
+
+
+COMMANDS: Final = (Command("demo", _add_arguments, _run),)

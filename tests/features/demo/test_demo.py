@@ -1,0 +1,50 @@
+"""`doi-proxy demo`: during its outage, names that were requested before are answered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.features.valkey.valkey_server import free_port
+
+pytestmark = pytest.mark.process
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+DEADLINE: Final = 60.0
+
+
+def status_of(port: int, path: str) -> int:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def test_a_known_name_is_answered_in_the_outage_and_a_new_one_is_not() -> None:
+    port, ends = free_port(), time.monotonic() + DEADLINE
+    with subprocess.Popen(
+        [sys.executable, "-m", "app", "demo", "--at", str(port)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as demo:  # fmt: skip
+        assert demo.stdin is not None and demo.stdout is not None
+        while status_of(port, "/healthz") != 200 and time.monotonic() < ends:
+            pass
+        assert status_of(port, "/10.5555/known") == 302
+        demo.stdin.write("o\n")
+        demo.stdin.flush()
+        assert any("The upstream is down." in line for line in demo.stdout)
+        assert status_of(port, "/10.5555/known") == 302
+        assert status_of(port, "/10.5555/new") in (502, 503)
+        demo.stdin.write("q\n")
+        demo.stdin.close()
+        assert demo.wait(30) == 0
