@@ -14,8 +14,8 @@ from app.doi.name import HandleName
 from app.resolver.resolution import Resolution
 from app.resolver.resolver import Resolver
 from app.server.generations import Generations
-from app.server.plain_head import FORWARDED_FOR, read_plain
-from app.server.prepared_reply import Ground, Known, Prepared, hash_resolution
+from app.server.plain_head import FORWARDED_FOR, cut_forwarded, read_plain
+from app.server.prepared_reply import Ground, Prepared, hash_resolution
 from app.web.request import below
 from app.web.responses import Hit, Reply, frame_lines
 from app.web.stage import PreparedRequest, Stages
@@ -45,8 +45,8 @@ class Shelf:
         self.targets: Generations[tuple[Prepared, ...]] = Generations(
             max_bytes * 3 // 8, lambda _, replies: sum([reply.size for reply in replies])
         )
-        self.requests: Generations[Known] = Generations(
-            max_bytes // 8, lambda request, known: len(request) + known.prepared.size
+        self.requests: Generations[Prepared] = Generations(
+            max_bytes // 8, lambda request, prepared: len(request) + prepared.size
         )
 
 
@@ -134,10 +134,13 @@ class ExpressLane:
         and for a sample.
         """
         began = 0.0 if self._log_prepared is None else self._timer()
-        known = self._find_usual(request) or self._find_rare(request) or self._find(request)
-        if known is None:
+        prepared, forwarded_for = self._find_usual(request) or self._find_rare(request), None
+        if prepared is None:
+            # The address of a client is not kept, and the next client of a front proxy has the same request.
+            request, forwarded_for = cut_forwarded(request)
+            prepared, forwarded_for = self._find(request, forwarded_for)
+        if prepared is None:
             return None
-        prepared = known.prepared
         found = self._resolver.find_fresh(prepared.name)
         followed = self._find_others(prepared.others) if prepared.others else ()
         if found is None or followed is None or hash_resolution(found) != prepared.source:
@@ -145,7 +148,7 @@ class ExpressLane:
             return None
         for gate in self._gates:
             # If the client may not have the answer, the full path refuses and counts the request.
-            if not gate.admits_all and not gate.passes(client_of(known.forwarded_for)):
+            if not gate.admits_all and not gate.passes(client_of(forwarded_for)):
                 return None
         self._resolver.count_answer(found)
         entry, second = found.entry, int(self._clock())
@@ -156,8 +159,7 @@ class ExpressLane:
             or entry.fresh_until != prepared.fresh_until
             or followed
         ):
-            for resolution in followed:
-                self._resolver.count_answer(resolution)
+            self._count_followed(followed)
             prepared.write_head(found, followed, second, default_headers)
         head_only = request.startswith(_HEAD_METHOD)
         method, tail = ("HEAD", _EMPTY_LINE) if head_only else ("GET", prepared.tail)
@@ -165,40 +167,52 @@ class ExpressLane:
             self._count_prepared(method, prepared.status)
         self._answers_until_sample -= 1
         if not self._answers_until_sample:
-            self._count_sample(client_of(known.forwarded_for))
+            self._count_sample(client_of(forwarded_for))
         if self._log_prepared is None:
             return prepared.head + tail
-        client = client_of(known.forwarded_for) if self._shows_clients else ""
+        client = client_of(forwarded_for) if self._shows_clients else ""
         path, _, query = prepared.target.partition(b"?")
         path = below(self._sub_path, path) if self._sub_path else path
         size = len(tail) - len(_EMPTY_LINE)
         answered = PreparedRequest(method, path, query, client, prepared.status, size, prepared.cache_status)
         return prepared.head + self._log_prepared(answered, self._timer() - began) + tail
 
+    def _count_followed(self, followed: tuple[Resolution, ...]) -> None:
+        for resolution in followed:
+            self._resolver.count_answer(resolution)
+
     def _count_sample(self, client: str) -> None:
         self._answers_until_sample = CLIENT_SAMPLE
         if self._count_client is not None:
             self._count_client(client, CLIENT_SAMPLE)
 
-    def _find(self, request: bytes) -> Known | None:
-        """The prepared reply to a request that is not in the maps of requests."""
+    def _find(self, request: bytes, forwarded_for: bytes | None) -> tuple[Prepared | None, bytes | None]:
+        """The prepared reply to a request, and its whole X-Forwarded-For. `forwarded_for` was cut from it.
+
+        Without that line, it may be in the maps of requests.
+        """
+        if forwarded_for is not None and (known := self._find_usual(request) or self._find_rare(request)):
+            return known, forwarded_for
         end = request.find(_VERSION)
         target = request[5 if request.startswith(_HEAD_METHOD) else 4 : end]
         usual, rare = self._usual.targets.get(target) or (), self._rare.targets.get(target) or ()
         if not (usual or rare) or len(request) > MAX_REQUEST_BYTES:
-            return None
+            return None, None
         fields = read_plain(request[end + len(_VERSION) :])
         selected = None if fields is None else select_variant(fields.get, self._languages())
         if fields is None or selected is None:
-            return None
+            return None, None
+        other = fields.get(FORWARDED_FOR)
+        if other is not None and forwarded_for is not None:
+            return None, None  # of several lines, the full path decides which counts
         for shelf, replies in ((self._usual, usual), (self._rare, rare)):
             for prepared in replies:
                 if prepared.variant.admits(selected):
-                    forwarded_for = fields.get(FORWARDED_FOR)
-                    known = Known(prepared, None if forwarded_for is None else forwarded_for.encode("latin-1"))
-                    shelf.requests.put(request, known)
-                    return known
-        return None
+                    if other is not None:
+                        return prepared, other.encode("latin-1")
+                    shelf.requests.put(request, prepared)
+                    return prepared, forwarded_for
+        return None, None
 
     def _find_others(self, others: tuple[Ground, ...]) -> tuple[Resolution, ...] | None:
         """The rest of the chain of a reply. None if memory has something else than when the reply was prepared."""

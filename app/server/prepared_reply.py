@@ -82,13 +82,6 @@ class Prepared(msgspec.Struct, gc=False):
         self.head = b"".join((status_line(self.status), first, self.lines, freshness))
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
-    """What is known about a whole request: its reply, and its X-Forwarded-For."""
-
-    prepared: Prepared
-    forwarded_for: bytes | None
-
-
 def hash_resolution(resolution: Resolution) -> int:
     """A number that changes with the answer: 64 bits, keyed.
 

@@ -36,18 +36,20 @@ def find_marks(process: int) -> set[bytes]:
     return found
 
 
-def send(url: str, client: str, requests: int) -> None:
-    """Send requests of a client on one connection."""
-    connection = HTTPConnection(urlsplit(url).netloc, source_address=(client, 0))
+def send(url: str, client: str, requests: int, *, by_proxy: bool = False) -> None:
+    """Send requests of a client on one connection, its own or that of a front proxy."""
+    connection = HTTPConnection(urlsplit(url).netloc, source_address=("127.0.0.1" if by_proxy else client, 0))
+    headers = {"X-Forwarded-For": client} if by_proxy else {}
     for _ in range(requests):
-        connection.request("GET", "/10.1000/182")
+        connection.request("GET", "/10.1000/182", headers=headers)
         answer = connection.getresponse()
         answer.read()
         assert answer.status == 302
     connection.close()
 
 
-async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["direct", "front proxy"])
+async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: Path, by_proxy: bool) -> None:
     upstream = UpstreamProcess(tmp_path, {"10.1000/182": "https://publisher.example/"})
     proxy = None
     try:
@@ -55,8 +57,8 @@ async def test_a_process_with_limits_forgets_the_addresses_of_readers(tmp_path: 
         proxy = Proxy(tmp_path, upstream.url, "memory:", client_rate=100_000, client_burst=100_000)
         await proxy.ready()
         for number in range(MARKED):
-            send(proxy.url, f"127.77.1.{100 + number}", 2)
-        send(proxy.url, "127.0.2.1", OTHERS)
+            send(proxy.url, f"127.77.1.{100 + number}", 2, by_proxy=by_proxy)
+        send(proxy.url, "127.0.2.1", OTHERS, by_proxy=by_proxy)
 
         async def has_forgotten() -> bool:
             return len(find_marks(proxy.process.id)) <= MOST_LEFT
