@@ -11,7 +11,6 @@ RELEASE: Final = "0.3"
 RENAMED: Final[Mapping[str, str]] = {
     "admin_follow_token": "admin_replica_token",
     "batch_patience": "batch_wait_timeout",
-    "suggestion_patience": "suggestion_timeout",
     "upstream_patience": "upstream_stale_timeout",
     "upstream_queue_patience": "upstream_queue_timeout",
 }
@@ -64,6 +63,8 @@ REMOVED: Final = frozenset(
         "pull_max_bytes",
         "pull_page_timeout",
         "suggestion_concurrency",
+        "suggestion_patience",
+        "suggestion_timeout",
         "upstream_allotment",
         "upstream_failure_memory_bytes",
         "upstream_pause_first",

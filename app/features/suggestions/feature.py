@@ -9,7 +9,7 @@ from app.doi.name import HandleName
 from app.features.feature import Context, Feature, Opened
 from app.features.options import Settings
 from app.features.suggestions.settings import SuggestionSettings
-from app.features.suggestions.suggested_names import Existence, SuggestedNames
+from app.features.suggestions.suggested_names import QUERY_TIMEOUT, Existence, SuggestedNames
 from app.resolver.resolver import Resolver
 from app.web.shown_name import show_names
 
@@ -17,7 +17,7 @@ from app.web.shown_name import show_names
 def build_suggested_names(settings: Settings, resolver: Resolver, public_url: str | None) -> SuggestedNames:
     """The names that answers suggest. `public_url` is this resolver's own URL."""
     group = settings.group(SuggestionSettings)
-    existence = Existence(resolver, queries=group.suggestion_queries, patience=group.suggestion_timeout)
+    existence = Existence(resolver, queries=group.suggestion_queries, timeout=QUERY_TIMEOUT)
     url = urlsplit(public_url or "")
     own_host = url.netloc + url.path.rstrip("/")
     return SuggestedNames(existence, frozenset({own_host} if own_host else ()))

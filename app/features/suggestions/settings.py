@@ -19,7 +19,6 @@ class SuggestionSettings(SettingsGroup):
         description="Limit of upstream queries for one not-found page that find out which suggested names exist. All "
         "other queries go first. With 0, the rules alone decide the order.",
     )
-    suggestion_timeout: float = Field(1.0, gt=0, description="Seconds that a not-found page waits for these queries.")
 
 
 SETTINGS: Final = SuggestionSettings

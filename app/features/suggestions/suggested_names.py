@@ -23,6 +23,8 @@ from app.web.shown_name import show_names
 _TITLES: Final = {"not_found": "not_found.suggestions", "not_a_doi": "not_a_doi.suggestions"}
 #: Queries that wait or are under way in one process. At the limit, a page is sent without a query.
 CONCURRENCY: Final = 8
+#: Seconds that a page waits for these queries.
+QUERY_TIMEOUT: Final = 1.0
 #: Characters of a text in the form that are searched for a name.
 _MAX_SEARCHED: Final = 512
 
@@ -31,15 +33,15 @@ class Existence:
     """Looks up names that no client requested.
 
     `queries` limits the upstream queries of one look-up, `concurrency` those that wait or are under way for all clients
-    together, and `patience` the seconds that a look-up waits for them. A query has the priority of bulk work and is
+    together, and `timeout` the seconds that a look-up waits for them. A query has the priority of bulk work and is
     charged to the client. One that takes longer continues in the background.
     """
 
-    def __init__(self, resolver: Resolver, *, queries: int, patience: float, concurrency: int = CONCURRENCY) -> None:
+    def __init__(self, resolver: Resolver, *, queries: int, timeout: float, concurrency: int = CONCURRENCY) -> None:
         self._resolver = resolver
         self._queries = queries
         self._concurrency = concurrency
-        self._patience = patience
+        self._timeout = timeout
         self._tasks: set[asyncio.Task[Resolution | None]] = set()
 
     def find(self, name: HandleName) -> bool | None:
@@ -66,7 +68,7 @@ class Existence:
         for task in tasks:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        done, _ = await asyncio.wait(tasks, timeout=self._patience)
+        done, _ = await asyncio.wait(tasks, timeout=self._timeout)
         return [found for task in done if (found := task.result()) is not None]
 
     async def _resolve(self, name: HandleName, client: ClientNetwork) -> Resolution | None:

@@ -87,7 +87,7 @@ async def running(*, resolves: str = "doi", bounds: BatchBounds = BOUNDS, **budg
         )
         prefixes = PrefixChain(resolver)
         destinations = Destinations(resolver, prefixes, resolves=resolves)  # type: ignore[arg-type]
-        names = SuggestedNames(Existence(resolver, queries=0, concurrency=1, patience=0), frozenset())
+        names = SuggestedNames(Existence(resolver, queries=0, concurrency=1, timeout=0), frozenset())
         batches = Batches(destinations, bounds, clock, clock, names)
         bench = Bench(upstream, clock, cache, resolver, batches)
         bench.batches = replace(batches, sleep=bench.sleep, count=bench.counted.append)

@@ -13,6 +13,7 @@ from tests.web.proxy import Got, Proxy, running
 
 pytestmark = pytest.mark.anyio
 
+QUERY_TIMEOUT = "app.features.suggestions.feature.QUERY_TIMEOUT"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 #: Two names are suggested for it: without the title of the page and with it.
 ASKED = "10.5555/1.full.pdf"
@@ -64,8 +65,9 @@ async def test_a_name_that_cannot_be_verified_stays(proxy: Proxy) -> None:
     assert suggested(await proxy.get(f"/{ASKED}", accept=BROWSER)) == ["10.5555/1.full", "10.5555/1"]
 
 
-async def test_a_page_does_not_wait_for_a_slow_upstream() -> None:
-    async with running(suggestion_timeout=0.01) as proxy:
+async def test_a_page_does_not_wait_for_a_slow_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QUERY_TIMEOUT, 0.01)
+    async with running() as proxy:
         proxy.upstream.hold("10.5555/1")
         proxy.upstream.hold("10.5555/1.full")
         got = await proxy.get(f"/{ASKED}", accept=BROWSER)
@@ -74,8 +76,9 @@ async def test_a_page_does_not_wait_for_a_slow_upstream() -> None:
         proxy.upstream.release("10.5555/1.full")
 
 
-async def test_a_flood_of_missing_names_makes_few_queries_for_suggestions() -> None:
-    async with running(suggestion_timeout=0.01) as proxy:
+async def test_a_flood_of_missing_names_makes_few_queries_for_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QUERY_TIMEOUT, 0.01)
+    async with running() as proxy:
         names = [f"10.5555/{number}" for number in range(20)]
         for name in names:
             proxy.upstream.hold(name)
