@@ -14,7 +14,8 @@ _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 def open_regular(path: Path, most: int | None = None) -> BinaryIO:
     """Open a regular file of at most `most` bytes. Raises OSError, whose `strerror` says what is wrong."""
-    # The opening of a device can have an effect, so it is looked at before; it can be another file after that.
+    # Opening a device can have side effects, so the path is checked first. The path can change until it is opened, so
+    # the descriptor is checked too.
     _require_regular(path, path.stat(), most)
     file = os.open(path, _FLAGS)
     try:

@@ -28,6 +28,7 @@ NOT_DECIDING: Final = frozenset(
         "features/setup/doctor.py",
         "features/setup/remedies.py",
         "features/tracing/spans.py",  # reads
+        "features/explain/explainer.py",  # a request that the cache alone answers
         "features/admin/show.py",  # the age of an entry, a key in JSON
         "features/lists/verdict.py",  # the age in a row of a list
         "features/lists/writing.py",

@@ -311,7 +311,9 @@ class TieredStore(FallbackStore):
                 await self.flush()
             entry = self._memory.peek(key)
             if entry is not None:
-                await self._try("put", store.put(entry, unless_newer=True), None)
+                # A purge by another process since then is newer than the record.
+                put = store.put(entry, unless_newer=True, sent_at=entry.fetched_at)
+                await self._try("put", put, None)
         late.used.set()
         if before is not None:
             await self._try("close", before.close(), None)

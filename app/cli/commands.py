@@ -23,7 +23,7 @@ _ALL: Final = {
     "status": ("print what a running proxy is doing", "app.features.admin.command"),
     "explain": ("explain the answer that a client gets about a name", "app.features.explain.command"),
     "support-bundle": (
-        "write an archive for those who look for a fault: versions, masked settings, checks, store, status",
+        "write an archive for troubleshooting: versions, masked settings, checks, store, status",
         "app.features.support_bundle.command",
     ),
     "parse": (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The exit status for wrong arguments or settings.
 WRONG_USE = 2
-#: The settings that the help of `serve` has, which matter to everybody.
+#: The settings that `serve --help` lists.
 _SERVE_SETTINGS: Final = ("host", "port", "public_url", "store_url", "workers", "upstream_contact")
 
 

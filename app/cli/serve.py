@@ -190,7 +190,7 @@ def _announce(settings: Settings, listening: socket.socket) -> str:
     if settings.value("admin_listen") is not None and settings.value("has_admin_api"):
         log.info("the admin API is on %s", settings.value("admin_listen"))
     if (bytes_used := fitting_bytes(settings)) < settings.store_max_bytes and settings.store_url.startswith("sqlite:"):
-        log.warning("the store may grow to %.1f GB, because half of the free disk is left", bytes_used / 1e9)
+        log.warning("the store may grow to %.1f GB, to keep half of the free disk space free", bytes_used / 1e9)
     if settings.upstream_contact is None and settings.mode == "online":
         log.warning(
             "no contact is set: the upstream cannot write to you before it blocks you; set --upstream-contact to a URL "

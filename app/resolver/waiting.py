@@ -10,12 +10,8 @@ from app.resolver.single_flight import Result, SingleFlight, await_shielded
 from app.upstream.budget import USUAL_RETRY
 
 #: What used up the time of a request.
-_SLOW_UPSTREAM: Final = (
-    "The time for this request is over: the upstream is slow. Its answer will be kept; try again later."
-)
-_LONG_QUEUE: Final = (
-    "The time for this request is over: its query still waits for the budget of upstream queries; try again later."
-)
+_SLOW_UPSTREAM: Final = "The upstream is too slow for this request. Its answer will be cached; try again later."
+_LONG_QUEUE: Final = "This request waited too long for the budget of upstream queries; try again later."
 
 
 async def await_until_due(

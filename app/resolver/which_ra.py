@@ -12,6 +12,7 @@ from app.resolver.demand import Demand
 from app.resolver.prefix_chain import PrefixChain
 from app.resolver.registration_agency import COULD_NOT_VERIFY, DOES_NOT_EXIST, INVALID, UNKNOWN, agency_name
 from app.resolver.resolver import Resolver
+from app.resolver.single_flight import await_shielded
 from app.upstream.source import AgencySource
 
 #: Names of one request that are looked up at a time.
@@ -34,7 +35,10 @@ class WhichRa:
         not raise: if a name could not be verified, its row says so. `demand` holds for each name.
         """
         request = _Request(self._agencies, demand)
-        return list(await asyncio.gather(*(self._row(text, name, request) for text, name in names)))
+        try:
+            return list(await asyncio.gather(*(self._row(text, name, request) for text, name in names)))
+        finally:
+            request.cancel()
 
     async def _row(self, text: str, name: HandleName | None, request: _Request) -> dict[str, str]:
         if name is None or not (name.is_doi or name.is_prefix):
@@ -74,11 +78,17 @@ class _Request:
         if query is None:
             query = self._queries[fold(prefix)] = asyncio.create_task(self._query(self._agencies, prefix))
         try:
-            # All names of the request have the same deadline, so no other one needs the query after it.
-            async with asyncio.timeout_at(self.demand.due):
-                return await query
+            return await await_shielded(query, self.demand.due)
         except TimeoutError:
             raise UpstreamTimeout from None
+
+    def cancel(self) -> None:
+        """End the queries that no row waits for any more."""
+        for query in self._queries.values():
+            if not query.done():
+                query.cancel()
+            elif not query.cancelled():
+                query.exception()  # the rows have said it
 
     async def _query(self, agencies: AgencySource, prefix: str) -> str | None:
         rows = await agencies.registration_agencies([prefix], self.demand.client)

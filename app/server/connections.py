@@ -60,7 +60,8 @@ class Phase(Enum):
 
 #: The rank of a connection that has waited for its first head for less than two sweeps.
 _NEWEST: Final = 3
-#: The phases in which a connection can be closed for a new one, lower ranks first: least has been done for the first.
+#: The phases in which a connection can be closed for a new one, lower ranks first: the server has done the least work
+#: for them.
 #: Rank 0 needs two sweeps, and is _NEWEST before; rank 2 needs two sweeps without progress. A connection that waits for
 #: the application is never closed.
 EVICTION_RANK: Final = {
@@ -249,7 +250,7 @@ class Connections:
         return True
 
     def _order(self, connections: Iterable[Connection], most: int) -> list[tuple[Turn, Connection]]:
-        """The connections that can be closed, those first for which least has been done; `most` is their cap.
+        """The connections that can be closed, those first for which the server has done the least; `most` is their cap.
 
         Without `_NEW_SHARE`, a burst of new connections would close all idle ones. If it were 0, idle connections of an
         attacker could keep nearly every place, and new ones would close each other during their handshakes.

@@ -31,13 +31,13 @@ _HOST: Final = b"host"
 #: It does not select an answer. It names the client, for limits and logs.
 FORWARDED_FOR: Final = b"x-forwarded-for"
 _FORWARDED_LINE: Final = b"\r\nX-Forwarded-For:"
-#: As front proxies write it: addresses, without anything that needs a look.
+#: The usual form: addresses only.
 _FORWARDED: Final = re.compile(_FORWARDED_LINE + rb" ?([0-9A-Fa-f.:, ]+)(?=\r\n)")
 _READ: Final = frozenset({*SELECTING, FORWARDED_FOR, _HOST})
 
 
 def cut_forwarded(request: bytes) -> tuple[bytes, bytes | None]:
-    """A request without its first X-Forwarded-For, and the value of that. None if it has none that is usual."""
+    """A request without its first X-Forwarded-For, and its value: None if it is missing or has another form."""
     at = request.find(_FORWARDED_LINE)
     found = _FORWARDED.match(request, at) if at >= 0 else None
     return (request, None) if found is None else (request[:at] + request[found.end() :], found[1])

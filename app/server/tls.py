@@ -66,7 +66,7 @@ class TlsLayer(SSLProtocol):  # type: ignore[misc]
             super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed. uvloop tells only a connection whose handshake is complete."""
+        """The connection is closed. uvloop calls this only after a complete handshake."""
         super().connection_lost(exc)
         if self._connection.scheme != "https":
             self._connection.lose_handshake(exc)

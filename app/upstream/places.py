@@ -20,7 +20,7 @@ from app.upstream.source import ClientNetwork
 
 #: Seconds after which a query in flight is slow.
 SLOW_AFTER: Final = 1.0
-#: One place of so many keeps its slow query, whoever waits.
+#: One place of so many keeps its slow query even if other clients wait.
 PLACES_PER_SLOW: Final = 4
 #: Slow prefixes that are remembered, and how long without a further query, in seconds.
 MAX_SLOW_PREFIXES: Final = 10_000

@@ -17,6 +17,6 @@ _REMEDIES: Final = (
 
 
 def find_remedy(detail: str) -> str:
-    """What to do about a failure with this text. Empty if the text does not tell."""
+    """What to do about a failure with this text. Empty if no remedy is known."""
     text = detail.lower()
     return next((remedy for words, remedy in _REMEDIES if words in text), "")

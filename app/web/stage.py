@@ -59,6 +59,8 @@ class Explanation:
     reason: str
     settings: tuple[str, ...] = ()
     detour: Detour = NO_DETOUR
+    #: The status of a refusal.
+    status: int | None = None
 
 
 class Stage:

@@ -58,11 +58,11 @@ def test_a_record_of_the_first_second_and_of_the_last_is_stored() -> None:
     assert from_line(b'{"handle":"10.1/a","responseCode":100}').stale_until == 253_402_300_799.0
 
 
-def test_a_line_of_a_bundle_has_at_most_4_mebibytes() -> None:
+def test_a_line_of_a_bundle_has_at_most_512_kibibytes() -> None:
     line = b'{"handle":"10.1/a","responseCode":100'
-    longest = line.ljust(4 * 2**20 - 2) + b"}\n"
+    longest = line.ljust(2**19 - 2) + b"}\n"
     assert not any(isinstance(item, Refused) for item in read_bundle(BytesIO(longest)))
-    (refused, _) = read_bundle(BytesIO(line.ljust(4 * 2**20 - 1) + b"}\n"))
+    (refused, _) = read_bundle(BytesIO(line.ljust(2**19 - 1) + b"}\n"))
     assert isinstance(refused, Refused)
 
 

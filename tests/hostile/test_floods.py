@@ -26,7 +26,7 @@ else:
 GREEDY, MODEST = "127.0.1.1", "127.0.2.1"
 BURST = 5
 #: A record of 870 kB of JSON.
-LARGE = f"{PREFIX}/deep-json"
+LARGE = f"{PREFIX}/deep-json-256k"
 _MIB = 1024 * 1024
 
 

@@ -179,7 +179,7 @@ class BatchWriter:
         return failure
 
     def _keep_unwritten(self) -> None:
-        """Put the changes that could not be written back into the queue, behind the newer ones of their keys."""
+        """Put the changes that could not be written back into the queue, below the newer ones of their keys."""
         for change in self._unwritten:
             pending = self._next.changes
             later = pending.get(change.key)

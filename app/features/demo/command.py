@@ -96,18 +96,24 @@ def _run(_: CommandContext, namespace: argparse.Namespace) -> int:
         with subprocess.Popen([sys.executable, "-m", "app", "serve", *flags], env=environment) as proxy:  # noqa: S603
             try:
                 print(_HELP.format(port=namespace.at), flush=True)
-                _read_keys(stand_in)
+                _read_keys(stand_in, proxy)
             except KeyboardInterrupt:
                 pass
             finally:
+                is_running = proxy.poll() is None
                 proxy.terminate()
-                proxy.wait(_END)
-    return 0
+                try:
+                    proxy.wait(_END)
+                except subprocess.TimeoutExpired:
+                    proxy.kill()
+    return 0 if is_running else 1
 
 
-def _read_keys(stand_in: StandIn) -> None:
-    """Obey the keys until q, or the end of the input."""
+def _read_keys(stand_in: StandIn, proxy: subprocess.Popen[bytes]) -> None:
+    """Obey the keys until q, the end of the input, or that of the proxy, which says why it ended."""
     for line in sys.stdin:
+        if proxy.poll() is not None:
+            return
         key = line.strip().lower()
         if key == "q":
             return

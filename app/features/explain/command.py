@@ -24,10 +24,10 @@ _PATH: Final = b"/admin/explain"
 #: The settings of the process that explains without a running proxy.
 _ALONE: Final = {"workers": 1, "admin_listen": None, "access_log": "off"}
 _ALONE_NOTE: Final = (
-    "By the settings and the store. No running proxy was asked, so admission, back-off and budget are those of a new "
+    "By the settings and the store. No running proxy was queried, so admission, back-off and budget are those of a new "
     "process."
 )
-_HAS_NO_TOKEN: Final = "Give the proxy's token, DOI_PROXY_ADMIN_TOKEN_FILE, to ask a running proxy."  # noqa: S105
+_HAS_NO_TOKEN: Final = "Give the proxy's token, DOI_PROXY_ADMIN_TOKEN_FILE, to query a running proxy."  # noqa: S105
 _COLUMN: Final = 15
 
 

@@ -81,7 +81,8 @@ class Explainer:
         """Every decision about a request. With `fetch`, a query is sent if one is needed, at the service's own cost."""
         wait = self._context.settings.upstream_queue_timeout
         destinations, rehearsed = rehearse(self._core, self._context.clock, wait)
-        decisions = [self._admission(explained), self._local_record(explained.name)]
+        admission, refused = self._admission(explained)
+        decisions = [admission, self._local_record(explained.name)]
         decisions += [await self._cache(explained.name), self._back_off(explained.name), await self._budget(explained)]
         found, error = await self._find(explained, self._core.destinations if fetch else destinations)
         decisions.append(self._upstream(explained.name, rehearsed, found, error, was_fetched=fetch))
@@ -93,8 +94,7 @@ class Explainer:
         else:
             steps, reply = await self._answer(explained, found, error, may_query=fetch)
             decisions += steps
-        admission = decisions[0].result
-        status = int(admission[-3:]) if admission.startswith("no") else None if reply is None else reply.status
+        status = refused if refused is not None else None if reply is None else reply.status
         location = None if reply is None else dict(reply.headers).get(b"location")
         return ExplainReport(
             doi=explained.name.text,
@@ -113,12 +113,14 @@ class Explainer:
 
     # --- Before the records ---------------------------------------------------------------------------------------
 
-    def _admission(self, explained: ExplainedRequest) -> DecisionReport:
+    def _admission(self, explained: ExplainedRequest) -> tuple[DecisionReport, int | None]:
+        """Whether the client is admitted, and the status of a refusal."""
         for gate in self._stages.gates:
             outcome = gate.explain_admission(explained.client)
             if outcome.result != "yes" or gate is self._stages.gates[-1]:
-                return self._report("admitted", outcome.result, outcome.reason, outcome.settings)
-        return self._report("admitted", "yes", "This installation has no limits of clients.")
+                report = self._report("admitted", outcome.result, outcome.reason, outcome.settings)
+                return report, outcome.status
+        return self._report("admitted", "yes", "This installation has no limits of clients."), None
 
     def _local_record(self, name: HandleName) -> DecisionReport:
         records, now = self._core.resolver.local_records, self._context.clock()
@@ -155,7 +157,7 @@ class Explainer:
         if recent is not None:
             reason = f"The last query about the name failed a moment ago ({recent.token}); a stale record is used."
             return self._report("back-off", "yes", reason)
-        return self._report("back-off", "none", "Nothing holds queries about the name back.")
+        return self._report("back-off", "none", "Queries about the name may be sent.")
 
     def _failed_recently(self, name: HandleName) -> DoiProxyError | None:
         seconds = self._context.settings.value("upstream_recheck")

@@ -47,6 +47,6 @@ def add_explain(app: FastAPI, context: Context, face: Face) -> None:
             raise InvalidParameter(f"{client[:80]!r} is not an IP address.")
         explained = ExplainedRequest(read_typed(doi), client, accept, language)
         report = await explainer.explain(explained, fetch=fetch)
-        # The address of a reader stays out of the log.
+        # The address of a reader stays out of the audit line.
         audit(request, "explain", {"doi": explained.name.text, "fetch": fetch}, f"status {report.status}")
         return report

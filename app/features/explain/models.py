@@ -17,7 +17,7 @@ class DecisionReport(BaseModel):
     """One decision."""
 
     decision: DecisionName
-    result: str = Field(description="The decision in a few words.", examples=["hit"])
+    result: str = Field(description="The decision in a few words.", examples=["answer"])
     reason: str = Field(description="What it was made from.")
     settings: dict[str, str | None] = Field(description="The settings that it depends on, with secrets masked.")
 

@@ -98,14 +98,16 @@ class ClientLimits(Stage):
         standing = self._find(address)
         if standing.is_denied:
             by = "an operator, for a time" if address in self._denied_for_now else "client_deny_file"
-            return Explanation("no: 403", f"Its network is denied by {by}.", settings)
+            return Explanation("no: 403", f"Its network is denied by {by}.", settings, status=403)
         if standing.network is None:
             return Explanation("yes", "client_allow_file has its network, so no limit holds.", settings)
         if self._requests is None:
             return Explanation("yes", f"No rate limits {standing.network}.", settings)
         tokens = self._requests.tokens(standing.network)
         reason = f"{standing.network} can send {tokens:.1f} requests at once now."
-        return Explanation("yes" if tokens >= 1 else "no: 429", reason, settings)
+        if tokens >= 1:
+            return Explanation("yes", reason, settings)
+        return Explanation("no: 429", reason, settings, status=429)
 
     def passes(self, address: str) -> bool:
         """Count a request that gets a prepared answer. One that is refused is not counted here."""

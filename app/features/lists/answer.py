@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.responses import Response
@@ -130,6 +130,8 @@ class BatchService:
     batches: Batches
     open: OpenBatches
     limits: ListLimits
+    #: Of all texts: see find_names_of.
+    text_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class StreamedAnswer(Response):
@@ -173,7 +175,7 @@ class RowsAnswer(StreamedAnswer):
         super().__init__(service.limits.read_ahead_bytes)
         self._service = service
         self._request = request
-        self._extraction = Extraction() if request.extracts else None
+        self._extraction = Extraction(service.text_turn) if request.extracts else None
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         place = OpenList(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
@@ -21,13 +22,14 @@ PLACE_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
 class Extraction:
     """The names of one text. Each row of a name takes the place of the first name that has no row yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn: asyncio.Lock) -> None:
+        self._turn = turn
         #: At most as many as wait for their rows.
         self._waiting: deque[FoundName] = deque()
 
     async def find(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[FoundName]:
         """The names of a text that arrives in pieces of UTF-8."""
-        async for found in find_names_of(decode_text(pieces)):
+        async for found in find_names_of(decode_text(pieces), self._turn):
             self._waiting.append(found)
             yield found
 

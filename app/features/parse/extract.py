@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request, Response
@@ -38,20 +39,22 @@ class ExtractQuery(BaseModel):
 class ExtractedAnswer(StreamedAnswer):
     """The names of one text, each as soon as it is found."""
 
-    def __init__(self, *, is_gzip: bool, media_type: str) -> None:
+    def __init__(self, turn: asyncio.Lock, *, is_gzip: bool, media_type: str) -> None:
         super().__init__(_READ_AHEAD_BYTES)
+        self._turn = turn
         self._is_gzip = is_gzip
         self._output_type = media_type
 
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         pieces = read_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
-        names = find_names_of(decode_text(pieces))
+        names = find_names_of(decode_text(pieces), self._turn)
         groups = ([{"doi": found.name.text, **write_place(found)}] async for found in names)
         await output.write_rows(groups, make_writer(self._output_type, _FIELDS))
 
 
 def add_extract(app: FastAPI) -> None:
     """Add the endpoint."""
+    turn = asyncio.Lock()
 
     async def extract_names(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
         """Every name in a text, in its order. Rows are sent while the text arrives, which can have any length.
@@ -61,7 +64,7 @@ def add_extract(app: FastAPI) -> None:
         headers = request.headers
         form = read_body_format(headers.get("content-type"), headers.get("content-encoding"), None, TEXT_TYPES)
         media_type = choose_output(query.output, headers.get("accept"), form.media_type)
-        return ExtractedAnswer(is_gzip=form.is_gzip, media_type=media_type)
+        return ExtractedAnswer(turn, is_gzip=form.is_gzip, media_type=media_type)
 
     row = {"$ref": "#/components/schemas/FoundNameModel"}
     body: dict[str, Any] = {one: {"schema": {"type": "string"}} for one in TEXT_TYPES}

@@ -61,7 +61,7 @@ class FoundName:
 
     @property
     def is_as_written(self) -> bool:
-        """Whether the text shows the name without an error: punctuation after it is none, and neither is an escape."""
+        """Whether the text shows the name without an error. Trailing punctuation and escapes are not errors."""
         written = unquote(self.text)
         return self.confidence in ("literal", "sure") and fold(self.name.text) == fold(
             written if self.name.is_doi or "/" in written else f"10/{written}"
@@ -116,15 +116,23 @@ def find_names(text: str) -> list[FoundName]:
     return [*finder.feed(text), *finder.end()]
 
 
-async def find_names_of(pieces: AsyncIterable[str]) -> AsyncIterator[FoundName]:
-    """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile."""
+async def find_names_of(pieces: AsyncIterable[str], turn: asyncio.Lock) -> AsyncIterator[FoundName]:
+    """Every name in a text that arrives in pieces, as soon as it is found. Other work goes on meanwhile.
+
+    `turn` is that of all texts: one block is read in a turn of the event loop, whatever the number of texts.
+    """
     finder = NameFinder()
     async for piece in pieces:
         for start in range(0, len(piece), BLOCK_CHARACTERS):
-            for found in finder.feed(piece[start : start + BLOCK_CHARACTERS]):
+            async with turn:
+                names = finder.feed(piece[start : start + BLOCK_CHARACTERS])
+                await asyncio.sleep(0)
+            for found in names:
                 yield found
-            await asyncio.sleep(0)
-    for found in finder.end():
+    async with turn:
+        names = finder.end()
+        await asyncio.sleep(0)
+    for found in names:
         yield found
 
 

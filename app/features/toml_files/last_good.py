@@ -1,6 +1,6 @@
 """The last text of an operator's files that was put in force, kept beside the store: a start can use it.
 
-A mistake in a file that nobody noticed would otherwise end the service at the next restart.
+An unnoticed mistake in a file would otherwise end the service at the next restart.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 from app.cache.address import read_store_path
 from app.cache.private_file import replace_private
+from app.regular_file import open_regular, read_regular
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class LastGood:
             return
         content = (_HEADER.format(path=path) + text).encode()
         with suppress(OSError):
-            if self.path.stat().st_size == len(content) and self.path.read_bytes() == content:
+            if self.path.stat().st_size == len(content) and read_regular(self.path, len(content)) == content:
                 return
         try:
             replace_private(self.path, content)
@@ -42,7 +43,7 @@ class LastGood:
         """The copy of the files at `path`, None without one."""
         header = _HEADER.format(path=path).encode()
         if self.path is not None:
-            with suppress(OSError), self.path.open("rb") as file:
+            with suppress(OSError), open_regular(self.path) as file:
                 if file.read(len(header)) == header:
                     return self.path
         return None

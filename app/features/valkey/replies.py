@@ -52,7 +52,7 @@ def interpret(read: Callable[[Any], Result], reply: Any) -> Result:
 
 
 def read_anything(reply: Any) -> Any:
-    """A reply that nobody uses, or whose user expects any shape."""
+    """A reply that is not used, or whose user expects any shape."""
     return reply
 
 

@@ -488,7 +488,12 @@ def served(*flags: str, workers: int = 1, temporary: Path) -> Iterator[Served]:
         closed.bind(("127.0.0.1", 0))  # reserved, but not listening: connections are refused
         known = {name: value for name, value in os.environ.items() if not name.upper().startswith("DOI_PROXY_")}
         command = [sys.executable, "-m", "app", "serve", "--port", "0", "--workers", str(workers), *flags]
-        command += ["--upstream-url", f"http://127.0.0.1:{closed.getsockname()[1]}", "--upstream-contact", "x"]
+        command += [
+            "--upstream-url",
+            f"http://127.0.0.1:{closed.getsockname()[1]}",
+            "--upstream-contact",
+            "mailto:x@example.org",
+        ]
         process = subprocess.Popen(
             command,
             cwd=ROOT,

@@ -54,7 +54,10 @@ async def test_every_vector_holds_through_a_generated_configuration(
     kind: str, ports: tuple[int, int], tmp_path: Path
 ) -> None:
     program({"apache": "apache2"}.get(kind, kind))
-    front = GeneratedFront(tmp_path / "front", kind, ports)
+    # Caddy answers for the names of its sites alone.
+    front = GeneratedFront(
+        tmp_path / "front", kind, ports, change=lambda text: text.replace("http://127.0.0.1 {", "http:// {")
+    )
     try:
         await front.ready()
         wrong = {row["id"]: found for row in ROWS if (found := await asyncio.to_thread(_differences, front, row))}

@@ -7,7 +7,8 @@ from typing import Final
 
 from app.features.native.addresses import Address
 
-#: Addresses that are remembered of each kind. Beyond that, one that answered asks once more, and a new one waits.
+#: Addresses that are remembered of each kind. Beyond that, the oldest one that answered is a stranger again, and
+#: a new one waits.
 _MOST: Final = 10_000
 
 

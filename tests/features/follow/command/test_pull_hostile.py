@@ -104,7 +104,7 @@ async def test_a_line_over_the_limit_is_left_out_and_reported(place: Place, caps
     with hostile(lambda _: page(b"x" * (4 * 1024 * 1024 + 1) + b"\n", RECORD)) as url:
         assert await place.pull(url) == 1
     shown = capsys.readouterr()
-    assert "a line is refused: longer than 4194304 bytes" in shown.err
+    assert "a line is refused: longer than 524288 bytes" in shown.err
     assert "new 1, kept 0, expired 0, refused 1" in shown.out
 
 
