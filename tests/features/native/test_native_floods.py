@@ -190,3 +190,14 @@ def test_strangers_are_counted_by_address_and_packet() -> None:
     assert [strangers.may_send(other, 1, now) for now in (4.0, 4.5)] == [False, True]
     strangers.record_answer(address)
     assert all(strangers.may_send(address, 17, 1.5) for _ in range(100))
+
+
+async def test_the_wait_for_an_address_ends_with_the_answer_to_the_message_itself() -> None:
+    strangers, address = Strangers(60.0), IPv4Address("192.0.2.1")
+    message: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    assert strangers.may_send(address, 1, 0.0)
+    waiting = asyncio.create_task(strangers.wait_for_answer(address, message, 60.0))
+    await asyncio.sleep(0)
+    message.set_result(b"")
+    async with asyncio.timeout(10.0):
+        await waiting

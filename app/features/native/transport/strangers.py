@@ -44,10 +44,11 @@ class Strangers:
             del self._answered[next(iter(self._answered))]
         self._answered[address] = None
 
-    async def wait_for_answer(self, address: Address, seconds: float) -> None:
-        """Wait until the address has answered another message, or so many seconds."""
+    async def wait_for_answer(self, address: Address, message: asyncio.Future[bytes], seconds: float) -> None:
+        """Wait until the address has answered this message or another one, or so many seconds."""
         _, answer = self._waiting.get(address, (0.0, asyncio.Event()))
+        other: asyncio.Future[bool] = asyncio.ensure_future(answer.wait())
         try:
-            await asyncio.wait_for(answer.wait(), seconds)
-        except TimeoutError:
-            return
+            await asyncio.wait((message, other), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            other.cancel()

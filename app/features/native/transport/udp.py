@@ -73,13 +73,15 @@ class UdpTransport:
     ) -> bytes:
         loop = asyncio.get_running_loop()
         for seconds in self._waits:
-            if not self._strangers.may_send(address, len(parts), loop.time()):
-                await self._strangers.wait_for_answer(address, seconds)
-                if not self._strangers.may_send(address, len(parts), loop.time()):
-                    continue
-            for part in parts:
-                transport.sendto(part)
-            await asyncio.wait({packets.message}, timeout=seconds)
+            may_send = self._strangers.may_send(address, len(parts), loop.time())
+            if not may_send:
+                await self._strangers.wait_for_answer(address, packets.message, seconds)
+                is_done = packets.message.done()
+                may_send = not is_done and self._strangers.may_send(address, len(parts), loop.time())
+            if may_send:
+                for part in parts:
+                    transport.sendto(part)
+                await asyncio.wait({packets.message}, timeout=seconds)
             if packets.is_answered:
                 self._strangers.record_answer(address)
             if packets.message.done():
