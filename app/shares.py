@@ -1,7 +1,7 @@
 """Shares of scarce places, counted in a tree of networks: many networks of one customer have one share.
 
-There is no clock and no I/O. Each step of ShareTree takes constant time for any number of clients: otherwise a
-flood of clients could use it as an attack.
+This module uses no clock and no I/O. Each step of ShareTree takes constant time, whatever the number of clients: a
+flood of clients could use a slower one as an attack.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class FallbackStore:
 
     def _record_failure(self, operation: str, error: StoreError) -> None:
         self.counters.store_errors += 1
-        # One damaged entry is no outage. A write that fails because of one is lost, like every other.
+        # One damaged entry is not an outage. A write that fails because of it is lost, as any other is.
         if operation != "get" or not isinstance(error, DamagedEntry):
             self._outage.record_failure(operation, error.message)
         if self._observer is not None:

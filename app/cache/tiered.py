@@ -311,8 +311,9 @@ class TieredStore(FallbackStore):
                 await self.flush()
             entry = self._memory.peek(key)
             if entry is not None:
-                # A purge by another process since then is newer than the record.
-                put = store.put(entry, unless_newer=True, sent_at=entry.fetched_at)
+                # A purge by another process can be newer than the record. One by this process is older: memory has it.
+                is_purged = self._purges.refuses(key, 0.0, self._clock())
+                put = store.put(entry, unless_newer=True, sent_at=None if is_purged else entry.fetched_at)
                 await self._try("put", put, None)
         late.used.set()
         if before is not None:

@@ -355,7 +355,7 @@ class ExpressProtocol(HttpToolsProtocol):
             self.since = now
         phase = self._phase()
         if phase is Phase.ANSWER and self._stream.body_left:
-            # Reading is paused: the client waits for this service. A row that is sent while it reads is no progress.
+            # Reading is paused: the client waits for this service. A row that is sent while it reads is not progress.
             self.since = self.body_since = now
         return phase, self.since
 

@@ -1,6 +1,6 @@
 """Lines of waiting queries, one for each client, served in turn (round-robin): networks first, then their clients.
 
-There is no clock and no I/O, and each place in a line costs constant time: see `app/shares.py`.
+This module uses no clock and no I/O. Each place in a line costs constant time: see `app/shares.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _MESSAGES: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
     "string_unicode": lambda _: "this is not valid Unicode",
     "path_type": lambda _: "this is not the path of a file",
     "missing": lambda _: "this is required",
-    "extra_forbidden": lambda _: "there is no such member",
+    "extra_forbidden": lambda _: "this member is not known",
     "json_invalid": lambda context: f"the body is not JSON: {context.get('error', 'it cannot be parsed')}",
     "model_attributes_type": lambda _: "the body is not a JSON object",
     "model_type": lambda _: "the body is not a JSON object",

@@ -36,6 +36,7 @@ def repair(folder: Path) -> None:
 async def test_a_service_starts_in_memory_and_its_store_gets_the_records_since(
     settings: Settings, tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING)
     cache = open_service_cache(settings, clock)
     await cache.put(entry(NAME))
     for _ in range(3):
@@ -66,6 +67,25 @@ async def test_a_purge_before_the_store_was_open_holds_in_it(settings: Settings,
     await cache.clear_prefix("10.1001")
     await cache.open_late()
     assert [name for name in (NAME, OTHER, GONE) if await cache.get(name) is not None] == [OTHER]
+    await cache.close()
+
+
+async def test_a_record_since_a_purge_by_this_process_is_stored_and_one_before_another_purge_is_not(
+    settings: Settings, tmp_path: Path, clock: Clock
+) -> None:
+    cache = open_service_cache(settings, clock)
+    await cache.put(entry(NAME))
+    await cache.put(entry(OTHER))
+    await cache.delete(OTHER)
+    clock.advance(10)
+    await cache.put(entry(OTHER, fetched_at=clock()))
+    clock.advance(10)
+    repair(tmp_path)
+    async with opened(tmp_path / "var" / "store.sqlite3", clock) as store:
+        await store.delete(NAME)
+        await cache.open_late()
+        await cache.flush()
+        assert [name for name in (NAME, OTHER) if await store.get(name) is not None] == [OTHER]
     await cache.close()
 
 

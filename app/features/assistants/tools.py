@@ -99,13 +99,13 @@ class _Line:
 
 
 class _Call:
-    """The place of a call. `patience` is in seconds."""
+    """The place of a call. `timeout` is in seconds."""
 
     is_idle = False
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, timeout: float) -> None:
         self._began = asyncio.get_running_loop().time()
-        self._ends = self._began + patience
+        self._ends = self._began + timeout
         self._timeout: asyncio.Timeout | None = None
         self._found: list[ListRow] = []
 

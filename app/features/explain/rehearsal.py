@@ -23,10 +23,10 @@ _REFUSALS = {error.token: error for error in (BreakerOpen, BudgetSpent, NotInBun
 class RehearsedSource:
     """A source that sends nothing. It notes the first query that would be sent, and who refuses it."""
 
-    def __init__(self, source: Source, patience: float) -> None:
-        """A query waits for the budget for `patience` seconds."""
+    def __init__(self, source: Source, timeout: float) -> None:
+        """A query waits for the budget for `timeout` seconds."""
         self._source = source
-        self._patience = patience
+        self._timeout = timeout
         self.query: UpstreamQuery | None = None
         #: Who refuses the query. None if it would be sent.
         self.refusal: Refusal | None = None
@@ -34,7 +34,7 @@ class RehearsedSource:
     async def fetch(self, query: UpstreamQuery) -> Answer:
         """Raises the error of the refusal, or UpstreamUnreachable for a query that would be sent."""
         refusal = find_refusal(self._source, query.name)
-        if refusal is not None and refusal.by == "budget" and refusal.seconds <= self._patience:
+        if refusal is not None and refusal.by == "budget" and refusal.seconds <= self._timeout:
             refusal = None
         if self.query is None:
             self.query, self.refusal = query, refusal
@@ -67,10 +67,10 @@ class _ReadOnlyFailures(FailureMemory):
         return self._read.find_refusal(key, now)
 
 
-def rehearse(core: Core, clock: Callable[[], float], patience: float) -> tuple[Destinations, RehearsedSource]:
+def rehearse(core: Core, clock: Callable[[], float], timeout: float) -> tuple[Destinations, RehearsedSource]:
     """The destinations of the service, over a source that sends nothing. No query of a rehearsal has a lease."""
     source = core.upstream.source
-    rehearsed = RehearsedSource(source, patience)
+    rehearsed = RehearsedSource(source, timeout)
     resolver = Resolver(
         core.cache,
         source if isinstance(source, SealedSource) else rehearsed,

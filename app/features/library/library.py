@@ -105,7 +105,7 @@ class Library(Stage):
         """What becomes of a redirect, with the line of the rule that decides."""
         settings = ("library_rules",)
         if not self.makes_detours or found.target is None:
-            return Explanation("none", "There are no library rules, or the name has no target.", settings)
+            return Explanation("none", "The installation has no library rules, or the name has no target.", settings)
         work = Work(found.chain.last.name, found.target.location, prepared)
         decision = self.decide(request, parameters, work)
         reason = _REASONS[decision.outcome]

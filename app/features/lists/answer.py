@@ -199,8 +199,8 @@ class RowsAnswer(StreamedAnswer):
     def _members(self, row: ListRow) -> Members:
         members = row.members()
         if self._extraction is not None:
-            place = self._extraction.next_place()
-            members |= {"input": place["text"], **place}
+            position = self._extraction.next_position()
+            members |= {"input": position["text"], **position}
         return {name: members[name] for name in self._request.fields}
 
 

@@ -1,4 +1,4 @@
-"""The names in running text as the inputs of a list, each with its place."""
+"""The names in running text as the inputs of a list, each with its position."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TEXT_TYPES: Final = (
     TEXT, HTML, "text/markdown", "text/x-bibtex", "application/x-bibtex", "application/x-research-info-systems", CSV,
 )  # fmt: skip
 #: The members of a row about a name in a text, besides its verdict.
-PLACE_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
+POSITION_FIELDS: Final = ("text", "start", "end", "confidence", "rule")
 
 
 class Extraction:
-    """The names of one text. Each row of a name takes the place of the first name that has no row yet."""
+    """The names of one text. Each row gets the position of the first name that has no row yet."""
 
     def __init__(self, turn: asyncio.Lock) -> None:
         self._turn = turn
@@ -33,9 +33,9 @@ class Extraction:
             self._waiting.append(found)
             yield found
 
-    def next_place(self) -> dict[str, Any]:
-        """The members of PLACE_FIELDS of the next row."""
-        return write_place(self._waiting.popleft())
+    def next_position(self) -> dict[str, Any]:
+        """The members of POSITION_FIELDS of the next row."""
+        return write_position(self._waiting.popleft())
 
 
 async def decode_text(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
@@ -46,8 +46,8 @@ async def decode_text(pieces: AsyncIterable[bytes]) -> AsyncIterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def write_place(found: FoundName) -> dict[str, Any]:
-    """The members of PLACE_FIELDS."""
+def write_position(found: FoundName) -> dict[str, Any]:
+    """The members of POSITION_FIELDS."""
     return {
         "text": found.text,
         "start": found.start,

@@ -212,8 +212,8 @@ def _options(choice: ResolveChoice, output_format: str, fields: tuple[str, ...])
 
 
 def _is_short(choice: ResolveChoice) -> bool:
-    """Whether a person wants the targets of a few names."""
-    return not choice.lists and choice.output is None
+    """Whether a person wants the targets of a few names, and nothing else."""
+    return not (choice.lists or choice.output or choice.fields or choice.suggests)
 
 
 def _default_format(choice: ResolveChoice) -> str:

@@ -19,7 +19,7 @@ from app.errors import (
     UpstreamPaused,
     UpstreamRefused,
 )
-from app.features.lists.extraction import PLACE_FIELDS
+from app.features.lists.extraction import POSITION_FIELDS
 from app.features.suggestions.suggestion import Suggestion
 from app.resolver.destination import Destination, Kind
 from app.resolver.resolution import UNCONFIRMED, Origin, Resolution
@@ -165,7 +165,7 @@ def read_row(members: Mapping[str, Any]) -> ListRow:
 
 def read_fields(fields: str | None, *, suggests: bool, extracts: bool = False) -> tuple[str, ...]:
     """The members of the rows, in the order of the request. Raises InvalidParameter."""
-    known = (*FIELDS, *[SUGGESTIONS] * suggests, *PLACE_FIELDS * extracts)
+    known = (*FIELDS, *[SUGGESTIONS] * suggests, *POSITION_FIELDS * extracts)
     if fields is None:
         return known
     chosen = tuple(dict.fromkeys(name.strip() for name in fields.split(",")))

@@ -156,7 +156,7 @@ class ServiceClient:
                     running[asyncio.create_task(self._ask(candidate, question))] = candidate.endpoint
                 has_next = is_admitted and self._find_next(waiting, running.values()) is not None
                 may_answer = any(endpoint.address not in answered for endpoint in running.values())
-                timeout = None if may_answer and not has_next else self._find_patience(running.values())
+                timeout = None if may_answer and not has_next else self._find_timeout(running.values())
                 done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 if not done and not has_next:
                     break
@@ -185,7 +185,7 @@ class ServiceClient:
         ready = (one for one in waiting if one.endpoint.protocol is not udp or one.endpoint.address not in slow)
         return next(ready, None)
 
-    def _find_patience(self, running: Iterable[Endpoint]) -> float:
+    def _find_timeout(self, running: Iterable[Endpoint]) -> float:
         """Seconds until the next candidate is queried. A slow server has two head starts."""
         is_slow = any(self._health.is_slow(endpoint.address) for endpoint in running)
         return self._limits.head_start * (2 if is_slow else 1)

@@ -13,6 +13,7 @@ from app.features.native.wire.message import ResponseStatus
 from app.features.native.wire.response import Response, Values
 from app.handle.answer import Answer, ResponseCode
 from app.handle.record import parse_record
+from app.resolver.proof import needs_proof
 from app.upstream.source import CONTROL_NAME, UpstreamQuery, Verification
 
 _LATE: Final = "The handle servers did not answer in time."
@@ -52,7 +53,7 @@ class NativeSource:
         """The answer of the server that has the handle. Raises CouldNotVerify."""
         if query.leaves is not None:
             query.leaves()
-        certified = self._verification == "always" or (query.certified and self._verification != "never")
+        certified = needs_proof(query.certified, self._verification)
         question = Question(query.name.text.encode(), authoritative=query.authoritative, certified=certified)
         response = await within(self._total_timeout, self._finder.resolve(question), _LATE)
         return read_response(response, is_verified=certified)

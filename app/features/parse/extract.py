@@ -10,14 +10,14 @@ from pydantic import BaseModel, Field
 
 from app.features.lists.answer import Output, StreamedAnswer, make_writer
 from app.features.lists.body import BodyBuffer, ListLimits, problem_responses, read_body, read_body_format
-from app.features.lists.extraction import PLACE_FIELDS, TEXT_TYPES, decode_text, write_place
+from app.features.lists.extraction import POSITION_FIELDS, TEXT_TYPES, decode_text, write_position
 from app.features.lists.http import choose_output
 from app.features.suggestion_model import ReadingModel
 from app.features.suggestions.find_names import find_names_of
 from app.web.media_types import CSV, NDJSON, TEXT
 
 EXTRACT_PATH: Final = "/api/extract"
-_FIELDS: Final = ("doi", *PLACE_FIELDS)
+_FIELDS: Final = ("doi", *POSITION_FIELDS)
 #: Bytes of a text that are received before they are read.
 _READ_AHEAD_BYTES: Final = 64 * 1024
 
@@ -48,7 +48,7 @@ class ExtractedAnswer(StreamedAnswer):
     async def _answer(self, body: BodyBuffer, output: Output) -> None:
         pieces = read_body(body.pieces(), ListLimits(names=0), is_gzip=self._is_gzip)
         names = find_names_of(decode_text(pieces), self._turn)
-        groups = ([{"doi": found.name.text, **write_place(found)}] async for found in names)
+        groups = ([{"doi": found.name.text, **write_position(found)}] async for found in names)
         await output.write_rows(groups, make_writer(self._output_type, _FIELDS))
 
 

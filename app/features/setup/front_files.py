@@ -112,8 +112,14 @@ def _apache_values(front: Front) -> dict[str, str]:
         "MEMBERS": "\n".join(members),
         "LIST_MEMBERS": "\n".join(f"{member} flushpackets=on" for member in lists),
         "HOSTS": hosts,
+        "LISTS": "\n".join(map(partial(_apache_list, front), _LIST_PATHS)),
         "STATUS": _apache_status(front),
     }
+
+
+def _apache_list(front: Front, path: str) -> str:
+    # The sub-path of a VirtualHost of its own is empty.
+    return f'ProxyPass "{front.sub_path}{path}" "balancer://doi-proxy-lists{front.sub_path}{path}" nocanon'
 
 
 def _apache_address(front: Front, backend: str) -> str:
@@ -150,7 +156,7 @@ def _caddy_values(front: Front) -> dict[str, str]:
     return _shared_values(front) | {
         "SITES": "\n".join(_caddy_sites(front, addresses)),
         "REDIRECT": f"redir {front.sub_path} {front.sub_path}/" if front.sub_path else "",
-        "MATCH": f"{front.sub_path}/* " if front.sub_path else "",
+        "LISTS": " ".join(f"{front.sub_path}{path}" for path in _LIST_PATHS),
         "STATUS": _caddy_status(front),
         # Caddy writes network addresses with a slash after the network.
         "BACKENDS": " ".join(one.replace(UNIX, "unix/", 1) for one in front.backends),

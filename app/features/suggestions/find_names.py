@@ -42,7 +42,8 @@ _LOOK_BEHIND: Final = 8
 _LOOK_AHEAD: Final = 8
 _SHORT: Final = re.compile(r"\s?(?:10/)?([a-z][0-9a-z]{2,7})", re.IGNORECASE | re.ASCII)
 _WORD: Final = re.compile(r"\S+")
-_LINE_BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*|[^\S\n]+")
+#: What separates the words of a broken name: blanks with at most one line end.
+_BREAK: Final = re.compile(r"[^\S\n]*\n[^\S\n]*|[^\S\n]+")
 #: One written character: an escape of a URL, of HTML or of JSON, or the character itself.
 _WRITTEN: Final = re.compile(r"%[0-9A-Fa-f]{2}|&[A-Za-z#0-9]{2,8};|\\{1,4}/|.", re.DOTALL)
 _CLOSING: Final = ".,;:\"'`|*\\!?&$^~=([{<>)]}"
@@ -160,7 +161,7 @@ def _find_end(text: str, begin: int, limit: int) -> int:
     first = _WORD.match(text, begin, limit)
     end = first.end() if first else limit
     for _ in range(_MAX_PIECES):
-        blank = _LINE_BREAK.match(text, end, limit)
+        blank = _BREAK.match(text, end, limit)
         word = _WORD.match(text, blank.end(), limit) if blank else None
         if word is None or not _is_broken(text[begin:end], word[0]):
             break

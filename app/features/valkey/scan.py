@@ -56,7 +56,7 @@ async def _read_entries(servers: Servers, node: Node, names: list[tuple[str, byt
     commands: list[Words] = [("MGET", *(name for _, name in group)) for group in groups.values()]
     replies = await servers.call_node(node, pipeline(commands, _read_values))
     pairs = zip(groups.values(), replies, strict=True)
-    # A broken server can return fewer values than it was asked for.
+    # A broken server can return fewer values than were requested.
     return [
         (key, data)
         for group, values in pairs

@@ -168,6 +168,8 @@ async def test_a_name_prints_its_target(bench: Bench) -> None:
     assert (ended.status, ended.output, ended.errors) == (0, f"{URL}\n", "")
     ended = await bench.run("10.5555/a", "10.5555/b")
     assert (ended.status, ended.output, ended.errors) == (1, f"{URL}\n\n", "10.5555/b: not_found\n")
+    ended = await bench.run("10.5555/a", "--fields", "doi,verdict")
+    assert ended.rows == [{"doi": "10.5555/a", "verdict": "resolved"}]
     ended = await bench.run("10.5555/b", bench.write("list.txt", "10.5555/a\n"))
     assert [row["verdict"] for row in ended.rows] == ["not_found", "resolved"]
     ended = await bench.run("10.5555/a", "--resume", bench.state)

@@ -45,6 +45,7 @@ def test_a_configuration_is_one_file_without_placeholders(kind: str, front: Fron
     assert not re.search(r"@[A-Z_]+@|^\s*include |^\s*Include ", text, re.MULTILINE)
     assert all(backend.replace("unix:", "unix/" if kind == "caddy" else "unix:") in text for backend in front.backends)
     assert front.host in text and f"{front.sub_path}/metrics" in text
+    assert all(f"{front.sub_path}{path}" in text for path in ("/api/resolve", "/api/parse", "/api/extract"))
 
 
 def test_a_configuration_follows_the_settings() -> None:
