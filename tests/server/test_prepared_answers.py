@@ -4,7 +4,6 @@ as we know it."""
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +18,10 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.assembly.lifecycle import Lifecycle
 from app.assembly.settings import Settings
-from app.assembly.stores import open_cache
 from app.cache.entry import Entry
-from app.features.access_log.access_log import AccessLog
-from app.features.access_log.line import LineFormat
 from app.handle.answer import Answer, ResponseCode
-from app.main import SuppliedParts, create
+from app.main import create
 from app.server.application import application_of
 from app.server.generations import Generations
 from app.server.plain_head import read_plain
@@ -34,130 +29,10 @@ from app.server.prepared_answers import ExpressLane
 from app.server.protocol import USED, ExpressProtocol
 from app.web.application import Application
 from tests.clock import Clock
+from tests.server.ways import NOWHERE, URL, Server, Ways
 from tests.table import table
 
-NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
-URL = b'{"index":1,"type":"URL","data":{"format":"string","value":"http://www.doi.org/hb.html"},"ttl":86400}'
-#: Longer than what is compressed at least, and shorter than what is prepared at most.
-LONG = b'{"index":3,"type":"DESC","data":"%s"}' % b" ".join(b"%d" % number for number in range(2_500))
-RECORDS = {
-    "10.1000": b'{"index":1,"type":"DESC","data":"a prefix without a service"}',
-    "10.1000/LONG": URL + b"," + LONG,
-    "10.1000/182": URL,
-    "10.1000/Ä": b'{"index":1,"type":"URL","data":{"format":"string","value":"http://ex\xc3\xa4mple.org/\xc3\xbc"}}',
-    "10.1000/MAIL": b'{"index":1,"type":"URL","data":"mailto:a@example.org"}',
-    "10.1000/NONE": b'{"index":1,"type":"DESC","data":"no target"}',
-    "10.1000/SCRIPT": b'{"index":1,"type":"URL","data":"javascript:alert(1)"}',
-    "10.1000/ALIAS": b'{"index":1,"type":"HS_ALIAS","data":"10.1000/182"}',
-    "10.1000/LINKS": URL + b',{"index":2,"type":"10320/links","data":"<links>'
-    b'<location rel=\\"cite-as\\" href=\\"http://example.org/\\"/></links>"}',
-    "10.1000/LOC": URL + b',{"index":2,"type":"10320/loc","data":"<locations>'
-    b'<location http_role=\\"conneg\\" href=\\"http://example.org/m\\" weight=\\"0\\"/><location href=\\"http://example.org/p\\"/></locations>"}',
-}  # fmt: skip
 BROWSER = ("Accept: text/html,application/xhtml+xml,*/*;q=0.8", "Accept-Language: de, en;q=0.5", "Cookie: a=b")
-#: For the first one, 10.1000/182 is suggested.
-MISSING = ("10.1000/182.", "10.1000/MISSING")
-
-
-class Wire(asyncio.Transport):
-    """A transport that keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 80)})
-        self.written = b""
-        self.closed = False
-
-    def write(self, data: Any) -> None:
-        self.written += bytes(data)
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        return None
-
-    def resume_reading(self) -> None:
-        return None
-
-
-class FullPathProtocol(ExpressProtocol):
-    """The protocol without any shortcut: each request takes a task, as under any ASGI server."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._application = self._lane = None
-
-
-class Server:
-    """An application with records in memory, behind one of the protocols; `lines` is its access log."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        kind: type[ExpressProtocol],
-        ttl: float = 86_400.0,
-        *,
-        privacy: int | None = None,
-        **more: Any,
-    ) -> None:
-        """With a level of `privacy` it writes an access log; `more` are settings."""
-        self.lines: list[bytes] = []
-        form = LineFormat("json", privacy or 0)
-        log = AccessLog(
-            privacy_level=privacy or 0,
-            clock=clock,
-            timer=lambda: 0.0,
-            new_id=lambda: "made",
-            write=lambda line: self.lines.append(form(line)),
-        )
-        # Neither budget, breaker nor patience, which run on a clock of their own.
-        unbound = {"upstream_rate": 1e9, "upstream_burst": 1e9, "upstream_breaker_failures": 10**9}
-        unbound |= {"upstream_stale_timeout": 60.0}
-        told = {"store_url": "memory:", "upstream_url": NOWHERE, "upstream_contact": "mailto:a@example.org"}
-        self.settings = chosen = Settings(**(told | unbound | {"access_log": "off"} | more))
-        cache = open_cache(chosen, clock)
-        self.memory = cache.memory
-        parts = SuppliedParts(cache=cache, access_log=None if privacy is None else log)
-        self.lifecycle = Lifecycle(chosen)
-        self.application = create(chosen, parts=parts, clock=clock, chance=lambda: 0.5, lifecycle=self.lifecycle)
-        self.clock, self._kind = clock, kind
-        self.put_all(ttl)
-        self._config = Config(self.application, log_config=None, lifespan="off")
-        self._config.load()
-        self.state = ServerState()
-        self.state.default_headers = [(b"date", b"Sat, 21 Nov 2026 12:00:00 GMT")]
-
-    def put_all(self, ttl: float) -> None:
-        now = self.clock()
-        for key, value in RECORDS.items():
-            self.memory.keep(Entry(key, Answer(ResponseCode.SUCCESS, b"[" + value + b"]"), now, now + ttl, now + 10**6))
-        for key in MISSING:
-            self.memory.keep(Entry(key, Answer(ResponseCode.HANDLE_NOT_FOUND), now, now + ttl, now + ttl))
-
-    async def answers(self, *chunks: bytes) -> tuple[bytes, bool]:
-        """What one connection is sent for `chunks`, and whether it was closed."""
-        protocol, wire = self._kind(self._config, self.state, {}), Wire()
-        protocol.connection_made(wire)
-        for chunk in chunks:
-            if not wire.closed:
-                protocol.data_received(chunk)
-            while self.state.tasks or protocol._is_scheduled:
-                await asyncio.gather(*self.state.tasks)
-                await asyncio.sleep(0)  # lets the callbacks of the tasks run
-        protocol.connection_lost(None)
-        return wire.written, wire.closed
 
 
 def get(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
@@ -206,37 +81,6 @@ requests = st.builds(
 )
 #: Seconds between requests: inside one second, over its edge, into the last minutes of an entry's life and past it.
 steps = st.sampled_from([0.0, 0.0, 0.3, 0.7, 1.0, 60.0, 77_000.0, 86_100.0])
-
-
-class Ways:
-    """Servers that know the same at the same time, each of which answers in its own way."""
-
-    def __init__(self, **options: Any) -> None:
-        self.clock = Clock()
-        #: By ASGI alone, as any server would have it answered.
-        self.full = Server(self.clock, FullPathProtocol, **options)
-        self.now = Server(self.clock, ExpressProtocol, express_lane=False, **options)
-        self.express = Server(self.clock, ExpressProtocol, **options)
-
-    async def compare(self, asked: Sequence[tuple[Sequence[bytes], float]]) -> None:
-        """Send the chunks of each step to all; what is prepared for one round is used in the next."""
-        self.clock.advance(10**6)
-        for server in (self.full, self.now, self.express):
-            server.put_all(86_400.0)
-        for chunks, step in asked:
-            for _ in range(3):
-                answers = await self.full.answers(*chunks)
-                lines = self._lines(self.full)
-                for server in (self.now, self.express):
-                    assert await server.answers(*chunks) == answers, chunks
-                    assert self._lines(server) == lines, chunks
-            self.clock.advance(step)
-
-    def _lines(self, server: Server) -> list[dict[str, Any]]:
-        """What its log says since the last time, but for the time taken and the route, which names the lane."""
-        found = [json.loads(line) for line in server.lines]
-        server.lines.clear()
-        return [{word: value for word, value in line.items() if word not in ("route", "ms")} for line in found]
 
 
 @pytest.fixture(scope="module", params=[None, 0, 3], ids=["no log", "log with clients", "log without clients"])

@@ -16,7 +16,8 @@ from app.server.prepared_answers import ExpressLane
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.registry_records import write_registry
-from tests.server.test_prepared_answers import FullPathProtocol, Server, get
+from tests.server.test_prepared_answers import get
+from tests.server.ways import FullPathProtocol, Server
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,8 @@ from app.cache.entry import Entry
 from app.handle.answer import Answer, ResponseCode
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
-from tests.server.test_prepared_answers import RECORDS, FullPathProtocol, Server, Wire, get
+from tests.server.test_prepared_answers import get
+from tests.server.ways import RECORDS, FullPathProtocol, Server, Wire
 
 pytestmark = pytest.mark.anyio
 

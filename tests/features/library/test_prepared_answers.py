@@ -12,7 +12,8 @@ from app.features.library.file import LibraryFile
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
 from tests.features.library.in_force import library_of
-from tests.server.test_prepared_answers import Server, Ways, get, lane_uses
+from tests.server.test_prepared_answers import get, lane_uses
+from tests.server.ways import Server, Ways
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,8 @@ from app.features.local_records.records import LocalRecords
 from app.server.prepared_answers import ExpressLane
 from app.server.protocol import ExpressProtocol
 from tests.clock import Clock
-from tests.server.test_prepared_answers import Server, Ways, get, lane_uses
+from tests.server.test_prepared_answers import get, lane_uses
+from tests.server.ways import Server, Ways
 
 pytestmark = pytest.mark.anyio
 
