@@ -37,9 +37,11 @@ TARGET_NAMES: Final = (
     "ris",
     "registry",
 )
+#: Targets of `tests.fuzz.services`, which start parts of the program.
+SERVICE_NAMES: Final = ("admin", "pull", "tools", "ways")
 #: Searches of `tests.fuzz.searches`, which have no corpus.
 SEARCH_NAMES: Final = ("requests", "properties")
-_ALL: Final = (*TARGET_NAMES, *SEARCH_NAMES)
+_ALL: Final = (*TARGET_NAMES, *SERVICE_NAMES, *SEARCH_NAMES)
 #: Longest input, in bytes, and the longest time that one may take, in seconds.
 _LONGEST: Final = 8_192
 _PATIENCE: Final = 10
@@ -86,11 +88,14 @@ def _fuzz(target: str, seconds: int) -> None:
     import atheris  # noqa: PLC0415 - only the process that fuzzes has its imports instrumented
 
     with atheris.instrument_imports(include=["app"]):
-        from tests.fuzz.targets import TARGETS  # noqa: PLC0415
+        if target in SERVICE_NAMES:
+            from tests.fuzz.services import SERVICES as targets  # noqa: PLC0415
+        else:
+            from tests.fuzz.targets import TARGETS as targets  # noqa: PLC0415
 
     def once(data: bytes) -> None:
         try:
-            TARGETS[target](data)
+            targets[target](data)
         except Exception:
             print(f"input: {data!r}", file=sys.stderr, flush=True)
             raise

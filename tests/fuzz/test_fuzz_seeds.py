@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fuzz.__main__ import TARGET_NAMES
+from tests.fuzz.__main__ import SERVICE_NAMES, TARGET_NAMES
+from tests.fuzz.services import SERVICES
 from tests.fuzz.targets import TARGETS
 from tests.table import table
 
@@ -13,9 +14,9 @@ _SEEDS = sorted(_CORPUS.glob("*/*"))
 
 
 def test_each_target_has_seeds() -> None:
-    assert {seed.parent.name for seed in _SEEDS} == set(TARGETS) == set(TARGET_NAMES)
+    assert {seed.parent.name for seed in _SEEDS} == {*TARGETS, *SERVICES} == {*TARGET_NAMES, *SERVICE_NAMES}
 
 
 @table("seed", _SEEDS, ids=lambda seed: f"{seed.parent.name}-{seed.name}")
 def test_a_seed_holds(seed: Path) -> None:
-    TARGETS[seed.parent.name](seed.read_bytes())
+    {**TARGETS, **SERVICES}[seed.parent.name](seed.read_bytes())

@@ -1,0 +1,347 @@
+"""Targets that drive whole parts: the admin API, a pull, the tools for assistants, the ways to an answer.
+
+Each part is started once, in one event loop for all inputs of a process, on a clock that stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import logging
+import random
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from app.cache.memory import MemoryStore
+from app.cache.tiered import TieredStore
+from app.errors import StoreError
+from app.features.assistants.server import PATH, create_application, create_server
+from app.features.assistants.tools import Tools
+from app.features.bundles.delta import DeltaEnd
+from app.features.bundles.import_bundle import BundleImport, ImportBounds
+from app.features.follow.pull import Body, Pull, PullLimits
+from app.features.registry.sqlite_table import RegistryTable
+from tests.clock import Clock
+from tests.features.assistants.test_tools import running as running_tools
+from tests.features.follow.command.primaries import page
+from tests.server.ways import FullPathProtocol, Server, Ways
+from tests.web.proxy import Proxy, running
+
+_T = TypeVar("_T")
+_TOKEN: Final = "correct-horse-battery-staple"
+_CEILING: Final = 86_400.0
+_MAX_PAGES: Final = 4
+_MAX_HEADERS: Final = 8
+#: How often `Ways` sends each request.
+_ROUNDS: Final = 3
+#: JSON-RPC 2.0, section 5.1: the server failed.
+_INTERNAL_ERROR: Final = b'"code":-32603'
+_JSON: Final = {"content_type": "application/json"}
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    runner = asyncio.Runner()
+    atexit.register(runner.close)
+    return runner
+
+
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
+    logging.disable(logging.CRITICAL)
+    try:
+        return _runner().run(work)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _open(part: AbstractAsyncContextManager[_T]) -> _T:
+    """Start a part, which stops at the end of the process, in the task that started it."""
+    ended = asyncio.Event()
+
+    async def hold(started: asyncio.Future[_T]) -> None:
+        async with part as one:
+            started.set_result(one)
+            await ended.wait()
+
+    async def start() -> tuple[_T, asyncio.Task[None]]:
+        started: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(hold(started))
+        await asyncio.wait((started, task), return_when=asyncio.FIRST_COMPLETED)
+        return await started, task
+
+    async def stop() -> None:
+        ended.set()
+        await task
+
+    one, task = _run(start())
+    atexit.register(lambda: _run(stop()))
+    return one
+
+
+# --- The admin API ------------------------------------------------------------------------------------------------
+
+_ACTIONS: Final = ("purge", "refresh", "deny", "reload")
+_SHOWN: Final = ("entries/", "explain?", "changes?cursor=", "settings?")
+
+
+@cache
+def _admin() -> Proxy:
+    proxy = _open(running(admin_token=_TOKEN, cache_memory_bytes=1_000_000))
+    for name in ("10.1000/182", "10.1000/ä"):
+        proxy.upstream.put(name, url="http://www.doi.org/hb.html")
+    return proxy
+
+
+def admin(data: bytes) -> None:
+    """The admin API answers any body and any path, and never as if it had failed. The first byte chooses the action."""
+    if not data:
+        return
+    proxy, rest = _admin(), data[1:]
+    number = data[0] % (len(_ACTIONS) + len(_SHOWN))
+    bearer = {"authorization": f"Bearer {_TOKEN}", "client": "192.0.2.7"}
+    if number < len(_ACTIONS):
+        reply = _run(proxy.post(f"/admin/{_ACTIONS[number]}", rest, **bearer, **_JSON))
+    elif _is_target(rest):
+        reply = _run(proxy.get(f"/admin/{_SHOWN[number - len(_ACTIONS)]}".encode() + rest, **bearer))
+    else:
+        return
+    assert reply.status < 500, reply
+    if reply.status == 403 and b'"network"' in rest:
+        return  # the operator denied their own network, which a later input ends
+    assert reply.status != 401, reply
+
+
+def _is_target(text: bytes) -> bool:
+    """Whether a server passes these bytes on as a part of a target."""
+    return all(0x20 < byte < 0x7F and byte != 0x23 for byte in text)
+
+
+# --- A pull -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _registry() -> RegistryTable:
+    folder = tempfile.TemporaryDirectory(prefix="doi-proxy-fuzz-")
+    atexit.register(folder.cleanup)
+    table = RegistryTable(Path(folder.name, "store.sqlite3"), clock=Clock())
+    atexit.register(table.close)
+    return table
+
+
+def pull(data: bytes) -> None:
+    """Pages of a primary are applied or refused, and a second pull of the same pages changes nothing.
+
+    A NUL ends a page. The lines of a page get the first and the last line, and the checksum, that are right; without
+    a newline in it, a page is sent as it is.
+    """
+    _run(_pull(data.split(b"\0")[:_MAX_PAGES]))
+
+
+async def _pull(bodies: list[bytes]) -> None:
+    clock, registry = Clock(), _registry()
+    store = TieredStore(MemoryStore(1_000_000, clock=clock), None, clock=clock, ceiling=_CEILING)
+    work = BundleImport(store, ImportBounds(60.0, _CEILING, _CEILING, sealed=False), clock, registry)
+    states = []
+    registry.forget_prefix("")
+    for _ in range(2):
+        try:
+            report = await _pages(bodies, work).run("")
+        except StoreError:
+            return
+        assert report.is_complete or report.failure is not None
+        states.append(([entry async for entry in store.scan()], list(registry.pages())))
+    assert states[0] == states[1]
+    for entry in states[0][0]:
+        assert entry.fetched_at <= clock() and entry.fresh_until <= clock() + _CEILING, entry
+        assert entry.stale_until <= clock() + 2 * _CEILING, entry
+
+
+def _pages(bodies: list[bytes], work: BundleImport) -> Pull:
+    left = list(enumerate(bodies))
+
+    async def fetch(cursor: str) -> Body:
+        number, body = left.pop(0) if left else (0, b"")
+        if b"\n" in body:
+            lines = body.removesuffix(b"\n").split(b"\n")
+            body = page(*(line + b"\n" for line in lines), since=cursor, following=f"c{number}", more=bool(left))
+        return Body(body, len(body))
+
+    async def save(end: DeltaEnd) -> None:
+        return None
+
+    async def sleep(seconds: float) -> None:
+        return None
+
+    return Pull(fetch, work, save, sleep=sleep, chance=random.random, limits=PullLimits())
+
+
+# --- The tools for assistants -------------------------------------------------------------------------------------
+
+_CALLS: Final = (("parse", "texts"), ("resolve", "name"), ("check_list", "lines"))
+_HEADERS: Final = [
+    (b"host", b"localhost"),
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json, text/event-stream"),
+]
+
+
+@asynccontextmanager
+async def _serving_tools() -> AsyncIterator[Any]:
+    async with running_tools() as desk:
+        desk.upstream.put("10.1000/182", url="http://www.doi.org/hb.html")
+        tools: Tools = desk.tools
+        application = create_application(create_server(tools, "1"), ["localhost"], 1024 * 1024)
+        async with application.router.lifespan_context(application):
+            yield application
+
+
+@cache
+def _tools() -> Any:
+    return _open(_serving_tools())
+
+
+def tools(data: bytes) -> None:
+    """The server of the tools answers every message. The first byte: as it is, or as the arguments of a call."""
+    if not data:
+        return
+    number, rest = data[0] % (len(_CALLS) + 1), data[1:]
+    body = rest
+    if number:
+        name, argument = _CALLS[number - 1]
+        try:
+            sent = json.loads(rest)
+        except (ValueError, RecursionError):
+            text = rest.decode("utf-8", "replace")
+            sent = {argument: text if name == "resolve" else text.split("\n")}
+        body = json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": sent}}
+        ).encode()
+    status, _, answer = _run(_exchange(_tools(), _scope("POST", PATH.encode(), _HEADERS), body))
+    assert status < 500 and _INTERNAL_ERROR not in answer.replace(b" ", b""), answer
+
+
+# --- The ways to an answer ----------------------------------------------------------------------------------------
+
+
+class _Recorder:
+    """An application that keeps the scopes and bodies of its requests."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self.requests: list[tuple[dict[str, Any], bytes]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._application, name)
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        kept, body = dict(scope), bytearray()
+
+        async def read() -> Any:
+            message = await receive()
+            body.extend(message.get("body", b""))
+            return message
+
+        await self._application(scope, read, send)
+        self.requests.append((kept, bytes(body)))
+
+
+@cache
+def _same() -> tuple[Ways, _Recorder, Server]:
+    """Three ways through the protocol, what the first one gives to its application, and another application."""
+
+    async def start() -> tuple[Ways, _Recorder, Server]:
+        ways = Ways()
+        config = ways.full._config
+        config.loaded_app = recorder = _Recorder(config.loaded_app)
+        return ways, recorder, Server(ways.clock, FullPathProtocol)
+
+    return _run(start())
+
+
+def ways(data: bytes) -> None:
+    """A request has one answer, byte for byte: prepared, through the whole path, and as any ASGI server would send it.
+
+    The first byte chooses the method. A line each: the target, the header, and a body after an empty line.
+    """
+    if not data:
+        return
+    method = ("GET", "GET", "HEAD", "POST", "OPTIONS", "DELETE")[data[0] % 6].encode()
+    head, _, body = data[1:].partition(b"\n\n")
+    target, *headers = head.split(b"\n")[: _MAX_HEADERS + 1]
+    if body:
+        headers.append(b"Content-Length: %d" % len(body))
+    request = b"\r\n".join([method + b" " + target + b" HTTP/1.1", b"Host: x", *headers, b"", body])
+    same, recorder, plain = _same()
+    recorder.requests.clear()
+    _run(same.compare([([request], 0.0)]))
+    if len(recorder.requests) != _ROUNDS:
+        return  # the protocol refused the request, or took it for more than one
+    plain.put_all(86_400.0)
+    answers = [_run(_exchange(plain._config.loaded_app, *each)) for each in recorder.requests]
+    expected, _ = _run(same.full.answers(request))
+    assert _is_same(expected, *answers[-1], method), (request, expected, answers[-1])
+
+
+def _is_same(written: bytes, status: int, headers: list[tuple[bytes, bytes]], body: bytes, method: bytes) -> bool:
+    head, _, sent = written.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 100 "):
+        head, _, sent = sent.partition(b"\r\n\r\n")
+    first, *lines = head.split(b"\r\n")
+    left_out = (b"date:", b"connection:", b"transfer-encoding:")
+    shown = sorted(line for line in lines if not line.startswith(left_out))
+    if b"transfer-encoding: chunked" in lines:
+        sent = body
+    return (
+        int(first.split()[1]) == status
+        and shown == sorted(name + b": " + value for name, value in headers)
+        and sent == (b"" if method == b"HEAD" else body)
+    )
+
+
+# --- ASGI ---------------------------------------------------------------------------------------------------------
+
+
+def _scope(method: str, path: bytes, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path.decode(),
+        "raw_path": path,
+        "query_string": b"",
+        "root_path": "",
+        "headers": headers,
+        "client": ("192.0.2.7", 50_000),
+        "server": ("127.0.0.1", 8_000),
+    }
+
+
+async def _exchange(
+    application: Callable[..., Any], scope: dict[str, Any], body: bytes
+) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Status, headers and body of the answer of an ASGI application."""
+    pieces, sent, ended = [body], [], asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if pieces:
+            return {"type": "http.request", "body": pieces.pop(), "more_body": False}
+        await ended.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            ended.set()
+
+    await application(scope, receive, send)
+    return sent[0]["status"], sent[0]["headers"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+SERVICES: Final[dict[str, Callable[[bytes], None]]] = {target.__name__: target for target in (admin, pull, tools, ways)}
